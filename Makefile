@@ -1,0 +1,43 @@
+# The two commands of a newcomer are `make demo` and `make test`; each sets up what it needs first.
+# A second run finds everything in place and starts at once.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test setup check lint types layers golden bench clean
+
+demo: setup
+	@. scripts/find_java.sh && $(PYTHON) scripts/demo.py
+
+test: setup
+	@. scripts/find_java.sh && $(PYTHON) -m pytest
+
+setup: $(STAMP)
+	@. scripts/find_java.sh
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh $(VENV)
+	@touch $(STAMP)
+
+# What guards the house beside the tests.
+check: lint types layers golden
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: setup
+	$(VENV)/bin/mypy
+
+layers: setup
+	$(VENV)/bin/lint-imports
+
+golden: setup
+	$(PYTHON) -m pytest tests/golden
+
+bench: setup
+	$(PYTHON) -m benchmarks
+
+clean:
+	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache

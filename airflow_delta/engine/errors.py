@@ -1,0 +1,215 @@
+"""Every error the log engine raises, as one tree.
+
+A message says which table, which version or file, what was found, what was expected and what to do
+next; the same facts are fields of the error, so that callers need not parse text. Every error can be
+pickled, because Airflow carries errors between processes::
+
+    DeltaError
+    ├── TableStateError                    the table is at fault
+    │   ├── TableNotFoundError             no Delta log at this location
+    │   ├── VersionNotFoundError           the log can't rebuild the version asked for
+    │   ├── TimestampOutOfRangeError       no version belongs to the timestamp asked for
+    │   ├── CorruptLogError                a file of the log breaks the protocol
+    │   ├── InvalidTableError              the metadata contradicts the protocol
+    │   ├── DeletionVectorError            a deletion vector can't be read as described
+    │   └── ChangesNotAvailableError       the changes of a range of versions can't be told
+    ├── UnsupportedFeatureError            the table needs a feature we lack
+    ├── CommitConflictError                another writer was there first
+    │   ├── ProtocolChangedError
+    │   ├── MetadataChangedError
+    │   ├── ConcurrentAppendError
+    │   ├── ConcurrentDeleteReadError
+    │   ├── ConcurrentDeleteDeleteError
+    │   ├── ConcurrentTransactionError
+    │   └── TableAlreadyExistsError
+    ├── CommitOutcomeUnknownError          a commit may or may not have been made
+    ├── CommitOwnerError                   the commit owner of a managed table refused or failed
+    ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
+    ├── RetentionError                     the operation would destroy what retention protects
+    ├── StorageError                       the store failed
+    │   ├── ObjectNotFoundError
+    │   ├── ObjectExistsError
+    │   └── UnsafeStorageError             the store can't do what safety needs
+    └── InvalidArgumentError               the caller asked for something that makes no sense
+
+    DeltaWarning                           something was wrong and could be helped
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ChangesNotAvailableError",
+    "CommitConflictError",
+    "CommitOutcomeUnknownError",
+    "CommitOwnerError",
+    "ConcurrentAppendError",
+    "ConcurrentDeleteDeleteError",
+    "ConcurrentDeleteReadError",
+    "ConcurrentTransactionError",
+    "ConstraintViolationError",
+    "CorruptLogError",
+    "DeletionVectorError",
+    "DeltaError",
+    "DeltaWarning",
+    "InvalidArgumentError",
+    "InvalidTableError",
+    "MetadataChangedError",
+    "ObjectExistsError",
+    "ObjectNotFoundError",
+    "ProtocolChangedError",
+    "RetentionError",
+    "StorageError",
+    "TableAlreadyExistsError",
+    "TableNotFoundError",
+    "TableStateError",
+    "TimestampOutOfRangeError",
+    "UnsafeStorageError",
+    "UnsupportedFeatureError",
+    "VersionNotFoundError",
+]
+
+
+class DeltaWarning(UserWarning):
+    """Something about a table was wrong, and the engine could go on without loss."""
+
+
+class DeltaError(Exception):
+    """The root of all errors of the engine.
+
+    Args:
+        message: problem, reason and remedy, in one or two sentences.
+        table: the table's location, where one is known; put in front of the message.
+        facts: further facts, which become attributes of the error (``version``, ``path``, …).
+    """
+
+    def __init__(self, message: str, *, table: str | None = None, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.table = table
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached for names that are not ordinary attributes. `facts` itself must not recurse:
+        # while an error is being unpickled it has no attributes yet.
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__!r} error has no fact {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.table, self.facts)
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.message}" if self.table else self.message
+
+
+def _rebuild(
+    cls: type[DeltaError], message: str, table: str | None, facts: dict[str, Any]
+) -> DeltaError:
+    return cls(message, table=table, **facts)
+
+
+class TableStateError(DeltaError):
+    """The table itself is at fault; repeating the call can't help."""
+
+
+class TableNotFoundError(TableStateError):
+    """There is no Delta log at the location."""
+
+
+class VersionNotFoundError(TableStateError):
+    """The log can no longer, or not yet, rebuild a version. Facts: version, earliest, latest."""
+
+
+class TimestampOutOfRangeError(TableStateError):
+    """No version belongs to a timestamp. Facts: timestamp_ms, earliest_ms, latest_ms."""
+
+
+class CorruptLogError(TableStateError):
+    """A file of the log breaks the protocol. Facts, where known: version, path, line."""
+
+
+class InvalidTableError(TableStateError):
+    """The metadata or protocol of a table contradicts the specification."""
+
+
+class DeletionVectorError(TableStateError):
+    """A deletion vector can't be read as its descriptor says. Facts, where known: path, offset."""
+
+
+class ChangesNotAvailableError(TableStateError):
+    """The changes of a range of versions can't be told. Facts: start, end."""
+
+
+class UnsupportedFeatureError(DeltaError):
+    """The table needs features or protocol versions that the engine lacks. Facts: features."""
+
+
+class CommitConflictError(DeltaError):
+    """Another writer changed the table first. Facts: version (of the winning commit)."""
+
+
+class ProtocolChangedError(CommitConflictError):
+    """A concurrent commit changed the protocol."""
+
+
+class MetadataChangedError(CommitConflictError):
+    """A concurrent commit changed the metadata."""
+
+
+class ConcurrentAppendError(CommitConflictError):
+    """A concurrent commit added files to what this transaction had read."""
+
+
+class ConcurrentDeleteReadError(CommitConflictError):
+    """A concurrent commit removed a file that this transaction had read."""
+
+
+class ConcurrentDeleteDeleteError(CommitConflictError):
+    """A concurrent commit removed a file that this transaction removes too."""
+
+
+class ConcurrentTransactionError(CommitConflictError):
+    """A concurrent commit wrote the application transaction or domain that this one relies on."""
+
+
+class TableAlreadyExistsError(CommitConflictError):
+    """A table to be created is there already."""
+
+
+class CommitOutcomeUnknownError(DeltaError):
+    """A commit may or may not have been made. Facts: version, txn_id."""
+
+
+class CommitOwnerError(DeltaError):
+    """The commit owner of a managed table refused, failed or can't be found. Facts: owner."""
+
+
+class ConstraintViolationError(DeltaError):
+    """The actions of a commit, or the data behind them, break a rule of the table."""
+
+
+class RetentionError(DeltaError):
+    """The operation would destroy something that a retention period protects."""
+
+
+class StorageError(DeltaError):
+    """The store failed. Facts, where known: path, operation."""
+
+
+class ObjectNotFoundError(StorageError):
+    """The object isn't there. Facts: path."""
+
+
+class ObjectExistsError(StorageError):
+    """The object is there already. Facts: path."""
+
+
+class UnsafeStorageError(StorageError):
+    """The store can't do what the safety of an operation needs. Facts: operation."""
+
+
+class InvalidArgumentError(DeltaError, ValueError):
+    """The caller asked for something that makes no sense."""
