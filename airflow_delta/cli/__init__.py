@@ -1,0 +1,1 @@
+"""The ``airflow-delta`` command: look at tables without Airflow and without Spark."""

@@ -1,0 +1,50 @@
+"""Parse the command line and run one verb; each verb is a module of this package.
+
+Exit status: 0; 1 where the table can't be read, with the reason on standard error; 2 for a wrong
+command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from airflow_delta.cli import describe, history
+from airflow_delta.engine.errors import DeltaError
+from airflow_delta.engine.version import VERSION
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: the words of the command line after the command's name; None: the process's own.
+
+    Returns:
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(
+        prog="airflow-delta",
+        description="Look at Delta tables. Object stores take their credentials from the "
+        "environment, as the tools of their vendors do.",
+    )
+    parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
+    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for verb in (describe, history):
+        verb.add_parser(verbs)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except DeltaError as error:
+        print(f"airflow-delta: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader, `head` for instance, has seen enough. Python flushes standard output again
+        # when it exits, which must not fail a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,81 @@
+"""Bring what writers of checkpoints made of an action's column to the protocol's type.
+
+The protocol names the columns of a checkpoint, but engines differ in how they store them: a size as
+int32, a map as a plain list of pairs, a deletion vector without ``maxRowIndex`` (PROTOCOL.md,
+"Checkpoint Schema"). Everything behind this module sees one type for each column.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["conform", "present_rows"]
+
+
+def present_rows(structs: pa.StructArray) -> pa.StructArray:
+    """The rows of a struct column that are not null.
+
+    What is left has no null rows, so that its fields may be taken with ``StructArray.field``, which
+    ignores the null mask of the struct. Rows that lie together, as most engines write them, are
+    sliced instead of copied.
+    """
+    if structs.null_count == 0:
+        return structs
+    valid = structs.is_valid()
+    rows = pc.indices_nonzero(valid)
+    if len(rows) == 0:
+        return structs.slice(0, 0)
+    first, last = rows[0].as_py(), rows[-1].as_py()
+    if last - first + 1 == len(rows):
+        return structs.slice(first, len(rows))
+    return structs.filter(valid)
+
+
+def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The array as another type that can hold its values.
+
+    Raises:
+        pyarrow.ArrowException: a value doesn't fit, or the types have nothing in common.
+    """
+    if pa.types.is_map(target):
+        return _conform_map(array, target)
+    if pa.types.is_struct(target) and pa.types.is_struct(array.type):
+        return _conform_struct(array, target)
+    return array if array.type == target else pc.cast(array, target)
+
+
+def _conform_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
+    """Fields are found by name; those that the target lacks are dropped, missing ones are null."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array), target)
+    given = {field.name for field in array.type}
+    children = [
+        conform(array.field(field.name), field.type)
+        if field.name in given
+        else pa.nulls(len(array), field.type)
+        for field in target
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
+    """A map, or what some writers put in its place: a list of structs of key and value."""
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if pa.types.is_map(array.type):
+        if (array.type.key_type, array.type.item_type) == (target.key_type, target.item_type):
+            return array
+        keys, items = array.keys, array.items
+    else:
+        keys, items = array.values.field(0), array.values.field(1)
+    # Keys and items are those of the whole buffer, of which a slice uses what its offsets say.
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return pa.MapArray.from_arrays(
+        pc.subtract(array.offsets, first),
+        conform(keys.slice(first, last - first), target.key_type),
+        conform(items.slice(first, last - first), target.item_type),
+        type=target,
+        mask=array.is_null() if array.null_count else None,
+    )

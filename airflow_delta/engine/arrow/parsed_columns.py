@@ -1,0 +1,125 @@
+"""Rebuild what a checkpoint holds only in typed form: the statistics and the partition values.
+
+A writer may leave out ``add.stats`` and store the statistics as the struct ``add.stats_parsed``
+(table properties ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``;
+PROTOCOL.md, "Checkpoints"). Here the struct becomes the JSON text of PROTOCOL.md, "Per-file
+Statistics" again, column by column: each leaf is turned into text at once, and the texts are joined.
+
+Values are exact with two exceptions that the JSON form brings along: timestamps are cut to whole
+milliseconds, towards the past, and leaves that JSON can't hold (NaN, infinities, binary) are left
+out. Both are legal: bounds of timestamps are known to be that coarse, and statistics are optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import STRING_MAP
+
+__all__ = ["partition_values_from_parsed", "stats_from_parsed"]
+
+# The appendix of the protocol spells it so, once; everything that exists writes nullCount.
+_NAMES = {"nullCounts": "nullCount"}
+
+_CONTROL_CHARACTERS = {
+    "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r",
+    **{chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in "\b\t\n\f\r"},
+}  # fmt: skip
+
+
+def stats_from_parsed(
+    parsed: pa.StructArray, *, utc: Collection[str], path: str = "add.stats_parsed"
+) -> pa.StringArray:
+    """The JSON text of typed statistics; null where they are null.
+
+    Args:
+        parsed: ``stats_parsed``, for rows that are adds.
+        utc: the Parquet paths of timestamps that are instants although their type doesn't say so
+            (INT96).
+        path: the Parquet path of the struct.
+    """
+    return _struct_json(parsed, utc, path)
+
+
+def _struct_json(array: pa.StructArray, utc: Collection[str], path: str) -> pa.StringArray:
+    """``{"name":value,…}`` per row, without the fields that are null; null for a null row."""
+    members = []
+    for index, field in enumerate(array.type):
+        value = _value_json(array.field(index), utc, f"{path}.{field.name}")
+        if value is not None:
+            name = _NAMES.get(field.name, field.name)
+            key = _quoted(pa.array([name], pa.string()))[0].as_py() + ":"
+            members.append(pc.binary_join_element_wise(key, value, ""))
+    if members:
+        body = pc.binary_join_element_wise(*members, ",", null_handling="skip")
+    else:
+        body = pa.array([""] * len(array), pa.string())
+    text = pc.binary_join_element_wise("{", body, "}", "")
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+
+
+def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringArray | None:
+    """One column as JSON values, null where there is none; None for a type without a JSON form."""
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        return _struct_json(array, utc, path)
+    if pa.types.is_timestamp(type_):
+        zone = "Z" if type_.tz is not None or path in utc else ""
+        return _timestamp_json(array, zone)
+    if pa.types.is_date(type_):
+        return pc.binary_join_element_wise('"', pc.cast(array, pa.string()), '"', "")
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return _quoted(pc.cast(array, pa.string()))
+    if pa.types.is_floating(type_):
+        finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, type_))
+        return pc.cast(finite, pa.string())
+    if pa.types.is_integer(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
+        return pc.cast(array, pa.string())
+    return None
+
+
+def _timestamp_json(array: pa.Array, zone: str) -> pa.StringArray:
+    """``"2024-01-31T12:00:00.123Z"``; a timestamp without time zone has no ``Z``."""
+    instants = pc.cast(array, pa.timestamp(array.type.unit))
+    # A cast to milliseconds would cut towards 1970, which isn't down for what lies before it.
+    whole = pc.floor_temporal(instants, unit="millisecond")
+    text = pc.cast(pc.cast(whole, pa.timestamp("ms")), pa.string())
+    text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    return pc.binary_join_element_wise('"', text, zone + '"', "")
+
+
+def _quoted(text: pa.StringArray) -> pa.StringArray:
+    """Texts as JSON strings."""
+    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
+        for character, escape in _CONTROL_CHARACTERS.items():
+            text = pc.replace_substring(text, character, escape)
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def partition_values_from_parsed(parsed: pa.StructArray) -> pa.MapArray:
+    """``partitionValues`` from its typed form (PROTOCOL.md, "Partition Value Serialization")."""
+    rows, names = len(parsed), [field.name for field in parsed.type]
+    if not names:
+        return pa.array([[]] * rows, STRING_MAP)
+    columns = [_partition_text(parsed.field(index)) for index in range(len(names))]
+    # Row by row instead of column by column: entry i belongs to row i // k and to column i % k.
+    entries = np.arange(rows * len(names))
+    row, column = np.divmod(entries, len(names))
+    return pa.MapArray.from_arrays(
+        pa.array(np.arange(rows + 1) * len(names), pa.int32()),
+        pa.array(names, pa.string()).take(pa.array(column)),
+        pa.concat_arrays(columns).take(pa.array(column * rows + row)),
+        type=STRING_MAP,
+    )
+
+
+def _partition_text(array: pa.Array) -> pa.StringArray:
+    if pa.types.is_timestamp(array.type):
+        text = pc.cast(pc.cast(array, pa.timestamp("us")), pa.string())
+        return pc.replace_substring_regex(text, r"\.0+$", "")
+    return pc.cast(array, pa.string())

@@ -1,0 +1,1 @@
+"""The committer seam: how a version of the log comes to be."""

@@ -1,0 +1,132 @@
+"""One look at the log directory: which commits, checkpoints, compactions and checksums there are.
+
+A listing only reports; it does not judge whether the commits are contiguous or which checkpoint to
+read (`segment` does). It leaves out what no reader can use: checkpoints and compactions of zero
+bytes, whose writers died, and multi-part checkpoints with missing parts. A commit of zero bytes
+stays in: it takes its version, and must be an error rather than the end of the log.
+
+Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints" (readers must ignore multi-part checkpoints
+with missing parts).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from airflow_delta.engine.log.files import (
+    LOG_DIRECTORY,
+    Checkpoint,
+    CheckpointPart,
+    Checksum,
+    ClassicCheckpoint,
+    Commit,
+    CompactedCommits,
+    MultipartCheckpoint,
+    UnbackfilledCommit,
+    V2Checkpoint,
+    checkpoint_rank,
+    parse_log_file,
+    version_prefix,
+)
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["Listing", "list_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The usable files of a log, or of a stretch of it.
+
+    Attributes:
+        commits: by version, ascending; not necessarily contiguous.
+        checkpoints: complete ones, by `checkpoint_rank`, ascending: the last one is the best.
+        compactions: by start, then by end.
+        checksums: by version, ascending.
+    """
+
+    commits: tuple[Commit, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    compactions: tuple[CompactedCommits, ...]
+    checksums: tuple[Checksum, ...]
+
+    @property
+    def latest(self) -> int | None:
+        """The newest version that a commit or a checkpoint proves, None where there is none."""
+        proven = [files[-1].version for files in (self.commits, self.checkpoints) if files]
+        return max(proven, default=None)
+
+    def before(self, other: Listing) -> Listing:
+        """This listing continued by one of later versions."""
+        return Listing(
+            self.commits + other.commits,
+            self.checkpoints + other.checkpoints,
+            self.compactions + other.compactions,
+            self.checksums + other.checksums,
+        )
+
+
+def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Listing:
+    """List the log of a table.
+
+    Args:
+        storage: the table's storage.
+        start: the first version of interest. A compaction belongs to the version it starts at.
+        end: the last version of interest; the listing ends there, which saves requests on stores
+            that list in pages.
+
+    Returns:
+        The listing, empty where there is no log.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    commits: list[Commit] = []
+    checkpoints: list[Checkpoint] = []
+    parts: defaultdict[tuple[int, int], list[CheckpointPart]] = defaultdict(list)
+    compactions: list[CompactedCommits] = []
+    checksums: list[Checksum] = []
+    # A version's prefix sorts before all its names; no prefix is needed to begin at the beginning.
+    start_after = version_prefix(start) if start else ""
+    past_end = None if end is None else f"{LOG_DIRECTORY}/{version_prefix(end + 1)}"
+    for info in storage.list(LOG_DIRECTORY, start_after=start_after):
+        # Names begin with a digit or are none of ours, and no name of ours sorts after the digits.
+        if info.path[len(LOG_DIRECTORY) + 1 :][:1] > "9":
+            break
+        if past_end is not None and info.path >= past_end:
+            break
+        match parse_log_file(info):
+            case Commit() as commit:
+                commits.append(commit)
+            case Checksum() as checksum:
+                checksums.append(checksum)
+            case _ if info.size == 0:
+                continue
+            case ClassicCheckpoint() | V2Checkpoint() as checkpoint:
+                checkpoints.append(checkpoint)
+            case CheckpointPart() as part:
+                parts[part.version, part.parts].append(part)
+            case CompactedCommits() as compaction:
+                compactions.append(compaction)
+            case UnbackfilledCommit() | None:
+                continue
+    checkpoints.extend(_complete(parts))
+    checkpoints.sort(key=checkpoint_rank)
+    return Listing(tuple(commits), tuple(checkpoints), tuple(compactions), tuple(checksums))
+
+
+def _complete(
+    parts: dict[tuple[int, int], list[CheckpointPart]],
+) -> list[MultipartCheckpoint]:
+    """The sets of parts that lack none. Listed names are unique, so counting is enough."""
+    return [
+        MultipartCheckpoint(
+            version,
+            tuple(
+                FileInfo(part.path, part.size, part.modified_ms)
+                for part in sorted(found, key=lambda part: part.part)
+            ),
+        )
+        for (version, count), found in parts.items()
+        if len(found) == count
+    ]

@@ -1,0 +1,360 @@
+"""The files that rebuild one version of a table: a checkpoint and the commits after it.
+
+`load_segment` finds them with as little listing as it can: from the checkpoint that
+``_last_checkpoint`` points to, for older versions backwards in windows, and the whole log only
+where neither helps. `build_segment` decides, without I/O, and refuses what is not a log:
+
+* commits are contiguous from the checkpoint (or from 0) to the version, even where a compaction
+  would cover a hole;
+* no commit among them has zero bytes;
+* a log that begins neither at version 0 nor with a checkpoint is truncated, not absent.
+
+A checkpoint whose own commit is gone still serves: the table can be read, although a table whose
+commit timestamps come from commits lacks one.
+
+Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
+from airflow_delta.engine.log.files import (
+    LOG_DIRECTORY,
+    MAX_VERSION,
+    Checkpoint,
+    Checksum,
+    Commit,
+    CompactedCommits,
+    LogCommit,
+)
+from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
+from airflow_delta.engine.log.listing import Listing, list_log
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = [
+    "LogSegment",
+    "build_segment",
+    "check_version",
+    "earliest_version",
+    "load_segment",
+]
+
+_WINDOW = 1000
+"""Versions per step when looking backwards for a checkpoint: about a page or three of a listing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """What to read to rebuild a version.
+
+    Attributes:
+        table: the table's root, for messages.
+        version: the version that the files rebuild.
+        checkpoint: the checkpoint to start from, None where the log is read from version 0.
+        commits: the commits after the checkpoint, contiguous, up to ``version``; empty where the
+            checkpoint is of that version.
+        compactions: compactions within these commits that are safe to read instead of them.
+        checkpoint_commit: the commit at the checkpoint's version, None where there is no checkpoint
+            or cleanup has taken the commit.
+        checksum: the version checksum of exactly this version, where there is one.
+    """
+
+    table: str
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[LogCommit, ...]
+    compactions: tuple[CompactedCommits, ...] = ()
+    checkpoint_commit: Commit | None = None
+    checksum: Checksum | None = None
+
+    @property
+    def last_commit(self) -> LogCommit | None:
+        """The commit of ``version``, None where cleanup has taken it."""
+        return self.commits[-1] if self.commits else self.checkpoint_commit
+
+    def plan(self) -> tuple[LogCommit | CompactedCommits, ...]:
+        """The fewest files to read after the checkpoint, in log order."""
+        return plan_commits(self.commits, self.compactions)
+
+    def extended(self, commits: Sequence[LogCommit]) -> LogSegment:
+        """This segment carried on to a later version: by new commits, or by un-backfilled ones.
+
+        Args:
+            commits: the commits that follow ``version``, ascending.
+
+        Raises:
+            CorruptLogError: they don't follow without a gap, or one has zero bytes.
+        """
+        if not commits:
+            return self
+        _check_commits(commits, after=self.version, to=commits[-1].version, table=self.table)
+        return replace(
+            self,
+            version=commits[-1].version,
+            commits=(*self.commits, *commits),
+            checksum=None,
+        )
+
+
+def load_segment(
+    storage: Storage,
+    *,
+    version: int | None = None,
+    excluded_checkpoints: Collection[str] = (),
+    use_hint: bool = True,
+) -> LogSegment:
+    """Find the files that rebuild a version.
+
+    Args:
+        storage: the table's storage.
+        version: the version wanted, None for the latest.
+        excluded_checkpoints: paths (``checkpoint.path``) of checkpoints that proved unreadable; the
+            next best one is taken, at last the log from version 0.
+        use_hint: look at ``_last_checkpoint`` to save listing the start of the log. The result is
+            the same without.
+
+    Returns:
+        The segment. Un-backfilled commits are not part of it (`LogSegment.extended` adds them).
+
+    Raises:
+        TableNotFoundError: there is no log.
+        VersionNotFoundError: the log does not reach to the version, or no longer reaches back to
+            it.
+        CorruptLogError: the log is truncated, has a gap, or holds a commit of zero bytes.
+        InvalidArgumentError: the version is not a version.
+        StorageError: the store failed.
+    """
+    check_version(version, table=storage.root)
+    hint = read_last_checkpoint(storage) if use_hint else None
+    if hint is not None and (version is None or hint.version <= version):
+        listing = list_log(storage, start=hint.version, end=version)
+        # A hint to a checkpoint that is gone, unreadable or yet to come says nothing.
+        if _best_checkpoint(listing, version, excluded_checkpoints) is not None:
+            return _segment_or_reason(storage, listing, version, excluded_checkpoints)
+    if version is not None and storage.capabilities.start_after:
+        listing = _list_backwards(storage, version, excluded_checkpoints)
+    else:
+        listing = list_log(storage, end=version)
+    return _segment_or_reason(storage, listing, version, excluded_checkpoints)
+
+
+def build_segment(
+    listing: Listing,
+    *,
+    table: str,
+    version: int | None = None,
+    excluded_checkpoints: Collection[str] = (),
+) -> LogSegment:
+    """Choose the files that rebuild a version from a listing that reaches back to its checkpoint.
+
+    Raises:
+        TableNotFoundError: the listing is empty.
+        VersionNotFoundError: the version is older or newer than what can be rebuilt.
+        CorruptLogError: the log is truncated, has a gap, or holds a commit of zero bytes.
+    """
+    latest = listing.latest
+    if latest is None:
+        raise TableNotFoundError(
+            f"there is no Delta table: no commit and no checkpoint in {LOG_DIRECTORY}; check the "
+            "location, or create the table first",
+            table=table,
+        )
+    target = latest if version is None else version
+    if target > latest:
+        raise _version_not_found(target, earliest_version(listing), latest, table)
+    checkpoint = _best_checkpoint(listing, target, excluded_checkpoints)
+    after = -1 if checkpoint is None else checkpoint.version
+    commits = tuple(commit for commit in listing.commits if after < commit.version <= target)
+    if checkpoint is None and (not commits or commits[0].version != 0):
+        raise _unreachable(listing, target, excluded_checkpoints, table)
+    try:
+        _check_commits(commits, after=after, to=target, table=table)
+    except CorruptLogError:
+        # A cleanup that was cut short may leave the oldest commits behind it.
+        earliest = earliest_version(listing)
+        if earliest is not None and target < earliest:
+            raise _version_not_found(target, earliest, latest, table) from None
+        raise
+    return LogSegment(
+        table=table,
+        version=target,
+        checkpoint=checkpoint,
+        commits=commits,
+        compactions=tuple(
+            file
+            for file in trusted_compactions(listing.compactions)
+            if after < file.start and file.end <= target
+        ),
+        checkpoint_commit=next(
+            (commit for commit in listing.commits if commit.version == after), None
+        ),
+        checksum=next((file for file in listing.checksums if file.version == target), None),
+    )
+
+
+def earliest_version(listing: Listing) -> int | None:
+    """The earliest version from which on every version up to the latest can be rebuilt.
+
+    Args:
+        listing: a listing of the whole log.
+
+    Returns:
+        0 where no commit is missing, else the version of the first checkpoint from which the
+        commits run through to the end; None where there is no such checkpoint.
+    """
+    latest = listing.latest
+    if latest is None:
+        return None
+    first = latest + 1  # of the unbroken run of commits that ends at the latest version
+    for commit in reversed(listing.commits):
+        if commit.version != first - 1:
+            break
+        first = commit.version
+    if first == 0:
+        return 0
+    reachable = (file.version for file in listing.checkpoints if file.version >= first - 1)
+    return next(reachable, None)
+
+
+def check_version(version: object, *, table: str) -> None:
+    """Refuse what can't be a version: anything but None and an int from 0 on.
+
+    Raises:
+        InvalidArgumentError: it is negative, too large, a bool or of another type.
+    """
+    if version is None:
+        return
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidArgumentError(
+            f"a version is a whole number: expected int, found {type(version).__name__} "
+            f"{version!r}",
+            table=table,
+            version=version,
+        )
+    if not 0 <= version <= MAX_VERSION:
+        raise InvalidArgumentError(
+            f"there is no version {version}: versions begin at 0 and end at {MAX_VERSION}",
+            table=table,
+            version=version,
+        )
+
+
+def _best_checkpoint(
+    listing: Listing, version: int | None, excluded: Collection[str]
+) -> Checkpoint | None:
+    for checkpoint in reversed(listing.checkpoints):
+        if (version is None or checkpoint.version <= version) and checkpoint.path not in excluded:
+            return checkpoint
+    return None
+
+
+def _list_backwards(storage: Storage, version: int, excluded: Collection[str]) -> Listing:
+    """List from a version backwards, window by window, until there is a checkpoint."""
+    end = version
+    listing = Listing((), (), (), ())
+    while True:
+        start = max(0, end - _WINDOW + 1)
+        listing = list_log(storage, start=start, end=end).before(listing)
+        if start == 0 or _best_checkpoint(listing, version, excluded) is not None:
+            return listing
+        end = start - 1
+
+
+def _segment_or_reason(
+    storage: Storage, listing: Listing, version: int | None, excluded: Collection[str]
+) -> LogSegment:
+    """The segment from a listing; or the error, told from a listing of the whole log.
+
+    A listing that ends at the version wanted can't tell a version that is yet to come from a gap,
+    nor which versions there are instead.
+    """
+    try:
+        return build_segment(
+            listing, table=storage.root, version=version, excluded_checkpoints=excluded
+        )
+    except (TableNotFoundError, VersionNotFoundError, CorruptLogError):
+        if version is None:
+            raise
+        return build_segment(
+            list_log(storage),
+            table=storage.root,
+            version=version,
+            excluded_checkpoints=excluded,
+        )
+
+
+def _check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: str) -> None:
+    """Refuse commits that don't run from ``after + 1`` to ``to``, or that hold nothing."""
+    expected = after + 1
+    for commit in commits:
+        if commit.version != expected:
+            raise _gap(expected, commit.version, table)
+        if commit.size == 0:
+            raise CorruptLogError(
+                f"the commit {commit.path} has zero bytes: its writer died while writing, or the "
+                "store lost it; restore the file, or delete it if it is the newest commit and no "
+                "reader has seen it",
+                table=table,
+                version=commit.version,
+                path=commit.path,
+            )
+        expected += 1
+    if expected != to + 1:
+        raise _gap(expected, to + 1, table)
+
+
+def _gap(first: int, after: int, table: str) -> CorruptLogError:
+    missing = f"version {first}" if after == first + 1 else f"versions {first} to {after - 1}"
+    return CorruptLogError(
+        f"the log has a gap: the commit of {missing} is missing while later ones exist; restore "
+        "the missing files",
+        table=table,
+        version=first,
+    )
+
+
+def _unreachable(
+    listing: Listing, target: int, excluded: Collection[str], table: str
+) -> CorruptLogError | VersionNotFoundError:
+    """Why a version without a checkpoint, and without commits from 0 on, can't be rebuilt."""
+    earliest, latest = earliest_version(listing), listing.latest
+    if earliest is not None and latest is not None and target < earliest:
+        return _version_not_found(target, earliest, latest, table)
+    without = f" (not counting {', '.join(sorted(excluded))})" if excluded else ""
+    found = f"the first commit is version {listing.commits[0].version}" if listing.commits else ""
+    return CorruptLogError(
+        f"the log is truncated: version {target} needs a complete checkpoint or the commits from "
+        f"version 0 on, but there is no such checkpoint{without} and "
+        f"{found or 'there are no commits'}; restore the missing files",
+        table=table,
+        version=target,
+    )
+
+
+def _version_not_found(
+    version: int, earliest: int | None, latest: int, table: str
+) -> VersionNotFoundError:
+    covered = (
+        f"the log covers versions {earliest} to {latest}"
+        if earliest is not None
+        else f"the log is truncated and ends at version {latest}"
+    )
+    return VersionNotFoundError(
+        f"version {version} can't be loaded: {covered}; ask for one of those",
+        table=table,
+        version=version,
+        earliest=earliest,
+        latest=latest,
+    )

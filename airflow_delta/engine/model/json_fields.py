@@ -1,0 +1,168 @@
+"""Read the fields of the log's JSON objects strictly, and say exactly where one is wrong.
+
+The protocol gives each field of an action a type (PROTOCOL.md, "Actions"). JSON parsers are more
+generous than that: Python reads ``true`` where a number belongs and compares it equal to 1. These
+readers accept a value just as the protocol types it, treat an explicit ``null`` like an absent
+field (writers differ in which one they use) and ignore fields they are not asked for ("Protocol
+Evolution": clients must ignore unrecognised fields).
+
+``where`` names the object that is being read, such as ``commit 7, line 3: metaData``; a failure
+reads ``commit 7, line 3: metaData.id: expected a string, found the number 12``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from airflow_delta.engine.errors import CorruptLogError
+
+__all__ = [
+    "json_object",
+    "nullable_string_map",
+    "optional",
+    "optional_strings",
+    "present",
+    "required",
+    "required_string_map",
+    "string_map",
+]
+
+T = TypeVar("T", str, int, bool)
+
+_INT64 = range(-(2**63), 2**63)
+_TYPE_NAMES: Mapping[type, str] = {str: "a string", int: "a 64-bit integer", bool: "true or false"}
+_STRING_MAP = "an object with string values"
+_SHOWN_CHARACTERS = 80
+
+
+def required(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
+    """The value of a field that must be there.
+
+    Args:
+        obj: the JSON object.
+        key: the field's name.
+        kind: ``str``, ``int`` (64 bit, as the protocol's Long) or ``bool``.
+        where: what ``obj`` is, for the message.
+
+    Raises:
+        CorruptLogError: the field is missing, null or of another type. Facts: where.
+    """
+    value = optional(obj, key, kind, where)
+    if value is None:
+        raise _missing(key, _TYPE_NAMES[kind], where)
+    return value
+
+
+def optional(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T | None:
+    """The value of a field that may be absent or null; None for both.
+
+    Raises:
+        CorruptLogError: the value is of another type. Facts: where.
+    """
+    value = obj.get(key)
+    if value is None:
+        return None
+    # `type(...) is` rather than isinstance: bool is a subclass of int.
+    if type(value) is kind and (kind is not int or value in _INT64):
+        return value
+    raise _wrong_type(value, f"{where}.{key}", _TYPE_NAMES[kind], where)
+
+
+def optional_strings(obj: Mapping[str, Any], key: str, where: str) -> tuple[str, ...] | None:
+    """An array of strings, in order; None where it is absent or null.
+
+    Raises:
+        CorruptLogError: the value is no array of strings. Facts: where.
+    """
+    value = obj.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(type(item) is str for item in value):
+        raise _wrong_type(value, f"{where}.{key}", "an array of strings", where)
+    return tuple(value)
+
+
+def string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
+    """A map of strings to strings; empty where it is absent or null.
+
+    An entry whose value is null sets nothing, and is left out.
+
+    Raises:
+        CorruptLogError: the value is no such map. Facts: where.
+    """
+    entries = nullable_string_map(obj, key, where) or {}
+    return {name: value for name, value in entries.items() if value is not None}
+
+
+def nullable_string_map(
+    obj: Mapping[str, Any], key: str, where: str
+) -> dict[str, str | None] | None:
+    """A map of strings to strings or nulls; None where the whole map is absent or null.
+
+    Raises:
+        CorruptLogError: the value is no such map. Facts: where.
+    """
+    value = obj.get(key)
+    if value is None:
+        return None
+    path = f"{where}.{key}"
+    if not isinstance(value, Mapping):
+        raise _wrong_type(value, path, _STRING_MAP, where)
+    for name, item in value.items():
+        if item is not None and type(item) is not str:
+            raise _wrong_type(item, f"{path}[{name!r}]", "a string", where)
+    return dict(value)
+
+
+def required_string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[str, str | None]:
+    """A map of strings to strings or nulls that must be there.
+
+    Raises:
+        CorruptLogError: the value is missing, null or no such map. Facts: where.
+    """
+    value = nullable_string_map(obj, key, where)
+    if value is None:
+        raise _missing(key, _STRING_MAP, where)
+    return value
+
+
+def present(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an object that have a value, for writing: absent is how the log says null."""
+    return {key: value for key, value in obj.items() if value is not None}
+
+
+def json_object(value: Any, where: str) -> Mapping[str, Any]:
+    """The value itself, where it is a JSON object.
+
+    Raises:
+        CorruptLogError: it is something else. Facts: where.
+    """
+    if not isinstance(value, Mapping):
+        raise _wrong_type(value, where, "an object", where)
+    return value
+
+
+def _missing(key: str, expected: str, where: str) -> CorruptLogError:
+    return CorruptLogError(
+        f"{where}.{key}: expected {expected}, found nothing; the field is required", where=where
+    )
+
+
+def _wrong_type(value: Any, path: str, expected: str, where: str) -> CorruptLogError:
+    return CorruptLogError(f"{path}: expected {expected}, found {_described(value)}", where=where)
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "null"
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = f"{shown[:_SHOWN_CHARACTERS]}…"
+    if isinstance(value, bool):
+        return shown
+    for kind, name in ((str, "string"), (int | float, "number"), (Mapping, "object")):
+        if isinstance(value, kind):
+            return f"the {name} {shown}"
+    return f"the array {shown}" if isinstance(value, list | tuple) else shown

@@ -1,0 +1,289 @@
+"""The ``delta.*`` properties of a table, typed, with their defaults.
+
+Spec: PROTOCOL.md, "Change Metadata" (``configuration``), and the section of each feature that a
+property belongs to; the defaults of what the specification leaves to writers are those of the
+reference implementation. The names are case-sensitive, the values are text.
+
+A value is judged when it is asked for, not before: a malformed retention must stop a vacuum, but no
+reader. Other keys of the configuration belong to users, and are left alone (see `raw`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.model.intervals import parse_interval
+
+__all__ = ["CONSTRAINT_PREFIX", "TableProperties"]
+
+CONSTRAINT_PREFIX = "delta.constraints."
+"""What the names of CHECK constraints begin with in the configuration."""
+
+_T = TypeVar("_T")
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_INTERVAL = "an interval such as 'interval 7 days'"
+_MAX_LONG = 2**63 - 1
+_BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """The configuration of a table, read through types.
+
+    Every property raises `InvalidTableError` where the table holds a value that it can't have; the
+    error's facts are ``property`` and ``value``.
+
+    Attributes:
+        raw: the whole ``metaData.configuration``, as in the log.
+        table: the table's location, for messages.
+    """
+
+    raw: Mapping[str, str]
+    table: str
+
+    # Log and retention
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """After how many commits a checkpoint is due; 10 unless set."""
+        return self._integer("delta.checkpointInterval", 10, minimum=1)
+
+    @property
+    def checkpoint_policy(self) -> str:
+        """Which specification new checkpoints follow: ``classic``, the default, or ``v2``."""
+        return self._choice("delta.checkpointPolicy", ("classic", "v2"), "classic")
+
+    @property
+    def write_stats_as_json(self) -> bool:
+        """Whether checkpoints hold statistics as JSON text (``stats``); true unless set."""
+        return self._boolean("delta.checkpoint.writeStatsAsJson", default=True)
+
+    @property
+    def write_stats_as_struct(self) -> bool:
+        """Whether checkpoints hold statistics as a struct (``stats_parsed``); false unless set."""
+        return self._boolean("delta.checkpoint.writeStatsAsStruct", default=False)
+
+    @property
+    def log_retention_ms(self) -> int:
+        """How long commits stay before metadata cleanup may delete them; 30 days unless set."""
+        return self._interval("delta.logRetentionDuration", 30 * _DAY_MS)
+
+    @property
+    def enable_expired_log_cleanup(self) -> bool:
+        """Whether metadata cleanup is wanted at all; true unless set."""
+        return self._boolean("delta.enableExpiredLogCleanup", default=True)
+
+    @property
+    def deleted_file_retention_ms(self) -> int:
+        """How long a removed file, and its ``remove``, is kept; 1 week unless set."""
+        return self._interval("delta.deletedFileRetentionDuration", 7 * _DAY_MS)
+
+    @property
+    def set_transaction_retention_ms(self) -> int | None:
+        """How long a ``txn`` is kept after its last update; None, the default: for ever."""
+        return self._optional("delta.setTransactionRetentionDuration", parse_interval, _INTERVAL)
+
+    @property
+    def drop_feature_truncate_history_retention_ms(self) -> int:
+        """What history is kept when dropping a feature truncates it; 24 hours unless set."""
+        return self._interval("delta.dropFeatureTruncateHistory.retentionDuration", _DAY_MS)
+
+    @property
+    def require_checkpoint_protection_before_version(self) -> int:
+        """Below this version metadata cleanup must follow "Checkpoint Protection"; 0 unless set."""
+        return self._integer("delta.requireCheckpointProtectionBeforeVersion", 0, minimum=0)
+
+    # In-commit timestamps and managed commits
+
+    @property
+    def in_commit_timestamps_enabled(self) -> bool:
+        """Whether commits carry in-commit timestamps; needs the feature ``inCommitTimestamp``."""
+        return self._boolean("delta.enableInCommitTimestamps", default=False)
+
+    @property
+    def in_commit_timestamp_enablement(self) -> tuple[int, int] | None:
+        """Version and timestamp (epoch ms) at which in-commit timestamps were turned on.
+
+        None where they were on from the first version, or are off. One without the other is an
+        error: the history could not be searched.
+        """
+        names = (
+            "delta.inCommitTimestampEnablementVersion",
+            "delta.inCommitTimestampEnablementTimestamp",
+        )
+        version, timestamp = (self._optional(name, _whole_number, "an integer") for name in names)
+        if version is None and timestamp is None:
+            return None
+        if version is None or timestamp is None:
+            missing, there = names if version is None else reversed(names)
+            raise InvalidTableError(
+                f"table property {there} is set but {missing} is not; both are needed to tell "
+                "which versions have in-commit timestamps, so set both or remove both",
+                table=self.table,
+                property=missing,
+                value=None,
+            )
+        return version, timestamp
+
+    @property
+    def commit_owner(self) -> str | None:
+        """The name of the commit owner of a table with managed commits; None without one."""
+        return self.raw.get("delta.managedCommit.commitOwner")
+
+    @property
+    def commit_owner_conf(self) -> Mapping[str, str]:
+        """What the commit owner needs to find the table: a JSON object of strings; may be empty."""
+        name = "delta.managedCommit.commitOwnerConf"
+        return self._read(name, _string_map, "a JSON object of strings", {})
+
+    # Data
+
+    @property
+    def append_only(self) -> bool:
+        """Whether no data may be removed from the table; false unless set."""
+        return self._boolean("delta.appendOnly", default=False)
+
+    @property
+    def isolation_level(self) -> str:
+        """``Serializable`` (the default), ``WriteSerializable`` or ``SnapshotIsolation``."""
+        levels = ("Serializable", "WriteSerializable", "SnapshotIsolation")
+        return self._choice("delta.isolationLevel", levels, "Serializable")
+
+    @property
+    def constraints(self) -> Mapping[str, str]:
+        """The SQL expressions of the CHECK constraints, by name ("CHECK Constraints")."""
+        return {
+            key.removeprefix(CONSTRAINT_PREFIX): expression
+            for key, expression in self.raw.items()
+            if key.startswith(CONSTRAINT_PREFIX)
+        }
+
+    @property
+    def data_skipping_num_indexed_cols(self) -> int:
+        """How many leaf columns get statistics, from the first; -1 means all; 32 unless set."""
+        return self._integer("delta.dataSkippingNumIndexedCols", 32, minimum=-1)
+
+    @property
+    def data_skipping_stats_columns(self) -> str | None:
+        """The columns that get statistics, as SQL names between commas; overrides their number."""
+        return self.raw.get("delta.dataSkippingStatsColumns")
+
+    # Features that a property turns on
+
+    @property
+    def column_mapping_mode(self) -> str:
+        """``none`` (the default), ``name`` or ``id`` ("Column Mapping")."""
+        return self._choice("delta.columnMapping.mode", ("none", "name", "id"), "none")
+
+    @property
+    def column_mapping_max_column_id(self) -> int | None:
+        """The largest column id the table ever gave out; None before column mapping."""
+        return self._optional("delta.columnMapping.maxColumnId", _whole_number, "an integer")
+
+    @property
+    def deletion_vectors_enabled(self) -> bool:
+        """Whether writers may create deletion vectors; false unless set. Readers don't ask."""
+        return self._boolean("delta.enableDeletionVectors", default=False)
+
+    @property
+    def change_data_feed_enabled(self) -> bool:
+        """Whether writers must record changed rows; false unless set."""
+        return self._boolean("delta.enableChangeDataFeed", default=False)
+
+    @property
+    def row_tracking_enabled(self) -> bool:
+        """Whether row ids can be relied upon; false unless set."""
+        return self._boolean("delta.enableRowTracking", default=False)
+
+    @property
+    def row_id_column_name(self) -> str | None:
+        """The hidden column of materialised row ids in data files; None without one."""
+        return self.raw.get("delta.rowTracking.materializedRowIdColumnName")
+
+    @property
+    def row_commit_version_column_name(self) -> str | None:
+        """The hidden column of materialised row commit versions; None without one."""
+        return self.raw.get("delta.rowTracking.materializedRowCommitVersionColumnName")
+
+    @property
+    def type_widening_enabled(self) -> bool:
+        """Whether column types may be widened; false unless set."""
+        return self._boolean("delta.enableTypeWidening", default=False)
+
+    @property
+    def iceberg_compat_v1_enabled(self) -> bool:
+        """Whether "Iceberg Compatibility V1" binds writers; false unless set."""
+        return self._boolean("delta.enableIcebergCompatV1", default=False)
+
+    @property
+    def iceberg_compat_v2_enabled(self) -> bool:
+        """Whether "Iceberg Compatibility V2" binds writers; false unless set."""
+        return self._boolean("delta.enableIcebergCompatV2", default=False)
+
+    def _boolean(self, name: str, *, default: bool) -> bool:
+        return self._read(name, _boolean, "'true' or 'false'", default)
+
+    def _integer(self, name: str, default: int, *, minimum: int) -> int:
+        def parse(text: str) -> int:
+            number = _whole_number(text)
+            if number < minimum:
+                raise ValueError
+            return number
+
+        return self._read(name, parse, f"an integer of at least {minimum}", default)
+
+    def _interval(self, name: str, default_ms: int) -> int:
+        return self._read(name, parse_interval, _INTERVAL, default_ms)
+
+    def _choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        by_lower_case = {choice.lower(): choice for choice in choices}
+
+        def parse(text: str) -> str:
+            return by_lower_case[text.lower()]
+
+        return self._read(name, parse, f"one of {', '.join(choices)}", default)
+
+    def _read(self, name: str, parse: Callable[[str], _T], expected: str, default: _T) -> _T:
+        value = self._optional(name, parse, expected)
+        return default if value is None else value
+
+    def _optional(self, name: str, parse: Callable[[str], _T], expected: str) -> _T | None:
+        text = self.raw.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except (ValueError, LookupError, RecursionError) as error:
+            problem = f"expected {expected}, found {text!r}"
+            raise self._malformed(name, text, problem) from error
+        except InvalidTableError as error:
+            raise self._malformed(name, text, error.message) from error
+
+    def _malformed(self, name: str, value: str, problem: str) -> InvalidTableError:
+        return InvalidTableError(
+            f"table property {name}: {problem}", table=self.table, property=name, value=value
+        )
+
+
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[text.lower()]
+
+
+def _string_map(text: str) -> Mapping[str, str]:
+    value = json.loads(text)
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise ValueError(text)
+    return value
+
+
+def _whole_number(text: str) -> int:
+    if _INTEGER.fullmatch(text) is None or abs(int(text)) > _MAX_LONG:
+        raise ValueError(text)
+    return int(text)

@@ -1,0 +1,61 @@
+"""The key that tells one logical file from another: its path and its deletion vector.
+
+PROTOCOL.md, "Action Reconciliation": files are told apart by ``(path, deletionVector.uniqueId)``, a
+null deletion vector being an id of its own. Two spellings of one absolute location are one file, so
+paths that aren't relative are brought to their canonical form first; relative paths, which is what
+nearly every log holds, are compared as they are written.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.model.paths import canonical_key
+
+__all__ = ["file_keys"]
+
+_NOT_RELATIVE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:)"
+_SEPARATOR = "\x00"  # can't be part of a path
+
+
+def file_keys(actions: pa.Table) -> pa.ChunkedArray:
+    """The key of each file action, as strings; equal keys are the same logical file.
+
+    Args:
+        actions: adds or removes with at least ``path`` and ``deletionVector``.
+    """
+    paths = _canonical(actions["path"])
+    vectors = actions["deletionVector"]
+    if vectors.null_count == len(vectors):
+        return paths
+    return pc.binary_join_element_wise(
+        paths, pc.coalesce(_unique_ids(vectors), pa.scalar("")), _SEPARATOR
+    )
+
+
+def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``storageType + pathOrInlineDv [+ "@" + offset]``, null for no deletion vector."""
+    kind = pc.struct_field(vectors, "storageType")
+    place = pc.struct_field(vectors, "pathOrInlineDv")
+    offset = pc.cast(pc.struct_field(vectors, "offset"), pa.string())
+    suffix = pc.coalesce(pc.binary_join_element_wise("@", offset, ""), pa.scalar(""))
+    ids = pc.binary_join_element_wise(kind, place, suffix, "")
+    # struct_field of a null struct is null, and so is what is joined from it.
+    return ids
+
+
+def _canonical(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    odd = pc.match_substring_regex(paths, _NOT_RELATIVE)
+    if not pc.any(odd).as_py():
+        return paths
+    # A loop in Python, over the absolute paths only: cloned tables have them, others don't.
+    places = pc.indices_nonzero(odd)
+    canonical = [canonical_key(path) for path in paths.take(places).to_pylist()]
+    flat = paths.combine_chunks() if paths.num_chunks != 1 else paths.chunk(0)
+    if isinstance(flat, pa.ChunkedArray):
+        flat = pa.concat_arrays(flat.chunks)
+    mask = odd.combine_chunks() if isinstance(odd, pa.ChunkedArray) else odd
+    if isinstance(mask, pa.ChunkedArray):
+        mask = pa.concat_arrays(mask.chunks)
+    return pa.chunked_array([pc.replace_with_mask(flat, mask, pa.array(canonical, pa.string()))])

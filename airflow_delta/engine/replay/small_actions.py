@@ -1,0 +1,68 @@
+"""Reconcile the actions that aren't files: protocol, metadata, transactions and domains.
+
+PROTOCOL.md, "Action Reconciliation": the newest ``protocol`` and ``metaData`` hold, the newest
+``txn`` of each ``appId`` (even if its version went down: PROTOCOL-2019 allows that), and the newest
+``domainMetadata`` of each domain, unless it is a removal. ``commitInfo`` and ``cdc`` belong to their
+commit, not to the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
+
+__all__ = ["SmallState", "reconcile_small_actions"]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallState:
+    """The state that small actions come to; protocol and metadata are None where no action set them.
+
+    Attributes:
+        transactions: by ``appId``.
+        domains: by domain, removed ones left out.
+    """
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: Mapping[str, Txn] = field(default_factory=lambda: MappingProxyType({}))
+    domains: Mapping[str, DomainMetadata] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def reconcile_small_actions(
+    actions: Iterable[tuple[str, Mapping[str, Any], str]], base: SmallState | None = None
+) -> SmallState:
+    """Apply small actions to a state, oldest first.
+
+    Args:
+        actions: triples of the action's name, its JSON object and where it stands, for errors.
+        base: the state before them; None where there is none.
+
+    Raises:
+        CorruptLogError: an action lacks a field or has one of the wrong type.
+    """
+    base = base or SmallState()
+    protocol, metadata = base.protocol, base.metadata
+    transactions, domains = dict(base.transactions), dict(base.domains)
+    for kind, value, where in actions:
+        match kind:
+            case "protocol":
+                protocol = Protocol.from_json(value, where)
+            case "metaData":
+                metadata = Metadata.from_json(value, where)
+            case "txn":
+                txn = Txn.from_json(value, where)
+                transactions[txn.app_id] = txn
+            case "domainMetadata":
+                domain = DomainMetadata.from_json(value, where)
+                if domain.removed:
+                    domains.pop(domain.domain, None)
+                else:
+                    domains[domain.domain] = domain
+    return SmallState(
+        protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains)
+    )

@@ -1,0 +1,251 @@
+"""`Snapshot`: the state of a table at one version.
+
+Opening one reads the hint, one listing, the small columns of the checkpoint and the commits after
+it. Files, tombstones and statistics are read when they are asked for, with the columns asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
+from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
+from airflow_delta.engine.features.protocol import check_readable
+from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
+from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.scan.pruning import prune
+from airflow_delta.engine.snapshot.history import Timeline
+from airflow_delta.engine.snapshot.row_counts import num_rows
+from airflow_delta.engine.snapshot.state import LogState
+from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["Snapshot", "SnapshotStatistics"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatistics:
+    """What the live files come to.
+
+    Attributes:
+        num_files: how many there are.
+        size_in_bytes: their sizes added up.
+        num_rows: live rows, without those that deletion vectors delete; None where a file's
+            statistics don't tell.
+    """
+
+    num_files: int
+    size_in_bytes: int
+    num_rows: int | None
+
+
+class Snapshot:
+    """A table at one version. Made by `DeltaTable.snapshot`; not for use by several threads at once.
+
+    Args:
+        storage: where the table is.
+        segment: the part of the log that gives the version.
+
+    Raises:
+        CorruptLogError: a commit breaks the protocol, or protocol or metadata are missing.
+        UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
+        InvalidTableError: protocol and metadata contradict each other.
+    """
+
+    def __init__(self, storage: Storage, segment: LogSegment) -> None:
+        self._state = LogState(storage, segment)
+        small = self._state.small
+        if small.protocol is None or small.metadata is None:
+            missing = "protocol" if small.protocol is None else "metaData"
+            raise CorruptLogError(
+                f"the log up to version {segment.version} has no {missing} action, which every table "
+                "needs from its first version on; restore the missing log files from a backup",
+                table=self.table,
+                version=segment.version,
+            )
+        self._protocol, self._metadata = small.protocol, small.metadata
+        check_readable(self._protocol, self._metadata, table=self.table)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.table!r}, version={self.version})"
+
+    @property
+    def table(self) -> str:
+        """The table's location."""
+        return self._state.segment.table
+
+    @property
+    def version(self) -> int:
+        """The version of the table."""
+        return self._state.segment.version
+
+    @property
+    def segment(self) -> LogSegment:
+        """The files of the log that give this version."""
+        return self._state.segment
+
+    @property
+    def state(self) -> LogState:
+        """The reconciled actions behind the snapshot: for writers of checkpoints."""
+        return self._state
+
+    @property
+    def protocol(self) -> Protocol:
+        """The versions and features that readers and writers of the table must know."""
+        return self._protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """Schema, partition columns and configuration, as the log has them."""
+        return self._metadata
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The schema, logical names.
+
+        Raises:
+            InvalidTableError: the schema can't be parsed, or partition columns aren't in it.
+        """
+        return table_schema(self._metadata, table=self.table)
+
+    @cached_property
+    def properties(self) -> TableProperties:
+        """The table properties, typed."""
+        return TableProperties(self._metadata.configuration, self.table)
+
+    @property
+    def transactions(self) -> Mapping[str, Txn]:
+        """The newest transaction of each application, expired ones left out.
+
+        PROTOCOL.md, "Transaction Identifiers"; ``delta.setTransactionRetentionDuration``.
+        """
+        retention = self.properties.set_transaction_retention_ms
+        if retention is None:
+            return self._state.small.transactions
+        oldest = _now_ms() - retention
+        return {
+            app: txn
+            for app, txn in self._state.small.transactions.items()
+            if txn.last_updated is not None and txn.last_updated >= oldest
+        }
+
+    @property
+    def domains(self) -> Mapping[str, DomainMetadata]:
+        """The configuration of each metadata domain."""
+        return self._state.small.domains
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The versions up to this one, with their times."""
+        return Timeline(
+            self._state.storage, table=self.table, metadata=self._metadata, latest=self.version
+        )
+
+    @cached_property
+    def timestamp_ms(self) -> int:
+        """When this version was committed, in epoch milliseconds.
+
+        Raises:
+            VersionNotFoundError: the commit's file is gone, so that its time is unknown.
+        """
+        return self.timeline.timestamp_ms(self.version)
+
+    @property
+    def timestamp(self) -> datetime:
+        """When this version was committed, in UTC; see `timestamp_ms`."""
+        return _EPOCH + timedelta(milliseconds=self.timestamp_ms)
+
+    def newer(self) -> Snapshot:
+        """The newest snapshot of the same table, read afresh."""
+        storage = self._state.storage
+        return Snapshot(storage, load_segment(storage))
+
+    def files(
+        self, columns: Sequence[str] | None = None, predicate: Any | None = None
+    ) -> pa.Table:
+        """The live files: one row per ``add``.
+
+        Args:
+            columns: columns of the protocol's ``add``; None for all.
+            predicate: a ``pyarrow.compute.Expression`` over the table's columns. Files that can't
+                hold a matching row, by their partition values and statistics, are left out; others
+                may be in.
+
+        Raises:
+            InvalidArgumentError: there's no such column.
+        """
+        wanted = _checked_columns(columns)
+        if predicate is None:
+            return self._state.live_adds(wanted)
+        needed = None if wanted is None else (*wanted, "partitionValues", "stats")
+        adds = prune(
+            self._state.live_adds(needed),
+            predicate,
+            schema=self.schema,
+            metadata=self._metadata,
+            table=self.table,
+        )
+        return adds if wanted is None else adds.select([c for c in ADD_FIELDS if c in wanted])
+
+    def tombstones(self, *, include_expired: bool = False) -> pa.Table:
+        """The removed files that are still protected from vacuum: one row per ``remove``.
+
+        A tombstone expires ``delta.deletedFileRetentionDuration`` after its ``deletionTimestamp``;
+        one without a timestamp has expired.
+
+        Args:
+            include_expired: also those that the next checkpoint would drop.
+        """
+        removes = self._state.removes()
+        return removes if include_expired else self.unexpired(removes)
+
+    def unexpired(self, removes: pa.Table) -> pa.Table:
+        """The rows of a table of removes that haven't expired; see `tombstones`."""
+        oldest = _now_ms() - self.properties.deleted_file_retention_ms
+        deleted = pc.coalesce(removes["deletionTimestamp"], pa.scalar(0, pa.int64()))
+        return removes.filter(pc.greater(deleted, oldest))
+
+    def file_uris(self, predicate: Any | None = None) -> list[str]:
+        """Where the live files are: absolute, decoded; see `files` for the predicate."""
+        # A loop in Python: the answer is Python strings.
+        paths = self.files(columns=["path"], predicate=predicate)["path"].to_pylist()
+        return [resolve(self.table, path) for path in paths]
+
+    @cached_property
+    def statistics(self) -> SnapshotStatistics:
+        """What the live files come to."""
+        sizes = self.files(columns=["size", "stats", "deletionVector"])
+        return SnapshotStatistics(
+            sizes.num_rows, pc.sum(sizes["size"]).as_py() or 0, num_rows(sizes)
+        )
+
+    def stream_files(self) -> Iterator[pa.Table]:
+        """All columns of the live files, batch by batch in bounded memory."""
+        return self._state.stream(adds=True)
+
+
+def _checked_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    unknown = [name for name in columns if name not in ADD_FIELDS]
+    if unknown or isinstance(columns, str):
+        raise InvalidArgumentError(
+            f"unknown columns {unknown or columns!r}: expected a list of {', '.join(ADD_FIELDS)}"
+        )
+    return tuple(columns)
+
+
+def _now_ms() -> int:
+    return int(datetime.now(timezone.utc).timestamp() * 1000)

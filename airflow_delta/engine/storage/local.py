@@ -1,0 +1,278 @@
+"""A directory of the local file system, or of one that is mounted like it, as a storage.
+
+New content is always written to a hidden neighbour first (``.<name>.<uuid>.tmp``), synced, and then
+given its name in one step, so that no reader and no crash ever meets half an object:
+
+* ``create`` publishes with ``link(2)``, which refuses a name that is taken. There is no second
+  best: ``open(O_EXCL)`` on the final name is exclusive, but shows an empty file until the content
+  has been written, and ``rename`` overwrites. A file system without hard links is refused with
+  `UnsafeStorageError`.
+* ``replace`` publishes with ``rename``, which swaps old for new.
+
+A writer that is killed leaves at most its hidden neighbour. Such leftovers are listed like any
+other file, under their own names, so that a clean-up can find them.
+
+Symbolic links are followed as the operating system does, but ``walk`` doesn't descend into linked
+directories: what lies there may not belong to the table. Only regular files are objects.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeStorageError,
+)
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+
+__all__ = ["LocalStorage"]
+
+# What the operating system says of a path that names no file.
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+_LINKS_UNSUPPORTED = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF})
+
+# Keeps the name of the hidden neighbour below the usual limit of 255 bytes, whatever the name.
+_NAME_IN_TEMPORARY = 48
+
+
+@dataclass(frozen=True)
+class LocalStorage:
+    """A storage over a local directory, which needn't exist yet.
+
+    Args:
+        root: the absolute path of the directory, without a trailing slash.
+
+    Raises:
+        InvalidArgumentError: the root isn't absolute.
+    """
+
+    root: str
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        put_if_absent=True, start_after=True, remote=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.root.startswith("/"):
+            raise InvalidArgumentError(
+                f"{self.root!r} isn't the absolute path of a directory", uri=self.root
+            )
+
+    def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `Storage.read`."""
+        with self._reading("read", path), self._full(path).open("rb") as file:
+            file.seek(start)
+            return file.read() if length is None else file.read(length)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """See `Storage.read_many`; one after the other, as local reads gain little from threads."""
+        return [self._read_or_none(path) for path in paths]
+
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:  # noqa: ARG002
+        """See `Storage.open`; the size isn't needed here."""
+        with self._reading("open", path):
+            return self._full(path).open("rb")
+
+    def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
+        """See `Storage.list`.
+
+        The names are read in one pass when iteration starts; each file is asked for its size and
+        time only as iteration reaches it, and one deleted in between is left out.
+        """
+        entries = [entry for entry in self._entries(directory) if entry.name > start_after]
+        # Python orders text by code point, and that is the order of the UTF-8 bytes.
+        entries.sort(key=lambda entry: entry.name)
+        prefix = _prefix(directory)
+        for entry in entries:
+            if info := self._file_info(entry, prefix):
+                yield info
+
+    def walk(self, directory: str) -> Iterator[FileInfo]:
+        """See `Storage.walk`; linked directories are not entered."""
+        pending = [directory]
+        while pending:
+            current = pending.pop()
+            prefix = _prefix(current)
+            for entry in self._entries(current):
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(prefix + entry.name)
+                elif info := self._file_info(entry, prefix):
+                    yield info
+
+    def head(self, path: str) -> FileInfo:
+        """See `Storage.head`."""
+        with self._reading("head", path):
+            status = self._full(path).stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "not a regular file")
+            return _info(path, status)
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`."""
+        with self.writer(path, overwrite=False) as file:
+            file.write(data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `Storage.replace`."""
+        with self.writer(path, overwrite=True) as file:
+            file.write(data)
+
+    @contextmanager
+    def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+        """See `Storage.writer`. Missing directories are made."""
+        operation = "replace" if overwrite else "create"
+        final = self._full(path)
+        temporary = final.with_name(f".{final.name[:_NAME_IN_TEMPORARY]}.{uuid.uuid4()}.tmp")
+        with self._failures(operation, path):
+            _make_directories(final.parent)
+            file = temporary.open("xb")
+        try:
+            # Not under `_failures`: what the caller raises in the block is the caller's.
+            with file:
+                yield file
+            with self._failures(operation, path):
+                _sync(temporary)
+                if overwrite:
+                    temporary.replace(final)
+                else:
+                    self._link(temporary, final, path)
+        finally:
+            with self._failures(operation, path):
+                temporary.unlink(missing_ok=True)
+        with self._failures(operation, path):
+            _sync_directory(final.parent)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Storage.delete`; directories stay, even where they become empty."""
+        for path in paths:
+            with self._failures("delete", path), suppress(*_NOT_THERE):
+                self._full(path).unlink()
+
+    def _full(self, path: str) -> Path:
+        return Path(self.root, checked_path(path))
+
+    def _read_or_none(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except ObjectNotFoundError:
+            return None
+
+    def _entries(self, directory: str) -> Sequence[os.DirEntry[str]]:
+        with self._failures("list", directory):
+            try:
+                with os.scandir(self._full(directory)) as entries:
+                    return tuple(entries)
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+
+    def _file_info(self, entry: os.DirEntry[str], prefix: str) -> FileInfo | None:
+        path = prefix + entry.name
+        with self._failures("list", path):
+            try:
+                return _info(path, entry.stat()) if entry.is_file() else None
+            except FileNotFoundError:
+                return None
+
+    def _link(self, temporary: Path, final: Path, path: str) -> None:
+        try:
+            final.hardlink_to(temporary)
+        except FileExistsError as error:
+            # A network file system may repeat a request whose answer was lost, and then reports the
+            # name that it has made itself as taken; the second name of our file tells.
+            if temporary.stat().st_nlink > 1:
+                return
+            raise ObjectExistsError(
+                f"create {path!r}: there is such a file already",
+                table=self.root,
+                path=path,
+                operation="create",
+            ) from error
+        except OSError as error:
+            if error.errno not in _LINKS_UNSUPPORTED:
+                raise
+            raise UnsafeStorageError(
+                f"{path!r} can't be created: the file system refused a hard link "
+                f"({error.strerror}), and without one a new file can't appear both whole and "
+                "exclusively; keep the table on a file system with hard links or in an object "
+                "store",
+                table=self.root,
+                path=path,
+                operation="create",
+            ) from error
+
+    @contextmanager
+    def _reading(self, operation: str, path: str) -> Iterator[None]:
+        """Turn the absence of a file into the contract's error, and other failures too."""
+        with self._failures(operation, path):
+            try:
+                yield
+            except _NOT_THERE as error:
+                raise ObjectNotFoundError(
+                    f"{operation} {path!r}: there is no such file",
+                    table=self.root,
+                    path=path,
+                    operation=operation,
+                ) from error
+
+    @contextmanager
+    def _failures(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the operating system into errors of the contract."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"{operation} {path!r} failed: {error.strerror or error}",
+                table=self.root,
+                path=path,
+                operation=operation,
+            ) from error
+
+
+def _prefix(directory: str) -> str:
+    directory = directory.rstrip("/")
+    return f"{directory}/" if directory else ""
+
+
+def _info(path: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _make_directories(directory: Path) -> None:
+    """Make a directory and those above it, each of them safe from a crash."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for child in reversed(missing):
+        child.mkdir(exist_ok=True)
+        _sync_directory(child.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    try:
+        _sync(directory)
+    except OSError as error:
+        # Some mounted file systems keep names safe by themselves and refuse to sync a directory.
+        if error.errno not in _SYNC_UNSUPPORTED:
+            raise

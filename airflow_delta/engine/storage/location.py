@@ -1,0 +1,133 @@
+"""From a location to a storage: which kind of store a path or URI names.
+
+==============================  =============================================================
+plain path, ``file:/``          the local file system
+``memory://``                   the memory of the process
+``s3://``, ``s3a://``           Amazon S3 and its look-alikes
+``gs://``, ``gcs://``           Google Cloud Storage
+``abfs://``, ``abfss://``,      Azure Data Lake Storage
+``az://``
+schemes that fsspec knows       through fsspec, for reading; see `generic`
+==============================  =============================================================
+
+``file:`` URIs are percent-decoded by `open_storage`, as URIs of files are everywhere. Object store
+locations are not: there, ``s3://bucket/a%20b`` names the key ``a%20b``, as it does for the vendors'
+own tools. Plain paths are taken as they are; ``~`` is not expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.local import LocalStorage
+from airflow_delta.engine.storage.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["open_storage", "storage_for_uri"]
+
+# One letter before the colon is no scheme but a drive; a scheme without a slash is a file name.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+_RETIRED = {
+    "wasb": "abfs://<container>@<account>.dfs.core.windows.net/<path>",
+    "wasbs": "abfss://<container>@<account>.dfs.core.windows.net/<path>",
+    "dbfs": "the location in cloud storage that the DBFS path stands for",
+}
+
+
+def open_storage(uri: str, storage_options: Mapping[str, str] | None = None) -> Storage:
+    """The storage whose root is a table's location. No I/O is done.
+
+    Args:
+        uri: a path or URI; a trailing slash makes no difference.
+        storage_options: credentials and settings of the store; the module of each kind of store
+            names them.
+
+    Raises:
+        InvalidArgumentError: the location is malformed or of an unknown scheme, or an option is
+            unknown.
+        StorageError: the package that the kind of store needs isn't installed.
+    """
+    scheme = _scheme(uri)
+    location = unquote(uri, errors="surrogateescape") if scheme == "file" else uri
+    return _open(scheme, location, storage_options or {})
+
+
+def storage_for_uri(
+    uri: str, storage_options: Mapping[str, str] | None = None
+) -> tuple[Storage, str]:
+    """The storage of the file system or container that holds one file, and its path there.
+
+    For files that a log names by their absolute location: those of a shallow clone, and deletion
+    vectors.
+
+    Args:
+        uri: the file's absolute path or URI, already decoded; it is not decoded again.
+        storage_options: as for `open_storage`.
+
+    Raises:
+        InvalidArgumentError: as `open_storage`; or the location is relative or names no file.
+        StorageError: as `open_storage`.
+    """
+    scheme = _scheme(uri)
+    if scheme in (None, "file"):
+        path = _local_path(uri)
+        if not uri.startswith(("/", "file:")):
+            raise InvalidArgumentError(f"{uri!r} isn't an absolute location", uri=uri)
+        return _open(None, "/", storage_options or {}), path.lstrip("/")
+    prefix, _, rest = uri.partition("://")
+    container, _, path = rest.partition("/")
+    if not path or path.endswith("/"):
+        raise InvalidArgumentError(f"{uri!r} doesn't name a file", uri=uri)
+    return _open(scheme, f"{prefix}://{container}", storage_options or {}), path
+
+
+def _scheme(uri: str) -> str | None:
+    """The scheme in lower case, or None for a plain path."""
+    if not uri or "\0" in uri:
+        raise InvalidArgumentError(f"{uri!r} isn't a location: expected a path or a URI", uri=uri)
+    match = _SCHEME.match(uri)
+    scheme = match.group(1).lower() if match else None
+    if scheme in _RETIRED:
+        raise InvalidArgumentError(
+            f"{uri!r}: the scheme {scheme!r} isn't supported; use {_RETIRED[scheme]}", uri=uri
+        )
+    return scheme
+
+
+def _open(scheme: str | None, location: str, options: Mapping[str, str]) -> Storage:
+    # The stores are imported as they are needed: each brings a package of its own.
+    match scheme:
+        case None | "file":
+            return LocalStorage(_local_path(location))
+        case "memory":
+            return MemoryStorage(location)
+        case _:
+            raise InvalidArgumentError(
+                f"{location!r}: unknown scheme {scheme!r}: expected a path or one of "
+                "file, memory, s3, s3a, gs, gcs, abfs, abfss, az",
+                uri=location,
+            )
+
+
+def _local_path(location: str) -> str:
+    """The absolute path that a plain path or a decoded ``file:`` URI names."""
+    path = location
+    if _SCHEME.match(location):
+        path = location.partition(":")[2]
+        if path.startswith("//"):
+            host, _, rest = path[2:].partition("/")
+            if host not in ("", "localhost"):
+                raise InvalidArgumentError(
+                    f"{location!r} names the host {host!r}: expected file:///<path>", uri=location
+                )
+            path = f"/{rest}"
+    # POSIX leaves open what `//x` means, so pathlib keeps both slashes.
+    return "/" + str(Path(path).absolute()).lstrip("/")

@@ -1,0 +1,275 @@
+"""`DeltaTable`: a table by its location, and everything that can be done with it.
+
+A facade: each method hands over to the module that knows. Making one does no I/O.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from airflow_delta.engine.features.new_table import protocol_for_new_table
+from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.maintenance.checkpointing import (
+    CheckpointResult,
+    execute_checkpoint,
+    plan_checkpoint,
+)
+from airflow_delta.engine.model.actions import CommitInfo, Metadata
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.transactions import version_of_transaction
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.location import open_storage
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["DeltaTable"]
+
+Timestamp = datetime | str | int
+
+
+class DeltaTable:
+    """A Delta table.
+
+    Args:
+        uri: a path, or a URI: ``file://``, ``memory://``, ``s3://``, ``gs://``, ``abfss://``.
+        storage_options: credentials and settings of the store, by the names that its clients use.
+
+    Raises:
+        InvalidArgumentError: the location or an option makes no sense.
+    """
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._uri = uri
+        self._options = dict(storage_options or {})
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The location, as it was given."""
+        return self._uri
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The store that the table is in, bound to the table's root."""
+        return open_storage(self._uri, self._options)
+
+    def exists(self) -> bool:
+        """Whether there is a Delta table at the location."""
+        try:
+            self.latest_version()
+        except TableNotFoundError:
+            return False
+        return True
+
+    def latest_version(self, known: int | None = None) -> int:
+        """The newest version.
+
+        Args:
+            known: a version that is known to exist: only newer commits are looked for, with one
+                request where there are none.
+
+        Raises:
+            TableNotFoundError: there is no table.
+        """
+        return find_latest_version(self.storage, known)
+
+    def snapshot(
+        self, version: int | None = None, timestamp: Timestamp | None = None
+    ) -> Snapshot:
+        """The table at a version, at a time, or now.
+
+        Args:
+            version: the version.
+            timestamp: an aware datetime, an ISO-8601 text with an offset, or epoch milliseconds: the
+                newest version that was there then.
+
+        Raises:
+            InvalidArgumentError: both are given, or one makes no sense.
+            TableNotFoundError: there is no table.
+            VersionNotFoundError: the log can't rebuild the version.
+            TimestampOutOfRangeError: no version belongs to the time.
+            CorruptLogError: a file of the log breaks the protocol.
+            UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError(
+                "give a version or a timestamp, not both", table=self._uri
+            )
+        if timestamp is not None:
+            version = self.version_at(timestamp)
+        return Snapshot(self.storage, load_segment(self.storage, version=version))
+
+    def version_at(self, timestamp: Timestamp) -> int:
+        """The newest version that was there at a time; see `snapshot`."""
+        milliseconds = epoch_ms(timestamp)
+        return self.snapshot().timeline.version_at(milliseconds)
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """What the commits say of themselves, newest first.
+
+        Args:
+            limit: at most so many; None for all whose files are there.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidArgumentError(
+                f"the limit of a history must not be negative; it is {limit}", table=self._uri
+            )
+        return self.snapshot().timeline.history(limit)
+
+    def transaction(
+        self,
+        operation: str,
+        *,
+        operation_parameters: Mapping[str, Any] | None = None,
+        user_metadata: str | None = None,
+    ) -> OptimisticTransaction:
+        """Begin a change of the table, based on its newest version.
+
+        Args:
+            operation: what the commit calls itself, such as ``"WRITE"``.
+            operation_parameters: its parameters, for ``commitInfo``.
+            user_metadata: a text for ``commitInfo.userMetadata``.
+
+        Raises:
+            UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+        """
+        return OptimisticTransaction(
+            self.storage,
+            self.snapshot(),
+            operation,
+            operation_parameters=operation_parameters,
+            user_metadata=user_metadata,
+        )
+
+    def version_of_transaction(self, app_id: str, version: int) -> int | None:
+        """The table version whose commit set a transaction identifier, None where there is none.
+
+        Args:
+            app_id: the application.
+            version: the application's version, as it was set.
+        """
+        return version_of_transaction(self.snapshot(), app_id, version)
+
+    @classmethod
+    def create(
+        cls,
+        uri: str,
+        schema: StructType,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Create an empty table: version 0.
+
+        Args:
+            uri: where; see the class.
+            schema: the columns.
+            partition_by: partition columns, in order.
+            properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
+            name: a name for the metadata.
+            description: a description for the metadata.
+            storage_options: see the class.
+
+        Raises:
+            TableAlreadyExistsError: there is a table.
+            UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
+            InvalidTableError: schema, partitioning and properties don't fit together.
+        """
+        table = cls(uri, storage_options)
+        if table.exists():
+            raise TableAlreadyExistsError("there is a table already", table=uri, version=0)
+        protocol, stored = protocol_for_new_table(schema, dict(properties or {}), table=uri)
+        transaction = OptimisticTransaction(
+            table.storage,
+            None,
+            "CREATE TABLE",
+            operation_parameters={
+                "isManaged": "false",
+                "description": description,
+                "partitionBy": list(partition_by),
+                "properties": stored,
+            },
+        )
+        transaction.set_protocol(protocol)
+        transaction.set_metadata(
+            Metadata(
+                id=str(uuid.uuid4()),
+                name=name,
+                description=description,
+                schema_string=schema_to_json(schema),
+                partition_columns=tuple(partition_by),
+                created_time=epoch_ms(datetime.now(timezone.utc)),
+                configuration=stored,
+            )
+        )
+        transaction.commit()
+        return table
+
+    def checkpoint(
+        self, version: int | None = None, *, dry_run: bool = False
+    ) -> CheckpointResult:
+        """Write a checkpoint, so that readers need no older commit.
+
+        Args:
+            version: the version to checkpoint; None for the newest.
+            dry_run: only say what would be done.
+
+        Raises:
+            VersionNotFoundError: the log can't rebuild the version.
+            UnsupportedFeatureError: writing needs a feature that the engine lacks.
+            CorruptLogError: the log is damaged, or the counts don't agree; nothing was published.
+        """
+        snapshot = self.snapshot(version=version)
+        plan = plan_checkpoint(snapshot)
+        if dry_run:
+            return CheckpointResult(plan, written=False)
+        log_end = snapshot.version if version is None else self.latest_version(snapshot.version)
+        return execute_checkpoint(self.storage, snapshot, plan, log_end=log_end)
+
+
+def epoch_ms(timestamp: Timestamp) -> int:
+    """A point in time as epoch milliseconds.
+
+    Args:
+        timestamp: an aware datetime, an ISO-8601 text with an offset, or epoch milliseconds.
+
+    Raises:
+        InvalidArgumentError: it is none of these; a time without an offset is no point in time.
+    """
+    if isinstance(timestamp, bool):
+        raise InvalidArgumentError(f"{timestamp!r} is no timestamp")
+    if isinstance(timestamp, int):
+        return timestamp
+    moment = timestamp
+    if isinstance(moment, str):
+        try:
+            # Before Python 3.11 fromisoformat doesn't know the Z.
+            text = moment[:-1] + "+00:00" if moment[-1:] in {"Z", "z"} else moment
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"{timestamp!r} is no timestamp: expected ISO-8601 with an offset, such as "
+                "2026-01-31T12:00:00Z"
+            ) from error
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InvalidArgumentError(
+            f"{timestamp!r} is no point in time: expected an aware datetime, ISO-8601 with an offset, "
+            "or epoch milliseconds"
+        )
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)

@@ -1,0 +1,1 @@
+"""Transactions: the one way to change a table."""

@@ -1,0 +1,157 @@
+"""The doorway from Airflow to the log engine, and the only one.
+
+Operators, sensors and triggers call `DeltaHook` and get back what XCom can carry: plain
+dictionaries of text and numbers. The hook turns a connection into storage options and imports the
+engine inside its methods, so that parsing a DAG file stays cheap.
+
+Which credentials a table is opened with:
+
+* ``delta_conn_id`` names a connection: that one, and it is an error if it doesn't exist;
+* otherwise the connection that Airflow's provider for the URI's scheme uses by default
+  (``aws_default`` for ``s3://``, …), where it exists;
+* otherwise none: the store's own chain (environment, instance role) decides.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.hooks.storage_options import default_connection_id, storage_options
+from airflow_delta.version_compat import (
+    AirflowNotFoundException,
+    BaseHook,
+    get_async_connection,
+    get_async_extra_dejson,
+    mask_secret,
+)
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
+
+__all__ = ["DeltaHook"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SECRET_WORDS = ("key", "secret", "token", "password", "sas")
+
+
+class DeltaHook(BaseHook):
+    """Open, inspect and maintain Delta tables.
+
+    :param delta_conn_id: the connection with the credentials: of type ``delta``, or one of the
+        clouds' own types. None: the default connection of each table URI's scheme.
+    """
+
+    conn_name_attr = "delta_conn_id"
+    default_conn_name = "delta_default"
+    conn_type = "delta"
+    hook_name = "Delta Lake"
+
+    def __init__(self, delta_conn_id: str | None = None) -> None:
+        super().__init__()
+        self.delta_conn_id = delta_conn_id or None
+
+    def storage_options(self, table_uri: str) -> dict[str, str]:
+        """The options to open a table's store with; their secrets are masked in all logs.
+
+        :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
+        :raises AirflowException: the connection can't be translated.
+        """
+        connection_id = self.delta_conn_id or default_connection_id(table_uri)
+        if connection_id is None:
+            return {}
+        try:
+            connection = self.get_connection(connection_id)
+        except AirflowNotFoundException:
+            return self._without_connection()
+        options = storage_options(connection, connection.extra_dejson)
+        for name, value in options.items():
+            if any(word in name.lower() for word in _SECRET_WORDS):
+                mask_secret(value)
+        return options
+
+    async def storage_options_async(self, table_uri: str) -> dict[str, str]:
+        """As `storage_options`, for triggers: never blocks the event loop."""
+        connection_id = self.delta_conn_id or default_connection_id(table_uri)
+        if connection_id is None:
+            return {}
+        try:
+            connection = await get_async_connection(connection_id)
+        except AirflowNotFoundException:
+            return self._without_connection()
+        return storage_options(connection, await get_async_extra_dejson(connection))
+
+    def table(self, table_uri: str) -> DeltaTable:
+        """A table of the engine, for what this hook has no method for. No I/O is done."""
+        from airflow_delta.engine import DeltaTable
+
+        return DeltaTable(table_uri, storage_options=self.storage_options(table_uri))
+
+    async def table_async(self, table_uri: str) -> DeltaTable:
+        """As `table`, for triggers."""
+        from airflow_delta.engine import DeltaTable
+
+        options = await self.storage_options_async(table_uri)
+        return DeltaTable(table_uri, storage_options=options)
+
+    @staticmethod
+    def latest_version(table: DeltaTable) -> int | None:
+        """The newest version of a table, or None where there is no table (yet)."""
+        from airflow_delta.engine.errors import TableNotFoundError
+
+        try:
+            return table.latest_version()
+        except TableNotFoundError:
+            return None
+
+    def pin(
+        self, table_uri: str, *, version: int | None = None, timestamp: str | int | None = None
+    ) -> dict[str, Any]:
+        """Resolve one version of a table, so that any number of tasks can read the same state.
+
+        :param version: this version; or
+        :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch
+            milliseconds. Neither: the newest version.
+        :returns: ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``, ``size_in_bytes`` and
+            ``num_rows`` (None where the statistics don't tell).
+        :raises DeltaError: the table or the version can't be read.
+        """
+        snapshot = self.table(table_uri).snapshot(version=version, timestamp=timestamp)
+        return {
+            "table_uri": table_uri,
+            "version": snapshot.version,
+            "timestamp_ms": (snapshot.timestamp - _EPOCH) // timedelta(milliseconds=1),
+            "num_files": snapshot.num_files,
+            "size_in_bytes": snapshot.size_in_bytes,
+            "num_rows": snapshot.num_rows,
+        }
+
+    def checkpoint(self, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
+        """Write a checkpoint of a version, the newest one by default.
+
+        :returns: ``table_uri``, ``version`` and what was written.
+        :raises DeltaError: the table can't be read or the checkpoint can't be written.
+        """
+        result = self.table(table_uri).checkpoint(version=version)
+        return {"table_uri": table_uri, "version": result.version}
+
+    def committed_version(self, table_uri: str, *, app_id: str, app_version: int) -> int | None:
+        """The version that carries an application transaction: a commit of an earlier try.
+
+        None where there is no such commit, or no table yet.
+        """
+        from airflow_delta.engine.errors import TableNotFoundError
+
+        try:
+            return self.table(table_uri).version_of_transaction(app_id, app_version)
+        except TableNotFoundError:
+            return None
+
+    def _without_connection(self) -> dict[str, str]:
+        """No options where a default connection is missing; a named one must exist."""
+        if self.delta_conn_id is not None:
+            raise AirflowNotFoundException(
+                f"the connection {self.delta_conn_id!r} (delta_conn_id) isn't defined; define it, "
+                "or leave delta_conn_id out to use the default credentials of the table's scheme"
+            )
+        return {}

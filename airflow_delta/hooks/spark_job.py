@@ -1,0 +1,176 @@
+"""Submit one of our PySpark jobs and get its result back.
+
+A job is a Python file of ``airflow_delta.spark.jobs``. `SparkSubmitHook` starts it, by an argument
+list and never through a shell; this module adds what that hook lacks:
+
+* **Parameters and result are JSON files** in a directory of one submission, which no other user
+  can read. The job's only argument is the path of its parameters.
+* **Secrets travel in the environment**, never in the argument list that every user of the machine
+  can see.
+* **The connection must exist.** `SparkSubmitHook` takes a missing connection for ``yarn``.
+* **Killing kills all of it.** spark-submit runs the driver's Python as a grandchild, which
+  survives when only spark-submit is killed; so the job gets a process group of its own.
+* **The package travels along** as a zip file, so that executors need no installation of it. They
+  do need ``pyarrow`` and ``pyroaring``.
+
+Not here: a retry that must not repeat the work. A commit carries the identity of the task, and the
+job itself looks for an earlier commit of it.
+
+Limit: the driver runs beside the worker (``deploy-mode`` client, the default, with any master).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
+
+__all__ = ["SparkJobHook"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# What a job imports: the engine and the Spark layer; nothing of Airflow's side.
+_SHIPPED = ("__init__.py", "engine", "spark")
+_KILL_GRACE_SECONDS = 10.0
+
+
+class SparkJobHook(SparkSubmitHook):
+    """Run a job of ``airflow_delta.spark.jobs`` with spark-submit.
+
+    :param spark_conn_id: the Spark connection, with the master in its host; must exist.
+    :param conf: Spark properties of this submission.
+    :param name: the application's name in Spark's own user interface.
+    :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
+    :raises AirflowException: the connection names no master, or deploy mode ``cluster``.
+    """
+
+    def __init__(
+        self,
+        spark_conn_id: str = "spark_default",
+        *,
+        conf: Mapping[str, str] | None = None,
+        name: str = "airflow-delta",
+    ) -> None:
+        _check_connection(spark_conn_id)
+        super().__init__(conf=dict(conf or {}), conn_id=spark_conn_id, name=name)
+        if self._connection["deploy_mode"] == "cluster":
+            raise AirflowException(
+                f"connection {spark_conn_id!r} asks for deploy mode 'cluster', where a job can't "
+                "hand its result back to the worker; use deploy mode 'client'"
+            )
+
+    def run(
+        self, job: str, parameters: Mapping[str, Any], *, storage_options: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Run a job to its end.
+
+        :param job: the module's name in ``airflow_delta.spark.jobs``.
+        :param parameters: what the job reads as JSON; never secrets.
+        :param storage_options: options of the tables' store, handed over in the environment.
+        :returns: what the job reports.
+        :raises AirflowException: the job failed (the message ends with its last output) or ended
+            well without a result.
+        """
+        with tempfile.TemporaryDirectory(prefix="airflow-delta-job-") as directory:
+            folder = Path(directory)
+            result = folder / "result.json"
+            arguments = folder / "parameters.json"
+            arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
+            self._application_args = [str(arguments)]
+            self._py_files = str(_zip_package(folder / "airflow_delta.zip"))
+            application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
+            try:
+                self.submit(
+                    str(application),
+                    env=self._environment(storage_options),
+                    start_new_session=True,
+                )
+            except BaseException:
+                # A timeout of the task interrupts the wait, and must not leave the job running.
+                self._kill_group()
+                raise
+            if not result.exists():
+                raise AirflowException(f"the Spark job {job!r} ended well but left no result")
+            report: dict[str, Any] = json.loads(result.read_text())
+            return report
+
+    def on_kill(self) -> None:
+        """End the job with everything it started."""
+        self._kill_group()
+        super().on_kill()
+
+    def _environment(self, storage_options: Mapping[str, str]) -> dict[str, str]:
+        from airflow_delta.spark.job_files import STORAGE_OPTIONS_VARIABLE
+
+        environment = dict(os.environ)
+        environment[STORAGE_OPTIONS_VARIABLE] = json.dumps(dict(storage_options))
+        # The driver shall be this interpreter, which has our dependencies, unless told otherwise.
+        environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if self._connection["master"].startswith("local"):
+            environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        # The spark-submit of an installed pyspark is found even where the virtual environment
+        # isn't activated; last, so that one which the administrator put on the PATH wins.
+        scripts = sysconfig.get_path("scripts")
+        environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), scripts])
+        return environment
+
+    def _kill_group(self) -> None:
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is None or process.poll() is not None:
+            return
+        # The process leads a session of its own, hence a group of the same number, which is there
+        # as long as any member is, even when the leader is gone.
+        _signal_group(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _KILL_GRACE_SECONDS
+        while time.monotonic() < deadline:
+            process.poll()
+            if not _signal_group(process.pid, 0):
+                return
+            time.sleep(0.1)
+        _signal_group(process.pid, signal.SIGKILL)
+
+
+def _check_connection(connection_id: str) -> None:
+    try:
+        connection = SparkSubmitHook.get_connection(connection_id)
+    except AirflowNotFoundException as error:
+        raise AirflowNotFoundException(
+            f"the Spark connection {connection_id!r} isn't defined or can't be parsed; define it, "
+            'for example as {"conn_type": "spark", "host": "local[2]"}'
+        ) from error
+    if not connection.host and connection.conn_type != "yarn":
+        raise AirflowException(
+            f"the Spark connection {connection_id!r} names no master: its host is empty"
+        )
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; False where the group has no member."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _zip_package(target: Path) -> Path:
+    """Zip the modules that jobs import, for the Python path of driver and executors."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in _SHIPPED:
+            source = _PACKAGE / entry
+            files = [source] if source.is_file() else sorted(source.rglob("*.py"))
+            for file in files:
+                archive.write(file, file.relative_to(_PACKAGE.parent))
+    return target

@@ -1,0 +1,159 @@
+"""From an Airflow connection to the storage options of the engine.
+
+The engine's options for object stores have the names of the ``object_store`` library, which
+``deltalake`` uses too. A connection of type ``delta`` carries them as they are, as its extras; the
+standard connections of the clouds are translated, field by field.
+
+A field that says *how to log in* and that we can't translate is refused rather than left out:
+going on without it would use some other identity than the one that the connection asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_delta.version_compat import AirflowException, Connection
+
+__all__ = ["default_connection_id", "storage_options"]
+
+_DEFAULT_CONNECTIONS = {
+    "s3": "aws_default",
+    "s3a": "aws_default",
+    "gs": "google_cloud_default",
+    "gcs": "google_cloud_default",
+    "abfs": "adls_default",
+    "abfss": "adls_default",
+    "az": "wasb_default",
+}
+
+
+def default_connection_id(table_uri: str) -> str | None:
+    """The connection that Airflow's own provider for the URI's scheme uses by default.
+
+    None for schemes that need no credentials, such as plain paths.
+    """
+    scheme, separator, _ = table_uri.partition("://")
+    return _DEFAULT_CONNECTIONS.get(scheme.lower()) if separator else None
+
+
+def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
+    """The storage options that a connection stands for.
+
+    :param connection: an Airflow connection.
+    :param extra: its extras, already parsed.
+    :raises AirflowException: the connection's type has no translation, or the connection has a
+        field that can't be translated.
+    """
+    translate = _TRANSLATIONS.get(connection.conn_type or "")
+    if translate is None:
+        raise AirflowException(
+            f"connection {connection.conn_id!r} is of type {connection.conn_type!r}: expected one "
+            f"of {', '.join(sorted(_TRANSLATIONS))}; for any other store put its storage options "
+            "into the extras of a connection of type 'delta'"
+        )
+    options = translate(connection, extra)
+    return {name: str(value) for name, value in options.items() if value}
+
+
+def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Extras are the options; only text has one meaning for every store."""
+    wrong = sorted(name for name, value in extra.items() if not isinstance(value, str))
+    if wrong:
+        raise AirflowException(
+            f"connection {connection.conn_id!r}: the extras {wrong} aren't text; storage options "
+            'are text, for example {"aws_allow_http": "true"}'
+        )
+    return dict(extra)
+
+
+def _aws(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse(
+        connection,
+        extra,
+        "role_arn",
+        "assume_role_method",
+        "assume_role_with_web_identity_token_file",
+        "profile_name",
+        "session_kwargs",
+    )
+    service: Mapping[str, Any] = (extra.get("service_config") or {}).get("s3") or {}
+    endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
+    options = {
+        "aws_access_key_id": connection.login or extra.get("aws_access_key_id"),
+        "aws_secret_access_key": connection.password or extra.get("aws_secret_access_key"),
+        "aws_session_token": extra.get("aws_session_token"),
+        "aws_region": extra.get("region_name"),
+        "aws_endpoint": endpoint,
+    }
+    if endpoint and endpoint.startswith("http://"):
+        # Plain HTTP is an opt-in of the store's client; the user opted in by the address.
+        options["aws_allow_http"] = "true"
+    return options
+
+
+def _google(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse(connection, extra, "impersonation_chain", "key_secret_name", "credential_config_file")
+    key = extra.get("keyfile_dict")
+    return {
+        "google_service_account": extra.get("key_path") or "",
+        # Airflow accepts the key both as an object and as the text of one.
+        "google_service_account_key": json.dumps(key) if isinstance(key, dict) else key or "",
+    }
+
+
+def _azure_data_lake(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse(connection, extra, "connection_string", "managed_identity_client_id")
+    return {
+        "azure_storage_account_name": _account(connection.host),
+        "azure_client_id": connection.login,
+        "azure_client_secret": connection.password,
+        "azure_tenant_id": extra.get("tenant_id") or "",
+    }
+
+
+def _azure_blob(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse(
+        connection,
+        extra,
+        "connection_string",
+        "shared_access_key",
+        "managed_identity_client_id",
+    )
+    if tenant := extra.get("tenant_id"):
+        return {
+            "azure_storage_account_name": _account(connection.host),
+            "azure_client_id": connection.login,
+            "azure_client_secret": connection.password,
+            "azure_tenant_id": tenant,
+        }
+    return {
+        "azure_storage_account_name": connection.login or _account(connection.host),
+        "azure_storage_account_key": connection.password,
+        "azure_storage_sas_key": extra.get("sas_token") or "",
+    }
+
+
+def _account(host: str | None) -> str:
+    """The account of ``https://<account>.dfs.core.windows.net`` or of a plain account name."""
+    return (host or "").removeprefix("https://").partition(".")[0].rstrip("/")
+
+
+def _refuse(connection: Connection, extra: Mapping[str, Any], *names: str) -> None:
+    present = [name for name in names if extra.get(name)]
+    if present:
+        raise AirflowException(
+            f"connection {connection.conn_id!r} asks for {', '.join(present)}, which can't be "
+            "translated to storage options; use a connection of type 'delta' whose extras are "
+            "storage options, or leave the connection out to use the identity of the worker"
+        )
+
+
+_TRANSLATIONS: Mapping[str, Callable[[Connection, Mapping[str, Any]], dict[str, Any]]] = {
+    "adls": _azure_data_lake,
+    "aws": _aws,
+    "delta": _delta,
+    "google_cloud_platform": _google,
+    "wasb": _azure_blob,
+}

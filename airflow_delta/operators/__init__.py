@@ -1,0 +1,1 @@
+"""Operators: one task of a DAG each."""

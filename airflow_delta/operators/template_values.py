@@ -1,0 +1,39 @@
+"""What templated arguments hold once rendered: mostly text, where a number is meant.
+
+``"{{ ti.xcom_pull('pin')['version'] }}"`` renders to ``"24"``, and a missing value to ``"None"``.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["as_timestamp", "as_version"]
+
+_ABSENT = ("", "None")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def as_version(value: str | int | None, *, name: str) -> int | None:
+    """The version that a rendered argument means; None where it means none.
+
+    :param name: the argument's name, for the message.
+    :raises ValueError: it isn't a whole number.
+    """
+    text = str(value).strip()
+    if value is None or text in _ABSENT:
+        return None
+    # A bool is an int to Python, and no version to anybody.
+    if isinstance(value, bool) or not _INTEGER.fullmatch(text):
+        raise ValueError(f"{name}: expected a version such as 24, found {value!r}")
+    return int(text)
+
+
+def as_timestamp(value: str | int | None) -> str | int | None:
+    """The timestamp that a rendered argument means: epoch milliseconds or text; None for none.
+
+    The text is left to the engine, which knows the formats.
+    """
+    text = str(value).strip()
+    if value is None or text in _ABSENT:
+        return None
+    return int(text) if _INTEGER.fullmatch(text) else text

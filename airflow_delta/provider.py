@@ -1,0 +1,74 @@
+"""What Airflow asks of a provider package: a description of itself, found by an entry point.
+
+Airflow calls `get_provider_info` in every process that discovers providers, so it returns a literal
+and imports nothing. The keys are those of Airflow's ``provider_info.schema.json``;
+``package-name`` must equal the name of the distribution, or discovery fails for all providers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["get_provider_info"]
+
+_INTEGRATION = "Delta Lake"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description: its modules, its connection type and how to show it."""
+    return {
+        "package-name": "airflow-delta",
+        "name": "Delta Lake",
+        "description": "Maintain Delta Lake tables and work with pinned versions of them.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://delta.io/",
+                "tags": ["software"],
+            }
+        ],
+        "hooks": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    "airflow_delta.hooks.delta",
+                    "airflow_delta.hooks.spark_job",
+                ],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    "airflow_delta.operators.checkpoint",
+                    "airflow_delta.operators.time_travel_snapshot",
+                ],
+            }
+        ],
+        "sensors": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["airflow_delta.sensors.table_version"],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["airflow_delta.triggers.table_version"],
+            }
+        ],
+        "connection-types": [
+            {
+                "connection-type": "delta",
+                "hook-class-name": "airflow_delta.hooks.delta.DeltaHook",
+                "hook-name": "Delta Lake",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["host", "port", "schema", "login", "password"],
+                    "relabeling": {"extra": "Storage options (JSON)"},
+                    "placeholders": {
+                        "extra": '{"aws_access_key_id": "…", "aws_secret_access_key": "…"}'
+                    },
+                },
+            }
+        ],
+    }

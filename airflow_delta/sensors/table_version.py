@@ -1,0 +1,117 @@
+"""Wait until a Delta table has reached a version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.template_values import as_version
+from airflow_delta.triggers.table_version import TableVersionTrigger
+from airflow_delta.version_compat import (
+    AirflowException,
+    BaseSensorOperator,
+    Context,
+    PokeReturnValue,
+    conf,
+)
+
+__all__ = ["TableVersionSensor"]
+
+
+class TableVersionSensor(BaseSensorOperator):
+    """Wait until a table has version ``min_version``, or one newer than ``after_version``.
+
+    With neither of them it waits until the table exists. Returns a dictionary with ``table_uri``
+    and ``version``, the newest one when the wait ended.
+
+    To wait for something new since the last run, hand over what that run has seen::
+
+        after_version="{{ (ti.xcom_pull(task_ids='wait', include_prior_dates=True)
+                           or {}).get('version', -1) }}"
+
+    :param table_uri: the table's path or URI. (templated)
+    :param min_version: wait for this version or a newer one. (templated)
+    :param after_version: wait for a version newer than this. At most one of the two. (templated)
+    :param delta_conn_id: the connection with the credentials of the table's store; None: the
+        default connection of the URI's scheme. (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot.
+    """
+
+    template_fields: Sequence[str] = ("table_uri", "min_version", "after_version", "delta_conn_id")
+    ui_color = "#d7ecf3"
+
+    def __init__(
+        self,
+        *,
+        table_uri: str,
+        min_version: int | str | None = None,
+        after_version: int | str | None = None,
+        delta_conn_id: str | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table_uri = table_uri
+        self.min_version = min_version
+        self.after_version = after_version
+        self.delta_conn_id = delta_conn_id
+        self.deferrable = deferrable
+
+    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  (Airflow's signature)
+        """Look at the log once.
+
+        :raises ValueError: both versions are given, or one isn't a number.
+        :raises DeltaError: the table can't be read.
+        """
+        hook = DeltaHook(self.delta_conn_id)
+        latest = hook.latest_version(hook.table(self.table_uri))
+        wanted = self._wanted()
+        self.log.info("%s: newest version %s, wanted %s", self.table_uri, latest, wanted)
+        reached = latest is not None and latest >= wanted
+        return PokeReturnValue(reached, {"table_uri": self.table_uri, "version": latest})
+
+    def execute(self, context: Context) -> Any:
+        """Wait in this slot, or hand the waiting over to the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        found = self.poke(context)
+        if found.is_done:
+            return found.xcom_value
+        return self.defer(
+            trigger=TableVersionTrigger(
+                table_uri=self.table_uri,
+                min_version=self._wanted(),
+                delta_conn_id=self.delta_conn_id,
+                poll_interval=self.poke_interval,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002  (Airflow's signature)
+        event: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Take over from the triggerer.
+
+        :raises AirflowException: the trigger could not read the table.
+        """
+        if event is None or event.get("status") != "success":
+            reason = (event or {}).get("message", "the trigger ended without an event")
+            raise AirflowException(f"{self.table_uri}: {reason}")
+        return {"table_uri": event["table_uri"], "version": event["version"]}
+
+    def _wanted(self) -> int:
+        minimum = as_version(self.min_version, name="min_version")
+        after = as_version(self.after_version, name="after_version")
+        if minimum is not None and after is not None:
+            raise ValueError(
+                f"{self.table_uri}: both min_version={minimum} and after_version={after} are "
+                "given; give one of them"
+            )
+        if minimum is not None:
+            return minimum
+        return 0 if after is None else after + 1

@@ -1,0 +1,1 @@
+"""Triggers: the waiting part of deferrable tasks, run by the triggerer."""

@@ -1,0 +1,77 @@
+"""Wait for a version of a Delta table in the triggerer, without a worker slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.version_compat import BaseTrigger, TriggerEvent
+
+__all__ = ["TableVersionTrigger"]
+
+
+class TableVersionTrigger(BaseTrigger):
+    """Fire once, when a table has reached a version.
+
+    The event is ``{"status": "success", "table_uri", "version"}`` with the newest version, or
+    ``{"status": "error", "message"}`` where the table can't be read. A table that doesn't exist
+    yet is waited for.
+
+    The arguments are text and numbers only, because Airflow stores them in its database: the
+    connection is named here and looked up where the trigger runs.
+
+    :param table_uri: the table's path or URI.
+    :param min_version: the version to wait for.
+    :param delta_conn_id: the connection with the credentials of the table's store.
+    :param poll_interval: seconds between two looks at the log.
+    """
+
+    def __init__(
+        self,
+        *,
+        table_uri: str,
+        min_version: int,
+        delta_conn_id: str | None = None,
+        poll_interval: float = 60.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in Airflow
+        self.table_uri = table_uri
+        self.min_version = min_version
+        self.delta_conn_id = delta_conn_id
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and the arguments to build this trigger from again."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "table_uri": self.table_uri,
+                "min_version": self.min_version,
+                "delta_conn_id": self.delta_conn_id,
+                "poll_interval": self.poll_interval,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look at the log until the version is there; yields one event."""
+        try:
+            latest = await self._wait()
+        except Exception as error:
+            # Any error must become an event: a trigger that dies tells the task nothing.
+            self.log.exception("%s: waiting for version %s", self.table_uri, self.min_version)
+            message = f"{type(error).__name__}: {error}"
+            event: dict[str, Any] = {"status": "error", "message": message}
+        else:
+            event = {"status": "success", "table_uri": self.table_uri, "version": latest}
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
+
+    async def _wait(self) -> int:
+        table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
+        while True:
+            # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
+            latest = await asyncio.to_thread(DeltaHook.latest_version, table)
+            if latest is not None and latest >= self.min_version:
+                return latest
+            await asyncio.sleep(self.poll_interval)

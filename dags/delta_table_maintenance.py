@@ -1,0 +1,83 @@
+r"""Maintain one Delta table: wait for a new version, pin it, checkpoint it, copy it.
+
+Start it for any table, by hand or from another DAG::
+
+    airflow dags test delta_table_maintenance \
+        -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_pinned"}'
+
+All tasks after the wait work on the pinned version, so that commits which arrive in between change
+nothing. To run it on a schedule, give ``schedule`` and defaults for the params, and let
+``after_version`` follow the previous run.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.sensors.table_version import TableVersionSensor
+
+PINNED_VERSION = "{{ ti.xcom_pull(task_ids='pin_snapshot')['version'] }}"
+
+with DAG(
+    dag_id="delta_table_maintenance",
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["delta"],
+    params={
+        "table_uri": Param(
+            type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
+        ),
+        "target_uri": Param(
+            None,
+            type=["null", "string"],
+            description="Where to copy the pinned version to; empty: no copy",
+        ),
+        "target_format": Param("delta", enum=["delta", "parquet"], description="The copy's format"),
+        "after_version": Param(
+            -1, type="integer", minimum=-1, description="Wait for a version newer than this"
+        ),
+        "delta_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the store; empty: the default of the URI's scheme",
+        ),
+        "spark_conn_id": Param("spark_default", type="string", description="Connection of Spark"),
+    },
+    default_args={
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "delta_conn_id": "{{ params.delta_conn_id or '' }}",
+    },
+) as dag:
+    wait_for_version = TableVersionSensor(
+        task_id="wait_for_version",
+        table_uri="{{ params.table_uri }}",
+        after_version="{{ params.after_version }}",
+        deferrable=True,
+        poke_interval=60,
+        timeout=timedelta(hours=12),
+    )
+    pin_snapshot = TimeTravelSnapshotOperator(
+        task_id="pin_snapshot",
+        table_uri="{{ params.table_uri }}",
+    )
+    checkpoint = CheckpointOperator(
+        task_id="checkpoint",
+        table_uri="{{ params.table_uri }}",
+        version=PINNED_VERSION,
+    )
+    materialise = TimeTravelSnapshotOperator(
+        task_id="materialise",
+        table_uri="{{ params.table_uri }}",
+        version=PINNED_VERSION,
+        target_uri="{{ params.target_uri or '' }}",
+        target_format="{{ params.target_format }}",
+        spark_conn_id="{{ params.spark_conn_id }}",
+    )
+
+    wait_for_version >> pin_snapshot >> checkpoint >> materialise
