@@ -68,7 +68,7 @@ def describe(
         "writer_version": protocol.min_writer_version,
         "table_features": sorted(features),
         "properties": dict(metadata.configuration),
-        "schema": json.loads(metadata.schema_string)["fields"],
+        "schema": json.loads(metadata.schema_string or "{}").get("fields", []),
     }
 
 

@@ -50,7 +50,9 @@ def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     return [
         {
             "version": info.version,
-            "timestamp": _iso(info.timestamp),
+            "timestamp": _iso(
+                info.timestamp if info.in_commit_timestamp is None else info.in_commit_timestamp
+            ),
             "operation": info.operation,
             "operation_parameters": info.operation_parameters,
             "operation_metrics": info.operation_metrics,
@@ -63,7 +65,11 @@ def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:
 def _iso(timestamp_ms: int | None) -> str | None:
     if timestamp_ms is None:
         return None
-    when = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    try:
+        when = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        # The log is free to hold any number; one that is no time we know is shown as it is.
+        return str(timestamp_ms)
     return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
 
 

@@ -86,9 +86,7 @@ class DeltaTable:
         """
         return find_latest_version(self.storage, known)
 
-    def snapshot(
-        self, version: int | None = None, timestamp: Timestamp | None = None
-    ) -> Snapshot:
+    def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
         """The table at a version, at a time, or now.
 
         Args:
@@ -105,9 +103,7 @@ class DeltaTable:
             UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
         """
         if version is not None and timestamp is not None:
-            raise InvalidArgumentError(
-                "give a version or a timestamp, not both", table=self._uri
-            )
+            raise InvalidArgumentError("give a version or a timestamp, not both", table=self._uri)
         if timestamp is not None:
             version = self.version_at(timestamp)
         return Snapshot(self.storage, load_segment(self.storage, version=version))
@@ -221,9 +217,7 @@ class DeltaTable:
         transaction.commit()
         return table
 
-    def checkpoint(
-        self, version: int | None = None, *, dry_run: bool = False
-    ) -> CheckpointResult:
+    def checkpoint(self, version: int | None = None, *, dry_run: bool = False) -> CheckpointResult:
         """Write a checkpoint, so that readers need no older commit.
 
         Args:
@@ -256,7 +250,7 @@ def epoch_ms(timestamp: Timestamp) -> int:
         raise InvalidArgumentError(f"{timestamp!r} is no timestamp")
     if isinstance(timestamp, int):
         return timestamp
-    moment = timestamp
+    moment: object = timestamp
     if isinstance(moment, str):
         try:
             # Before Python 3.11 fromisoformat doesn't know the Z.

@@ -63,7 +63,7 @@ class OpenedTable:
 
     @property
     def num_rows(self) -> int | None:
-        return self._snapshot.statistics.num_rows
+        return self._snapshot.num_rows
 
     @property
     def commit_timestamp(self) -> int:

@@ -41,9 +41,7 @@ def outcomes(golden_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_case_is_as_the_ledger_says(
-    case: dict[str, str], outcomes: dict[str, list[str]]
-) -> None:
+def test_case_is_as_the_ledger_says(case: dict[str, str], outcomes: dict[str, list[str]]) -> None:
     name, failures = case["name"], outcomes[case["name"]]
     entry = LEDGER[name]
     if entry.startswith("not yet"):

@@ -45,9 +45,7 @@ def parse_stats(stats: pa.ChunkedArray, type_: pa.StructType) -> pa.ChunkedArray
 
 def _parse_chunk(stats: pa.Array, type_: pa.StructType) -> pa.Array:
     texts = pc.if_else(pc.equal(stats, ""), pa.scalar(None, pa.string()), stats)
-    lines = pc.binary_join_element_wise(
-        '{"s":', pc.coalesce(texts, pa.scalar("null")), "}\n", ""
-    )
+    lines = pc.binary_join_element_wise('{"s":', pc.coalesce(texts, pa.scalar("null")), "}\n", "")
     text = _text(lines)
     try:
         parsed = pj.read_json(

@@ -1,0 +1,1 @@
+"""Change data: what changed between two versions."""

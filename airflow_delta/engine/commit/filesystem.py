@@ -68,7 +68,7 @@ class FileSystemCommitter:
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
         try:
             if isinstance(cause, ObjectExistsError) or self._exists(version):
-                info = read_commit_info(self._storage, version, table=self._table)
+                info = read_commit_info(self._storage, version)
                 return info is not None and info.get("txnId") == txn_id
         except DeltaError as error:
             if isinstance(cause, ObjectExistsError) and not isinstance(error, StorageError):

@@ -85,9 +85,6 @@ def plan_checkpoint(snapshot: Snapshot) -> CheckpointPlan:
         table=snapshot.table,
         operation=Operation.CHECKPOINT,
     )
-    # A checkpoint that can't be read is found out here, so that it counts as none.
-    num_files = snapshot.files(columns=["path"]).num_rows
-    del num_files
     segment = snapshot.segment
     there = segment.checkpoint is not None and segment.checkpoint.version == segment.version
     return CheckpointPlan(
@@ -141,7 +138,8 @@ def execute_checkpoint(
 
 
 def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    statistics = snapshot.file_totals
+    # Also finds out a damaged checkpoint before the new one is begun.
+    num_files, size_in_bytes = snapshot.num_files, snapshot.size_in_bytes
     content = CheckpointContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
@@ -149,8 +147,8 @@ def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
         domains=tuple(snapshot.domains.values()),
         adds=snapshot.state.stream(adds=True),
         removes=_unexpired(snapshot),
-        num_adds=statistics[0],
-        adds_size=statistics[1],
+        num_adds=num_files,
+        adds_size=size_in_bytes,
     )
     return write_classic_checkpoint(
         storage, content, version=snapshot.version, table=snapshot.table

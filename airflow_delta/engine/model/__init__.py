@@ -1,0 +1,1 @@
+"""The protocol's values: frozen, JSON in and JSON out."""

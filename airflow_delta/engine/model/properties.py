@@ -48,6 +48,10 @@ class TableProperties:
     raw: Mapping[str, str]
     table: str
 
+    def flag(self, name: str) -> bool:
+        """Whether a property that is ``true`` or ``false`` is true; false where it isn't set."""
+        return self._boolean(name, default=False)
+
     # Log and retention
 
     @property
@@ -68,7 +72,7 @@ class TableProperties:
     @property
     def write_stats_as_struct(self) -> bool:
         """Whether checkpoints hold statistics as a struct (``stats_parsed``); false unless set."""
-        return self._boolean("delta.checkpoint.writeStatsAsStruct", default=False)
+        return self.flag("delta.checkpoint.writeStatsAsStruct")
 
     @property
     def log_retention_ms(self) -> int:
@@ -105,7 +109,7 @@ class TableProperties:
     @property
     def in_commit_timestamps_enabled(self) -> bool:
         """Whether commits carry in-commit timestamps; needs the feature ``inCommitTimestamp``."""
-        return self._boolean("delta.enableInCommitTimestamps", default=False)
+        return self.flag("delta.enableInCommitTimestamps")
 
     @property
     def in_commit_timestamp_enablement(self) -> tuple[int, int] | None:
@@ -148,7 +152,7 @@ class TableProperties:
     @property
     def append_only(self) -> bool:
         """Whether no data may be removed from the table; false unless set."""
-        return self._boolean("delta.appendOnly", default=False)
+        return self.flag("delta.appendOnly")
 
     @property
     def isolation_level(self) -> str:
@@ -190,17 +194,17 @@ class TableProperties:
     @property
     def deletion_vectors_enabled(self) -> bool:
         """Whether writers may create deletion vectors; false unless set. Readers don't ask."""
-        return self._boolean("delta.enableDeletionVectors", default=False)
+        return self.flag("delta.enableDeletionVectors")
 
     @property
     def change_data_feed_enabled(self) -> bool:
         """Whether writers must record changed rows; false unless set."""
-        return self._boolean("delta.enableChangeDataFeed", default=False)
+        return self.flag("delta.enableChangeDataFeed")
 
     @property
     def row_tracking_enabled(self) -> bool:
         """Whether row ids can be relied upon; false unless set."""
-        return self._boolean("delta.enableRowTracking", default=False)
+        return self.flag("delta.enableRowTracking")
 
     @property
     def row_id_column_name(self) -> str | None:
@@ -215,17 +219,17 @@ class TableProperties:
     @property
     def type_widening_enabled(self) -> bool:
         """Whether column types may be widened; false unless set."""
-        return self._boolean("delta.enableTypeWidening", default=False)
+        return self.flag("delta.enableTypeWidening")
 
     @property
     def iceberg_compat_v1_enabled(self) -> bool:
         """Whether "Iceberg Compatibility V1" binds writers; false unless set."""
-        return self._boolean("delta.enableIcebergCompatV1", default=False)
+        return self.flag("delta.enableIcebergCompatV1")
 
     @property
     def iceberg_compat_v2_enabled(self) -> bool:
         """Whether "Iceberg Compatibility V2" binds writers; false unless set."""
-        return self._boolean("delta.enableIcebergCompatV2", default=False)
+        return self.flag("delta.enableIcebergCompatV2")
 
     def _boolean(self, name: str, *, default: bool) -> bool:
         return self._read(name, _boolean, "'true' or 'false'", default)

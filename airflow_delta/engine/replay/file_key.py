@@ -40,9 +40,8 @@ def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     place = pc.struct_field(vectors, "pathOrInlineDv")
     offset = pc.cast(pc.struct_field(vectors, "offset"), pa.string())
     suffix = pc.coalesce(pc.binary_join_element_wise("@", offset, ""), pa.scalar(""))
-    ids = pc.binary_join_element_wise(kind, place, suffix, "")
     # struct_field of a null struct is null, and so is what is joined from it.
-    return ids
+    return pc.binary_join_element_wise(kind, place, suffix, "")
 
 
 def _canonical(paths: pa.ChunkedArray) -> pa.ChunkedArray:

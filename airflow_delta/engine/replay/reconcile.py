@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActions
-from airflow_delta.engine.arrow.numpy_arrays import int64_values
+from airflow_delta.engine.arrow.numpy_arrays import bool_array, int64_view
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.file_key import file_keys
 
@@ -63,11 +63,9 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
         table: the table's location, for warnings.
     """
     adds, removes = actions.adds, actions.removes
-    keys = pa.chunked_array(
-        [*file_keys(adds).chunks, *file_keys(removes).chunks], type=pa.string()
-    )
+    keys = pa.chunked_array([*file_keys(adds).chunks, *file_keys(removes).chunks], type=pa.string())
     codes, distinct = _codes(keys)
-    positions = np.concatenate([int64_values(adds[POSITION]), int64_values(removes[POSITION])])
+    positions = np.concatenate([_values(adds[POSITION]), _values(removes[POSITION])])
     newest = np.full(len(distinct), -1, dtype=np.int64)
     # Assigned in ascending order of position, the last value written for a key is its newest.
     order = np.argsort(positions, kind="stable")
@@ -77,8 +75,8 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
     if len(distinct) < len(positions):
         _warn_of_contradictions(actions, codes, keys, table)
     return ReconciledTail(
-        adds.filter(pa.array(wins[: adds.num_rows])),
-        removes.filter(pa.array(wins[adds.num_rows :])),
+        adds.filter(bool_array(wins[: adds.num_rows])),
+        removes.filter(bool_array(wins[adds.num_rows :])),
         distinct,
     )
 
@@ -90,17 +88,19 @@ def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
         return np.empty(0, dtype=np.int64), pa.array([], pa.string())
     # Chunks of one encoding share a dictionary that grows; unified, every chunk has the whole.
     chunks = encoded.unify_dictionaries().chunks
-    codes = np.concatenate([int64_values(chunk.indices.cast(pa.int64())) for chunk in chunks])
+    codes = np.concatenate([int64_view(chunk.indices.cast(pa.int64())) for chunk in chunks])
     return codes, chunks[-1].dictionary
+
+
+def _values(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *(int64_view(c) for c in column.chunks)])
 
 
 def _warn_of_contradictions(
     actions: FileActions, codes: npt.NDArray[np.int64], keys: pa.ChunkedArray, table: str
 ) -> None:
     """Warn of the first commit that has more than one action for one file."""
-    versions = np.concatenate(
-        [int64_values(actions.adds[VERSION]), int64_values(actions.removes[VERSION])]
-    )
+    versions = np.concatenate([_values(actions.adds[VERSION]), _values(actions.removes[VERSION])])
     repeated = np.flatnonzero(np.bincount(codes)[codes] > 1)
     order = repeated[np.lexsort((versions[repeated], codes[repeated]))]
     same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)

@@ -63,6 +63,4 @@ def reconcile_small_actions(
                     domains.pop(domain.domain, None)
                 else:
                     domains[domain.domain] = domain
-    return SmallState(
-        protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains)
-    )
+    return SmallState(protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains))

@@ -1,0 +1,1 @@
+"""Scans: which files can hold rows that match a predicate."""

@@ -13,17 +13,19 @@ answer whichever checkpoint a snapshot starts from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidTableError,
+    ObjectNotFoundError,
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log.commit_file import read_commit_infos
+from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.files import Commit
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.model.actions import CommitInfo, Metadata
@@ -130,7 +132,7 @@ class Timeline:
             CorruptLogError: the commit should hold its time and doesn't.
         """
         if self._is_in_commit(version):
-            return self._in_commit_times([version])[0]
+            return self._in_commit_time_of(version)
         if not self.commits or not self.commits[0].version <= version <= self.commits[-1].version:
             raise self._commit_is_gone(version)
         return self._file_times[version - self.commits[0].version]
@@ -176,12 +178,11 @@ class Timeline:
         """
         commits = self.commits if limit is None else self.commits[-limit:] if limit else ()
         versions = [commit.version for commit in reversed(commits)]
-        raw = read_commit_infos(self._storage, versions, table=self._table)
-        return [
-            self._told(version, info) for version, info in zip(versions, raw, strict=True)
-        ]
+        raw = read_commit_infos(self._storage, versions)
+        # A commit that was listed and is gone has been cleaned up meanwhile.
+        return [self._told(version, raw[version]) for version in versions if version in raw]
 
-    def _told(self, version: int, raw: dict[str, object] | None) -> CommitInfo:
+    def _told(self, version: int, raw: Mapping[str, Any] | None) -> CommitInfo:
         info = CommitInfo.from_json(raw or {}, version=version)
         if self._is_in_commit(version):
             timestamp = _in_commit_time(info, self._table)
@@ -196,12 +197,12 @@ class Timeline:
     def _is_in_commit(self, version: int) -> bool:
         return self._in_commit is not None and version >= self._in_commit.first
 
-    def _in_commit_times(self, versions: Sequence[int]) -> list[int]:
-        raw = read_commit_infos(self._storage, list(versions), table=self._table)
-        return [
-            _in_commit_time(CommitInfo.from_json(info or {}, version=version), self._table)
-            for version, info in zip(versions, raw, strict=True)
-        ]
+    def _in_commit_time_of(self, version: int) -> int:
+        try:
+            raw = read_commit_info(self._storage, version)
+        except ObjectNotFoundError as error:
+            raise self._commit_is_gone(version) from error
+        return _in_commit_time(CommitInfo.from_json(raw or {}, version=version), self._table)
 
     def _commit_is_gone(self, version: int) -> VersionNotFoundError:
         known = (self.commits[0].version, self.commits[-1].version) if self.commits else None

@@ -6,11 +6,9 @@ it. Files, tombstones and statistics are read when they are asked for, with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,32 +21,15 @@ from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protoco
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.scan.pruning import prune
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_counts import num_rows
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["Snapshot", "SnapshotStatistics"]
+__all__ = ["Snapshot"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotStatistics:
-    """What the live files come to.
-
-    Attributes:
-        num_files: how many there are.
-        size_in_bytes: their sizes added up.
-        num_rows: live rows, without those that deletion vectors delete; None where a file's
-            statistics don't tell.
-    """
-
-    num_files: int
-    size_in_bytes: int
-    num_rows: int | None
 
 
 class Snapshot:
@@ -172,32 +153,16 @@ class Snapshot:
         storage = self._state.storage
         return Snapshot(storage, load_segment(storage))
 
-    def files(
-        self, columns: Sequence[str] | None = None, predicate: Any | None = None
-    ) -> pa.Table:
+    def files(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The live files: one row per ``add``.
 
         Args:
             columns: columns of the protocol's ``add``; None for all.
-            predicate: a ``pyarrow.compute.Expression`` over the table's columns. Files that can't
-                hold a matching row, by their partition values and statistics, are left out; others
-                may be in.
 
         Raises:
             InvalidArgumentError: there's no such column.
         """
-        wanted = _checked_columns(columns)
-        if predicate is None:
-            return self._state.live_adds(wanted)
-        needed = None if wanted is None else (*wanted, "partitionValues", "stats")
-        adds = prune(
-            self._state.live_adds(needed),
-            predicate,
-            schema=self.schema,
-            metadata=self._metadata,
-            table=self.table,
-        )
-        return adds if wanted is None else adds.select([c for c in ADD_FIELDS if c in wanted])
+        return self._state.live_adds(_checked_columns(columns))
 
     def tombstones(self, *, include_expired: bool = False) -> pa.Table:
         """The removed files that are still protected from vacuum: one row per ``remove``.
@@ -217,23 +182,30 @@ class Snapshot:
         deleted = pc.coalesce(removes["deletionTimestamp"], pa.scalar(0, pa.int64()))
         return removes.filter(pc.greater(deleted, oldest))
 
-    def file_uris(self, predicate: Any | None = None) -> list[str]:
-        """Where the live files are: absolute, decoded; see `files` for the predicate."""
+    def file_uris(self) -> list[str]:
+        """Where the live files are: absolute, decoded."""
         # A loop in Python: the answer is Python strings.
-        paths = self.files(columns=["path"], predicate=predicate)["path"].to_pylist()
+        paths = self.files(columns=["path"])["path"].to_pylist()
         return [resolve(self.table, path) for path in paths]
 
     @cached_property
-    def statistics(self) -> SnapshotStatistics:
-        """What the live files come to."""
-        sizes = self.files(columns=["size", "stats", "deletionVector"])
-        return SnapshotStatistics(
-            sizes.num_rows, pc.sum(sizes["size"]).as_py() or 0, num_rows(sizes)
-        )
+    def num_files(self) -> int:
+        """How many live files there are."""
+        return len(self._sizes)
 
-    def stream_files(self) -> Iterator[pa.Table]:
-        """All columns of the live files, batch by batch in bounded memory."""
-        return self._state.stream(adds=True)
+    @cached_property
+    def size_in_bytes(self) -> int:
+        """The sizes of the live files added up."""
+        return int(pc.sum(self._sizes).as_py() or 0)
+
+    @cached_property
+    def num_rows(self) -> int | None:
+        """Live rows, without those that deletion vectors delete; None where a file doesn't tell."""
+        return num_rows(self.files(columns=["stats", "deletionVector"]))
+
+    @cached_property
+    def _sizes(self) -> pa.ChunkedArray:
+        return self.files(columns=["size"])["size"]
 
 
 def _checked_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:

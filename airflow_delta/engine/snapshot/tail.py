@@ -107,9 +107,11 @@ def _joined(parsed: list[ParsedCommits], columns: tuple[str, ...] | None) -> Tai
 
 
 def _empty(schema: pa.Schema) -> pa.Table:
-    return schema.append(pa.field(VERSION, pa.int64())).append(
-        pa.field(POSITION, pa.int64())
-    ).empty_table()
+    return (
+        schema.append(pa.field(VERSION, pa.int64()))
+        .append(pa.field(POSITION, pa.int64()))
+        .empty_table()
+    )
 
 
 def _shifted(actions: pa.Table, by: int) -> pa.Table:

@@ -73,9 +73,7 @@ class Provenance:
 
 def isolation_level(staged: StagedActions) -> str:
     """Commits that change neither rows nor anything but files need no more than a snapshot (E7)."""
-    only_files = not (
-        staged.protocol or staged.metadata or staged.transactions or staged.domains
-    )
+    only_files = not (staged.protocol or staged.metadata or staged.transactions or staged.domains)
     return "SnapshotIsolation" if only_files and not staged.changes_data else "Serializable"
 
 

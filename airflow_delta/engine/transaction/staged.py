@@ -30,7 +30,9 @@ class StagedActions:
     @property
     def changes_data(self) -> bool:
         """Whether the table's rows may differ afterwards."""
-        return any(file.data_change for file in (*self.adds, *self.removes))
+        return any(add.data_change for add in self.adds) or any(
+            remove.data_change for remove in self.removes
+        )
 
     @property
     def is_empty(self) -> bool:

@@ -1,0 +1,201 @@
+"""Read a log line with Python's own JSON parser: the exact rules, and the words for what's wrong.
+
+Every line that is not a file action comes this way, and so does every file action that the fast
+parser of `json_columns` doesn't take at its word. What the protocol leaves open is decided here:
+
+* A line holds one known action; ``null`` counts as absent. Unknown actions and unknown fields are
+  ignored (PROTOCOL.md, "Actions"), and so are the actions that belong in checkpoints alone.
+* Of duplicate keys the last wins.
+* An integer may be written as ``5.0`` or ``1e3``, if it is one; nothing else is converted, except
+  that numbers and booleans in a map of strings become strings.
+* ``path`` is required, and so are the fields of a deletion vector that identify it: without them an
+  action would silently mean another file. Any other field may be missing or null.
+* Columns that nobody asked for are not checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = [
+    "FILE_KINDS",
+    "SMALL_KINDS",
+    "InvalidLineError",
+    "SmallAction",
+    "file_columns",
+    "read_line",
+]
+
+FILE_KINDS = ("add", "remove")
+"""The actions that become rows."""
+
+SMALL_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
+"""The other actions that a commit may hold."""
+
+_EXACT_FLOAT = 2.0**53
+_REQUIRED = {"path": (), "deletionVector": ("storageType", "pathOrInlineDv")}
+
+
+class InvalidLineError(ValueError):
+    """A line breaks the protocol; the message says how, and the caller knows where."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallAction:
+    """An action of a commit that is not a file action.
+
+    Attributes:
+        version: the version of the commit.
+        kind: the action's name in the protocol, such as ``metaData``.
+        value: the action's fields as in the JSON.
+        position: the place in the log, comparable with the positions of the file actions.
+    """
+
+    version: int
+    kind: str
+    value: Mapping[str, Any]
+    position: int
+
+
+def read_line(content: bytes) -> tuple[str, dict[str, Any]] | None:
+    """The known action of one line, as (kind, fields); None if it holds none.
+
+    Raises:
+        InvalidLineError: not UTF-8, not a JSON object, or several known actions.
+    """
+    entry = _decoded(content)
+    if not isinstance(entry, dict):
+        raise InvalidLineError(f"expected a JSON object with one action, got {_named(entry)}")
+    actions = [
+        (kind, value)
+        for kind, value in entry.items()
+        if value is not None and (kind in FILE_KINDS or kind in SMALL_KINDS)
+    ]
+    if not actions:
+        return None
+    if len(actions) > 1:
+        kinds = " and ".join(kind for kind, _ in actions)
+        raise InvalidLineError(f"expected one action in a line, got {kinds}")
+    kind, value = actions[0]
+    if not isinstance(value, dict):
+        raise InvalidLineError(f"{kind}: expected a JSON object, got {_named(value)}")
+    return kind, value
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return _DECODER.decode(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        reason = f"expected UTF-8, got byte 0x{content[error.start]:02x} at byte {error.start}"
+        raise InvalidLineError(reason) from error
+    except json.JSONDecodeError as error:
+        raise InvalidLineError(f"not valid JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise InvalidLineError("not readable: the JSON is nested too deeply") from error
+    except ValueError as error:  # an integer of thousands of digits, or one of _refuse's constants
+        raise InvalidLineError(f"not valid JSON: {error}") from error
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def file_columns(
+    rows: Sequence[Mapping[str, Any]],
+    fields: Mapping[str, pa.DataType],
+    *,
+    failed: Callable[[int, InvalidLineError], Exception],
+) -> list[pa.Array]:
+    """File actions of one kind as Arrow arrays, in the order of the fields.
+
+    Args:
+        rows: the fields of each action.
+        fields: the columns wanted and their types, ``path`` among them.
+        failed: makes the error to raise from the number of a row and what is wrong with it.
+    """
+    return [
+        pa.array(_values(rows, name, type_, failed), type_) for name, type_ in fields.items()
+    ]
+
+
+def _values(
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    type_: pa.DataType,
+    failed: Callable[[int, InvalidLineError], Exception],
+) -> list[Any]:
+    values = []
+    for number, row in enumerate(rows):  # the exact path: a loop over the few rows that need it
+        try:
+            values.append(_value(row, name, type_, name))
+        except InvalidLineError as error:
+            raise failed(number, error) from error
+    return values
+
+
+def _value(row: Mapping[str, Any], name: str, type_: pa.DataType, where: str) -> Any:
+    value = row.get(name)
+    if value is None:
+        if where == "path":
+            raise InvalidLineError("path: expected a string, got nothing")
+        return None
+    if pa.types.is_string(type_):
+        return _text(value, where)
+    if pa.types.is_boolean(type_):
+        if not isinstance(value, bool):
+            raise InvalidLineError(f"{where}: expected true or false, got {_named(value)}")
+        return value
+    if pa.types.is_integer(type_):
+        return _integer(value, type_.bit_width, where)
+    if not isinstance(value, dict):
+        raise InvalidLineError(f"{where}: expected a JSON object, got {_named(value)}")
+    if pa.types.is_map(type_):
+        return [(_text(key, where), _entry(item, f"{where}.{key}")) for key, item in value.items()]
+    for required in _REQUIRED.get(name, ()):
+        if value.get(required) is None:
+            raise InvalidLineError(f"{where}.{required}: expected a string, got nothing")
+    return {field.name: _value(value, field.name, field.type, f"{where}.{field.name}")
+            for field in type_}
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidLineError(f"{where}: expected a string, got {_named(value)}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = f"{where}: expected Unicode text, got a lone surrogate at {error.start}"
+        raise InvalidLineError(reason) from error
+    return value
+
+
+def _integer(value: Any, bits: int, where: str) -> int:
+    whole = (
+        isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOAT
+    ) or (isinstance(value, int) and not isinstance(value, bool))
+    if not whole or not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise InvalidLineError(f"{where}: expected an integer of {bits} bits, got {_named(value)}")
+    return int(value)
+
+
+def _entry(value: Any, where: str) -> str | None:
+    """A map's value: writers have put numbers and booleans where strings belong."""
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _text(value, where)
+
+
+def _named(value: Any) -> str:
+    """A value for a message, as JSON and cut short."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -1,0 +1,241 @@
+"""Cut commits into slices of whole lines, and know every line of a slice by number.
+
+A commit file is newline-delimited JSON, one action per line (PROTOCOL.md, "Delta Log Entries"). A
+commit may be larger than memory likes, or tiny and one of a hundred thousand; a `Slice` is the
+right amount of either for one parser call: a part of one big commit, or many small ones joined.
+
+`Lines` holds where each line starts and stops as vectors, so that choosing the lines of one kind,
+or telling which commit a line came from, never loops over lines. A line's *position* is the byte
+offset of its start in the whole stream of commits: ascending in log order and unique, and known
+without counting the lines that precede it in other slices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
+from airflow_delta.engine.errors import CorruptLogError
+
+__all__ = ["SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
+
+SLICE_BYTES = 4 << 20
+"""The aim for one parser call: large enough to amortise it, small enough to stay in the cache."""
+
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN = 0x0A, 0x0D
+_EXCERPT_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole lines of one commit: the bytes of ``data`` from ``start`` to ``stop``."""
+
+    version: int
+    data: bytes
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one parser call reads.
+
+    Attributes:
+        table: the table's location, for messages.
+        position: the position of the first byte.
+        pieces: in log order.
+    """
+
+    table: str
+    position: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """An upper bound of the text's bytes: each piece may need a newline at its end."""
+        return sum(piece.stop - piece.start + 1 for piece in self.pieces)
+
+    def text(self) -> memoryview:
+        """The bytes of all pieces; of a single piece without copying."""
+        if len(self.pieces) == 1:
+            piece = self.pieces[0]
+            return memoryview(piece.data)[piece.start : piece.stop]
+        return memoryview(b"".join(map(_terminated, self.pieces)))
+
+    def offsets(self) -> list[int]:
+        """Where each piece starts in the text."""
+        if len(self.pieces) == 1:
+            return [0]
+        lengths = (piece.stop - piece.start + _lacks_newline(piece) for piece in self.pieces)
+        return list(accumulate(lengths, initial=0))[:-1]
+
+
+def _lacks_newline(piece: Piece) -> bool:
+    return piece.data[piece.stop - 1] != _NEWLINE
+
+
+def _terminated(piece: Piece) -> bytes:
+    data = piece.data
+    if piece.start or piece.stop != len(data):
+        data = data[piece.start : piece.stop]
+    return data + b"\n" if data[-1] != _NEWLINE else data
+
+
+def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[Slice]:
+    """Cut commits, given as (version, content) in log order, into slices of about `SLICE_BYTES`.
+
+    A byte order mark at the start of a commit is left out. A longer line makes a longer slice.
+
+    Raises:
+        CorruptLogError: a commit has no content at all: its writer died, or still writes.
+    """
+    position = 0
+    pending: list[Piece] = []
+    pending_bytes = 0
+    for version, data in commits:
+        for piece in _pieces(version, data, table):
+            pending.append(piece)
+            pending_bytes += piece.stop - piece.start
+            if pending_bytes >= SLICE_BYTES:
+                full = Slice(table, position, tuple(pending))
+                position += full.size
+                pending, pending_bytes = [], 0
+                yield full
+    if pending:
+        yield Slice(table, position, tuple(pending))
+
+
+def _pieces(version: int, data: bytes, table: str) -> Iterator[Piece]:
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    if start == len(data):
+        path = _commit_path(version)
+        raise CorruptLogError(
+            f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
+            "or has not finished; restore the file, or remove it if it is the newest commit",
+            table=table,
+            version=version,
+            path=path,
+        )
+    while start < len(data):
+        stop = len(data)
+        if stop - start > SLICE_BYTES:
+            stop = data.find(b"\n", start + SLICE_BYTES - 1) + 1 or stop
+        yield Piece(version, data, start, stop)
+        start = stop
+
+
+def _commit_path(version: int) -> str:
+    return f"_delta_log/{version:020d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines of a slice, in order.
+
+    Attributes:
+        source: the slice, with the text of its pieces and where each starts in it.
+        text: the bytes of the whole slice.
+        numbers: which lines of the slice these are, counted from 0.
+        starts: offset of each line's first byte in the text.
+        stops: offset behind each line's last byte, without its line ending.
+    """
+
+    source: Slice
+    text: memoryview
+    numbers: Int64Vector
+    starts: Int64Vector
+    stops: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def select(self, chosen: BoolVector | slice) -> Lines:
+        """The lines at the places a mask or a slice chooses."""
+        return Lines(
+            self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
+        )
+
+    def parts(self, count: int) -> Iterator[Lines]:
+        """The same lines as up to ``count`` runs of about equal length."""
+        step = -(-len(self) // count)
+        for first in range(0, len(self), step):
+            yield self.select(slice(first, first + step))
+
+    def joined(self) -> memoryview:
+        """The text of just these lines; without copying where they are neighbours."""
+        breaks = np.flatnonzero(np.diff(self.numbers) != 1)
+        firsts = self.starts[np.concatenate(([0], breaks + 1))].tolist()
+        lasts = self.stops[np.concatenate((breaks, [len(self) - 1]))].tolist()
+        text = self.text
+        if len(firsts) == 1:
+            return text[firsts[0] : lasts[0]]
+        # One round per run of neighbours, which a whole file of adds is: not one per line.
+        return memoryview(
+            b"\n".join([text[first:last] for first, last in zip(firsts, lasts, strict=True)])
+        )
+
+    def contents(self) -> Iterator[bytes]:
+        """Each line's bytes: for the lines that need Python's own parser."""
+        text = self.text
+        for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
+            yield bytes(text[start:stop])
+
+    def versions(self) -> Int64Vector:
+        """The version of each line's commit."""
+        pieces = self.source.pieces
+        if len(pieces) == 1:
+            return np.full(len(self), pieces[0].version, np.int64)
+        versions = np.fromiter((piece.version for piece in pieces), np.int64, len(pieces))
+        offsets = np.asarray(self.source.offsets(), np.int64)
+        return versions[np.searchsorted(offsets, self.starts, side="right") - 1]
+
+    def positions(self) -> Int64Vector:
+        """Each line's place in the log; see the module."""
+        return self.starts + self.source.position
+
+    def corrupt(self, index: int, reason: str) -> CorruptLogError:
+        """The error that says what is wrong with one of these lines, and where it stands.
+
+        Args:
+            index: which of these lines.
+            reason: what was expected of it and what was found.
+        """
+        start, stop = int(self.starts[index]), int(self.stops[index])
+        offsets = self.source.offsets()
+        which = bisect_right(offsets, start) - 1
+        piece = self.source.pieces[which]
+        line = piece.data.count(b"\n", 0, piece.start + start - offsets[which]) + 1
+        path = _commit_path(piece.version)
+        # A character takes at most four bytes, so a line of 100 MB isn't decoded for its excerpt.
+        raw = bytes(self.text[start : min(stop, start + 4 * _EXCERPT_CHARACTERS)])
+        excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
+        return CorruptLogError(
+            f"{path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a backup, "
+            "or restore the table to a version before it",
+            table=self.source.table,
+            version=piece.version,
+            path=path,
+            line=line,
+        )
+
+
+def index_lines(source: Slice) -> Lines:
+    """Find all lines of a slice. Lines end with a newline or a carriage return and newline."""
+    text = source.text()
+    data: npt.NDArray[Any] = np.frombuffer(text, np.uint8)
+    stops = np.flatnonzero(data == _NEWLINE)
+    if data[-1] != _NEWLINE:
+        stops = np.append(stops, len(data))
+    starts = np.empty_like(stops)
+    starts[0] = 0
+    starts[1:] = stops[:-1] + 1
+    returns = (stops > starts) & (data[stops - 1] == _RETURN)
+    return Lines(source, text, np.arange(len(stops)), starts, stops - returns)

@@ -1,0 +1,59 @@
+"""Work on a stream of items in threads, with the results in order and a bounded look-ahead.
+
+pyarrow releases the interpreter lock while it parses, so threads use every core. The look-ahead is
+what keeps memory flat: an item is drawn from the stream only when a worker will soon be free, and
+it is forgotten as soon as it is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+__all__ = ["map_ordered"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def map_ordered(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], *, workers: int | None = None
+) -> Iterator[_Result]:
+    """Apply a function to every item in threads, and yield the results in the order of the items.
+
+    Args:
+        function: called from several threads at once. The error of the first item that fails is
+            raised in that item's turn; later items are abandoned.
+        items: drawn in the calling thread, at most two per worker ahead of the results.
+        workers: number of threads; None for one per core. A single item needs no thread at all.
+    """
+    stream = iter(items)
+    head = []
+    for item in stream:
+        head.append(item)
+        if len(head) == 2:
+            break
+    if len(head) < 2:
+        yield from map(function, head)
+        return
+    yield from _map_in_threads(function, chain(head, stream), workers or os.cpu_count() or 1)
+
+
+def _map_in_threads(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int
+) -> Iterator[_Result]:
+    executor = ThreadPoolExecutor(workers, thread_name_prefix="delta-parse")
+    pending: deque[Future[_Result]] = deque()
+    try:
+        for item in items:
+            pending.append(executor.submit(function, item))
+            if len(pending) >= 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,251 @@
+"""Write a classic checkpoint: one Parquet file of the V1 spec with the whole state of a version.
+
+PROTOCOL.md, "Checkpoints", "V1 Spec": ``protocol``, ``metaData``, all live ``add``, the unexpired
+``remove``, ``txn`` and ``domainMetadata`` actions, one a row. The file is laid out for readers who
+want a part of it:
+
+* the few actions that aren't files have a row group to themselves, so that opening a table reads
+  some kilobytes whatever its size;
+* adds and removes never share a row group, so that one kind is read without decoding the other;
+* footers carry statistics of the leaves that tell row groups apart, pages carry checksums.
+
+Adds and removes are streamed: a row group is in memory at a time. The file gets its name only when
+everything has been written and counted; until then, and after any failure, there is no file.
+
+What a caller answers for: that the protocol of the version lets us write, that the version's commit
+exists (and is backfilled, where a commit owner ratifies it), and which tombstones and transactions
+have expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_delta.engine.checkpoint.layout import (
+    DICTIONARY_LEAVES,
+    STATISTICS_LEAVES,
+    checkpoint_schema,
+    file_structs,
+    null_structs,
+    small_structs,
+)
+from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
+from airflow_delta.engine.log.files import checkpoint_path
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["CheckpointWritten", "write_classic_checkpoint"]
+
+_GROUP_ROWS = 100_000
+_GROUP_BYTES = 256 << 20
+"""A row group ends at whichever comes first. Bytes are those in memory, before encoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """A checkpoint that has been published.
+
+    Attributes:
+        version: the version of the table it holds.
+        path: its path below the table's root.
+        size_in_bytes: of the file.
+        num_actions: how many actions, of any kind, it holds.
+        num_adds: how many of them are adds.
+        adds_size_sum: the sum of the sizes of the files added, in bytes.
+    """
+
+    version: int
+    path: str
+    size_in_bytes: int
+    num_actions: int
+    num_adds: int
+    adds_size_sum: int
+
+
+def write_classic_checkpoint(
+    storage: Storage,
+    *,
+    version: int,
+    protocol: Protocol,
+    metadata: Metadata,
+    txns: Iterable[Txn],
+    domains: Iterable[DomainMetadata],
+    adds: Iterable[pa.Table],
+    removes: Iterable[pa.Table],
+    expected_num_files: int | None = None,
+    expected_size: int | None = None,
+) -> CheckpointWritten:
+    """Write and publish the checkpoint of a version, in place of an earlier one of that name.
+
+    Args:
+        storage: the table's storage.
+        version: the version of the table.
+        protocol: its protocol.
+        metadata: its metadata, whose properties decide in which form statistics are stored.
+        txns: the unexpired transaction identifiers.
+        domains: the live domains.
+        adds: the live files, columns as in `action_schema`, in tables of any size.
+        removes: the unexpired tombstones, likewise.
+        expected_num_files: how many adds there must be; None if unknown.
+        expected_size: what their sizes must come to, in bytes; None if unknown.
+
+    Raises:
+        CorruptLogError: an action lacks what the protocol requires of it.
+        InvalidTableError: the adds aren't as many, or as large, as expected. Nothing is published.
+    """
+    path = checkpoint_path(version)
+    schema = checkpoint_schema()
+    with storage.writer(path, overwrite=True) as stream:
+        with _Rows(stream, schema, table=storage.root, version=version) as rows:
+            rows.write_small(_small_actions(protocol, metadata, txns, domains))
+            rows.write_files("add", adds)
+            rows.write_files("remove", removes)
+        # Only what is counted right gets a name; an error abandons the file.
+        _check(storage.root, version, "live files", rows.num_adds, expected_num_files)
+        _check(storage.root, version, "bytes in live files", rows.adds_size_sum, expected_size)
+        size = stream.tell()
+    return CheckpointWritten(
+        version, path, size, rows.num_actions, rows.num_adds, rows.adds_size_sum
+    )
+
+
+def _small_actions(
+    protocol: Protocol,
+    metadata: Metadata,
+    txns: Iterable[Txn],
+    domains: Iterable[DomainMetadata],
+) -> dict[str, list[Mapping[str, Any]]]:
+    return {
+        "protocol": [_protocol_json(protocol)],
+        "metaData": [metadata.to_json()],
+        "txn": [txn.to_json() for txn in txns],
+        "domainMetadata": [domain.to_json() for domain in domains if not domain.removed],
+    }
+
+
+def _protocol_json(protocol: Protocol) -> dict[str, Any]:
+    """The protocol with its feature lists there where the versions want them, and only there.
+
+    PROTOCOL.md, "Checkpoint Schema". A list left out would silently take features from the table.
+    """
+    return {
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "readerFeatures": sorted(protocol.reader_features or ())
+        if protocol.min_reader_version >= 3
+        else None,
+        "writerFeatures": sorted(protocol.writer_features or ())
+        if protocol.min_writer_version >= 7
+        else None,
+    }
+
+
+def _check(table: str, version: int, what: str, found: int, expected: int | None) -> None:
+    if expected is not None and found != expected:
+        raise InvalidTableError(
+            f"the checkpoint of version {version} was not written: it would hold {found} {what}, "
+            f"and the version has {expected}. Load the version anew and try again",
+            table=table,
+            version=version,
+            found=found,
+            expected=expected,
+        )
+
+
+class _Rows:
+    """A checkpoint in the making: actions in, row groups out, totals kept."""
+
+    def __init__(self, stream: Any, schema: pa.Schema, *, table: str, version: int) -> None:
+        self.num_actions = 0
+        self.num_adds = 0
+        self.adds_size_sum = 0
+        self._table = table
+        self._version = version
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            stream,
+            schema,
+            # The fastest level is also the smallest here, and every reader of today knows zstd.
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=list(DICTIONARY_LEAVES),
+            write_statistics=list(STATISTICS_LEAVES),
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    def write_small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
+        """Write the actions that aren't files, as one row group."""
+        columns = []
+        total = sum(map(len, actions.values()))
+        before = 0
+        for field in self._schema:
+            given = actions.get(field.name, [])
+            after = total - before - len(given) if given else total - before
+            parts = [null_structs(before, field.type)]
+            if given:
+                parts.append(small_structs(given, field.type))
+                before += len(given)
+            parts.append(null_structs(after, field.type))
+            columns.append(pa.chunked_array(parts, type=field.type))
+        self._write(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def write_files(self, kind: str, tables: Iterable[pa.Table]) -> None:
+        """Write adds or removes, as row groups of their own."""
+        type_ = self._schema.field(kind).type
+        for group in _row_groups(tables):
+            try:
+                structs = file_structs(group, type_)
+            except ValueError as error:
+                raise CorruptLogError(
+                    f"version {self._version} can't be checkpointed: its actions {kind!r} lack "
+                    f"what the protocol requires: {error}",
+                    table=self._table,
+                    version=self._version,
+                ) from error
+            columns = [
+                structs if field.name == kind else null_structs(len(structs), field.type)
+                for field in self._schema
+            ]
+            self._write(pa.Table.from_arrays(columns, schema=self._schema))
+            if kind == "add":
+                self.num_adds += group.num_rows
+                self.adds_size_sum += pc.sum(group["size"]).as_py()
+
+    def __enter__(self) -> _Rows:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write the footer; after an error into what will be thrown away, whatever comes of it."""
+        with nullcontext() if kind is None else suppress(Exception):
+            self._writer.close()
+
+    def _write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self.num_actions += rows.num_rows
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables cut and joined to the size of row groups, one chunk a column where that is enough."""
+    gathered: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        start = 0
+        while start < table.num_rows:
+            average = max(table.nbytes // table.num_rows, 1)
+            room = min(_GROUP_ROWS - rows, max((_GROUP_BYTES - size) // average, 1))
+            piece = table.slice(start, room)
+            gathered.append(piece)
+            start, rows, size = start + piece.num_rows, rows + piece.num_rows, size + piece.nbytes
+            if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+                yield pa.concat_tables(gathered)
+                gathered, rows, size = [], 0, 0
+    if gathered:
+        yield pa.concat_tables(gathered)

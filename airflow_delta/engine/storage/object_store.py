@@ -1,0 +1,315 @@
+"""A location in an object store (S3, GCS or Azure) as a storage, through obstore.
+
+One class for all three, because obstore gives them one interface. What differs is told by the
+modules `s3`, `gcs` and `azure`, which also read URIs and options.
+
+**Creation.** ``create`` is a single conditional PUT: ``If-None-Match: *`` on S3 and Azure,
+``x-goog-if-generation-match: 0`` on GCS. The store itself refuses the second writer.
+
+**Ambiguous outcomes.** A PUT whose answer is lost is sent again by obstore, and the repetition then
+meets the object of the first try: `ObjectExistsError` can mean that the caller's own bytes are
+there. Any other failure, a timeout above all, leaves open whether they are. Who must know reads the
+object back and compares; transactions do. `ObjectExistsError` is raised only where an object was
+seen.
+
+**Listing.** Stores that list in order and start anywhere (S3, GCS) are listed flat from the start
+asked for, which spares the pages of names before it; whole sub-directories are jumped over. Others
+are listed with a delimiter, and sorted here.
+
+**Streaming.** ``writer`` collects the object in a temporary file and uploads it on a clean exit, so
+that an abandoned one has cost the store nothing. With ``overwrite`` the upload is in parts;
+without, it is one conditional PUT, for which obstore holds the object in memory.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    NotSupportedError,
+)
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeStorageError,
+)
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.object_file import ObjectFile
+
+__all__ = ["ObjectStorage"]
+
+_Result = TypeVar("_Result")
+
+# A store answers a listing in pages of up to a thousand names.
+_PAGE = 1000
+_DELETE_BATCH = 1000
+_THREADS = 32
+
+# Sorts after every name that can stand in its place.
+_AFTER_ALL = "\U0010ffff"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+# What a message of obstore may carry beyond the reason: the query of a signed URL and a debug dump.
+_QUERY = re.compile(r"\?\S+")
+_DEBUG = "\n\nDebug source"
+_CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """A storage over the objects below one location of an object store.
+
+    Args:
+        root: the location as the user named it.
+        store: obstore's store, bound to the location by its prefix.
+        capabilities: what the store can do. With ``start_after`` it must list in the order of the
+            names' UTF-8 bytes.
+        unfit: characters that the store can't keep in a name.
+    """
+
+    root: str
+    store: Any = field(repr=False)  # obstore's stores show credentials in their attributes
+    capabilities: Capabilities
+    unfit: str = ""
+
+    def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `Storage.read`."""
+        key = self._key(path)
+        with self._failures("read", path):
+            if start == 0 and length is None:
+                return bytes(self.store.get(key).bytes())
+            if length != 0:
+                end = None if length is None else start + length
+                try:
+                    return self._get_range(key, start, end)
+                except GenericError:
+                    # Stores refuse a range that begins at or after the end.
+                    if start < self.head(path).size:
+                        raise
+            self.head(path)
+            return b""
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """See `Storage.read_many`; in parallel."""
+        return self._in_parallel(self._read_or_none, paths)
+
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
+        """See `Storage.open`."""
+        self._key(path)
+        known = self.head(path).size if size is None else size
+        file = ObjectFile(
+            lambda start, length: self.read(path, start=start, length=length), size=known
+        )
+        return cast(BinaryIO, file)
+
+    def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
+        """See `Storage.list`."""
+        prefix = self._prefix(directory)
+        listing = self._list_flat if self.capabilities.start_after else self._list_delimited
+        for info in listing(prefix, start_after):
+            if info.name > start_after:
+                yield info
+
+    def walk(self, directory: str) -> Iterator[FileInfo]:
+        """See `Storage.walk`."""
+        prefix = self._prefix(directory)
+        with self._failures("list", directory):
+            for page in self.store.list(prefix, chunk_size=_PAGE):
+                for meta in page:
+                    yield _info(meta)
+
+    def head(self, path: str) -> FileInfo:
+        """See `Storage.head`."""
+        key = self._key(path)
+        with self._failures("head", path):
+            return _info(self.store.head(key))
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`, and the module for ambiguous outcomes."""
+        self._create(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `Storage.replace`."""
+        key = self._key(path)
+        with self._failures("replace", path):
+            self.store.put(key, data, mode="overwrite")
+
+    @contextmanager
+    def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+        """See `Storage.writer`, and the module for what is kept where."""
+        key = self._key(path)
+        with tempfile.TemporaryDirectory(prefix="airflow-delta-") as directory:
+            local = Path(directory, "object")
+            with local.open("wb") as file:
+                yield file
+            if overwrite:
+                with self._failures("replace", path):
+                    self.store.put(key, local, mode="overwrite")
+            else:
+                self._create(path, local)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Storage.delete`; in batches."""
+        remaining = iter(paths)
+        while batch := [self._key(path) for path in islice(remaining, _DELETE_BATCH)]:
+            try:
+                self.store.delete(batch)
+            except (BaseError, FileNotFoundError):
+                # Azure and GCS fail a batch with an object that isn't there. What else may have
+                # been wrong shows up again here.
+                self._in_parallel(self._delete_one, batch)
+
+    def _key(self, path: str) -> str:
+        """The path, once it is known that the store will keep it as it is.
+
+        Empty and ``.`` segments are refused: obstore drops some of them, and would then name a
+        different object.
+        """
+        checked_path(path)
+        segments = path.split("/")
+        if "" in segments or "." in segments or any(unfit in path for unfit in self.unfit):
+            raise InvalidArgumentError(
+                f"{self.root} can't keep an object at {path!r}: expected a path without empty or "
+                f"'.' segments{f' and without {self.unfit!r}' if self.unfit else ''}",
+                path=path,
+            )
+        return path
+
+    def _prefix(self, directory: str) -> str:
+        directory = checked_path(directory).rstrip("/")
+        return self._key(directory) if directory else ""
+
+    def _get_range(self, key: str, start: int, end: int | None) -> bytes:
+        span = {"offset": start} if end is None else (start, end)
+        return bytes(self.store.get(key, options={"range": span}).bytes())
+
+    def _read_or_none(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except ObjectNotFoundError:
+            return None
+
+    def _create(self, path: str, data: bytes | Path) -> None:
+        key = self._key(path)
+        with self._failures("create", path):
+            try:
+                self.store.put(key, data, mode="create")
+            except AlreadyExistsError:
+                # S3 also answers so (409) when two requests collided and neither has won yet.
+                self._raise_exists(path)
+
+    def _raise_exists(self, path: str) -> NoReturn:
+        facts = {"table": self.root, "path": path, "operation": "create"}
+        try:
+            self.head(path)
+        except ObjectNotFoundError:
+            raise StorageError(
+                f"create {path!r} collided with another request, and there is no such object: "
+                "whether it will appear is unknown; look again and repeat",
+                **facts,
+            ) from None
+        raise ObjectExistsError(
+            f"create {path!r}: there is such an object already", **facts
+        ) from None
+
+    def _delete_one(self, key: str) -> None:
+        with self._failures("delete", key):
+            try:
+                self.store.delete(key)
+            except FileNotFoundError:
+                return
+
+    def _list_flat(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
+        below = f"{prefix}/" if prefix else ""
+        offset = below + start_after if start_after else None
+        while True:
+            inside = None
+            with self._failures("list", prefix):
+                for page in self.store.list(prefix or None, offset=offset, chunk_size=_PAGE):
+                    for meta in page:
+                        child, slash, _ = meta["path"][len(below) :].partition("/")
+                        if not slash:
+                            yield _info(meta)
+                    if slash and len(page) == _PAGE:
+                        inside = child
+                        break
+            if inside is None:
+                return
+            # The page ended inside a sub-directory: the next listing starts behind it.
+            offset = f"{below}{inside}/{_AFTER_ALL}"
+
+    def _list_delimited(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
+        del start_after  # the store can't use it
+        with self._failures("list", prefix):
+            result = self.store.list_with_delimiter(prefix or None)
+        # Python orders text by code point, and that is the order of the UTF-8 bytes.
+        yield from sorted(map(_info, result["objects"]), key=lambda info: info.path)
+
+    def _in_parallel(
+        self, function: Callable[[str], _Result], paths: Sequence[str]
+    ) -> list[_Result]:
+        if len(paths) < 2:
+            return [function(path) for path in paths]
+        with ThreadPoolExecutor(min(_THREADS, len(paths))) as threads:
+            return [*threads.map(function, paths)]
+
+    @contextmanager
+    def _failures(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of obstore into errors of the contract.
+
+        They are not chained: their text may hold signed URLs and tokens.
+        """
+        facts = {"table": self.root, "path": path, "operation": operation}
+        try:
+            yield
+        except FileNotFoundError as error:
+            reason = str(error)
+            if operation in ("read", "head") and not _mentions(reason, _CONTAINER_MISSING):
+                raise ObjectNotFoundError(
+                    f"{operation} {path!r}: there is no such object", **facts
+                ) from None
+            raise StorageError(
+                f"{operation} {path!r} failed: the bucket or container doesn't exist", **facts
+            ) from None
+        except NotSupportedError:
+            raise UnsafeStorageError(
+                f"{operation} {path!r}: the store is set up without conditional writes, and "
+                "without them no commit is safe; remove the setting that disables them",
+                **facts,
+            ) from None
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"{operation} {path!r}: the store can't keep such a name: {_reason(error)}", **facts
+            ) from None
+        except (BaseError, OSError) as error:
+            raise StorageError(f"{operation} {path!r} failed: {_reason(error)}", **facts) from None
+
+
+def _info(meta: Any) -> FileInfo:
+    modified = (meta["last_modified"] - _EPOCH) // _MILLISECOND
+    return FileInfo(meta["path"], meta["size"], modified)
+
+
+def _mentions(text: str, codes: Sequence[str]) -> bool:
+    return any(code in text for code in codes)
+
+
+def _reason(error: Exception) -> str:
+    return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])

@@ -1,0 +1,117 @@
+"""From connections to the options of the stores."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_delta.hooks.storage_options import default_connection_id, storage_options
+from airflow_delta.version_compat import AirflowException, Connection
+
+
+def options(**fields: Any) -> dict[str, str]:
+    connection = Connection(conn_id="store", **fields)
+    return storage_options(connection, connection.extra_dejson)
+
+
+@pytest.mark.parametrize(
+    ("uri", "connection_id"),
+    [
+        ("s3://bucket/table", "aws_default"),
+        ("S3A://bucket/table", "aws_default"),
+        ("gs://bucket/table", "google_cloud_default"),
+        ("abfss://container@account.dfs.core.windows.net/table", "adls_default"),
+        ("az://container/table", "wasb_default"),
+        ("/data/table", None),
+        ("file:///data/table", None),
+        ("memory://table", None),
+        ("relative/table", None),
+    ],
+)
+def test_the_default_connection_follows_the_scheme(uri: str, connection_id: str | None) -> None:
+    assert default_connection_id(uri) == connection_id
+
+
+def test_the_extras_of_a_delta_connection_are_the_options() -> None:
+    extra = {"aws_access_key_id": "AKIA", "aws_allow_http": "true"}
+    assert options(conn_type="delta", extra=json.dumps(extra)) == extra
+
+
+def test_options_that_are_not_text_are_refused() -> None:
+    with pytest.raises(AirflowException, match=r"'store': the extras \['timeout'\] aren't text"):
+        options(conn_type="delta", extra='{"timeout": 5}')
+
+
+def test_an_aws_connection() -> None:
+    assert options(
+        conn_type="aws",
+        login="AKIA",
+        password="hush",
+        extra='{"region_name": "eu-central-1", "aws_session_token": "t"}',
+    ) == {
+        "aws_access_key_id": "AKIA",
+        "aws_secret_access_key": "hush",
+        "aws_session_token": "t",
+        "aws_region": "eu-central-1",
+    }
+
+
+def test_an_endpoint_of_s3_alone_wins_and_plain_http_is_allowed_where_it_is_asked_for() -> None:
+    found = options(
+        conn_type="aws",
+        extra=json.dumps(
+            {
+                "endpoint_url": "https://other:1",
+                "service_config": {"s3": {"endpoint_url": "http://minio:9000"}},
+            }
+        ),
+    )
+    assert found == {"aws_endpoint": "http://minio:9000", "aws_allow_http": "true"}
+
+
+def test_a_login_that_cannot_be_translated_is_refused_and_not_left_out() -> None:
+    with pytest.raises(AirflowException, match="'store' asks for role_arn, which can't be"):
+        options(conn_type="aws", login="AKIA", extra='{"role_arn": "arn:aws:iam::1:role/r"}')
+
+
+def test_an_empty_connection_leaves_the_choice_to_the_environment() -> None:
+    assert options(conn_type="aws") == {}
+
+
+def test_a_google_connection_with_a_key_as_object_or_as_text() -> None:
+    key = {"client_email": "a@b", "private_key": "hush"}
+    for value in (key, json.dumps(key)):
+        found = options(
+            conn_type="google_cloud_platform", extra=json.dumps({"keyfile_dict": value})
+        )
+        assert list(found) == ["google_service_account_key"]
+        assert json.loads(found["google_service_account_key"]) == key
+
+
+def test_an_azure_data_lake_connection() -> None:
+    assert options(
+        conn_type="adls",
+        host="https://lake.dfs.core.windows.net",
+        login="client",
+        password="hush",
+        extra='{"tenant_id": "tenant"}',
+    ) == {
+        "azure_storage_account_name": "lake",
+        "azure_client_id": "client",
+        "azure_client_secret": "hush",
+        "azure_tenant_id": "tenant",
+    }
+
+
+def test_an_azure_blob_connection_with_an_account_key() -> None:
+    assert options(conn_type="wasb", login="lake", password="hush") == {
+        "azure_storage_account_name": "lake",
+        "azure_storage_account_key": "hush",
+    }
+
+
+def test_other_types_of_connections_are_refused() -> None:
+    with pytest.raises(AirflowException, match="is of type 'ftp': expected one of adls, aws,"):
+        options(conn_type="ftp")
