@@ -14,7 +14,6 @@ Which credentials a table is opened with:
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.storage_options import default_connection_id, storage_options
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaHook"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECRET_WORDS = ("key", "secret", "token", "password", "sas")
 
 
@@ -95,12 +93,15 @@ class DeltaHook(BaseHook):
         return DeltaTable(table_uri, storage_options=options)
 
     @staticmethod
-    def latest_version(table: DeltaTable) -> int | None:
-        """The newest version of a table, or None where there is no table (yet)."""
+    def latest_version(table: DeltaTable, known: int | None = None) -> int | None:
+        """The newest version of a table, or None where there is no table (yet).
+
+        :param known: a version that was there before, which makes the answer cheap.
+        """
         from airflow_delta.engine.errors import TableNotFoundError
 
         try:
-            return table.latest_version()
+            return table.latest_version(known)
         except TableNotFoundError:
             return None
 
@@ -112,15 +113,22 @@ class DeltaHook(BaseHook):
         :param version: this version; or
         :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch
             milliseconds. Neither: the newest version.
-        :returns: ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``, ``size_in_bytes`` and
-            ``num_rows`` (None where the statistics don't tell).
+        :returns: ``table_uri``, ``version``, ``timestamp_ms`` (None where the commit's file is gone
+            and a checkpoint stands for it), ``num_files``, ``size_in_bytes`` and ``num_rows`` (None
+            where the statistics don't tell).
         :raises DeltaError: the table or the version can't be read.
         """
+        from airflow_delta.engine.errors import VersionNotFoundError
+
         snapshot = self.table(table_uri).snapshot(version=version, timestamp=timestamp)
+        try:
+            timestamp_ms = snapshot.timestamp_ms
+        except VersionNotFoundError:
+            timestamp_ms = None
         return {
             "table_uri": table_uri,
             "version": snapshot.version,
-            "timestamp_ms": (snapshot.timestamp - _EPOCH) // timedelta(milliseconds=1),
+            "timestamp_ms": timestamp_ms,
             "num_files": snapshot.num_files,
             "size_in_bytes": snapshot.size_in_bytes,
             "num_rows": snapshot.num_rows,
@@ -129,11 +137,21 @@ class DeltaHook(BaseHook):
     def checkpoint(self, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
         """Write a checkpoint of a version, the newest one by default.
 
-        :returns: ``table_uri``, ``version`` and what was written.
+        :returns: ``table_uri``, ``version``, ``path`` of the checkpoint below the table, ``written``
+            (False where it was there already), and its ``size_in_bytes``, ``num_actions`` and
+            ``num_files``.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
         """
         result = self.table(table_uri).checkpoint(version=version)
-        return {"table_uri": table_uri, "version": result.version}
+        return {
+            "table_uri": table_uri,
+            "version": result.version,
+            "path": result.plan.path,
+            "written": result.written,
+            "size_in_bytes": result.size_in_bytes,
+            "num_actions": result.num_actions,
+            "num_files": result.num_files,
+        }
 
     def committed_version(self, table_uri: str, *, app_id: str, app_version: int) -> int | None:
         """The version that carries an application transaction: a commit of an earlier try.

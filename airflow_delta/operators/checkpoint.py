@@ -15,8 +15,9 @@ __all__ = ["CheckpointOperator"]
 class CheckpointOperator(BaseOperator):
     """Write a checkpoint, so that readers open the table from one file and not from many commits.
 
-    Returns a dictionary with ``table_uri``, ``version`` and what was written. A retry is harmless:
-    the checkpoint of a version always has the same contents.
+    Returns a dictionary with ``table_uri``, ``version``, ``path``, ``written``, ``size_in_bytes``,
+    ``num_actions`` and ``num_files``. A retry is harmless: a complete checkpoint of the version is
+    left as it is, and ``written`` is false.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to write a checkpoint of; None: the newest. (templated)
@@ -48,5 +49,5 @@ class CheckpointOperator(BaseOperator):
         """
         version = as_version(self.version, name="version")
         result = DeltaHook(self.delta_conn_id).checkpoint(self.table_uri, version=version)
-        self.log.info("checkpoint of version %s of %s", result["version"], self.table_uri)
+        self.log.info("%s: checkpoint of version %s: %s", self.table_uri, result["version"], result)
         return result

@@ -69,9 +69,10 @@ class TableVersionTrigger(BaseTrigger):
 
     async def _wait(self) -> int:
         table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
+        latest = None
         while True:
             # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
-            latest = await asyncio.to_thread(DeltaHook.latest_version, table)
+            latest = await asyncio.to_thread(DeltaHook.latest_version, table, latest)
             if latest is not None and latest >= self.min_version:
                 return latest
             await asyncio.sleep(self.poll_interval)

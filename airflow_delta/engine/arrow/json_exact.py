@@ -38,7 +38,7 @@ SMALL_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commi
 """The other actions that a commit may hold."""
 
 _EXACT_FLOAT = 2.0**53
-_REQUIRED = {"path": (), "deletionVector": ("storageType", "pathOrInlineDv")}
+_REQUIRED = frozenset({"path", "storageType", "pathOrInlineDv"})
 
 
 class InvalidLineError(ValueError):
@@ -109,43 +109,37 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def file_columns(
+    kind: str,
     rows: Sequence[Mapping[str, Any]],
-    fields: Mapping[str, pa.DataType],
     *,
+    fields: Mapping[str, pa.DataType],
     failed: Callable[[int, InvalidLineError], Exception],
 ) -> list[pa.Array]:
     """File actions of one kind as Arrow arrays, in the order of the fields.
 
     Args:
+        kind: ``add`` or ``remove``, for messages.
         rows: the fields of each action.
         fields: the columns wanted and their types, ``path`` among them.
         failed: makes the error to raise from the number of a row and what is wrong with it.
     """
-    return [
-        pa.array(_values(rows, name, type_, failed), type_) for name, type_ in fields.items()
-    ]
-
-
-def _values(
-    rows: Sequence[Mapping[str, Any]],
-    name: str,
-    type_: pa.DataType,
-    failed: Callable[[int, InvalidLineError], Exception],
-) -> list[Any]:
-    values = []
-    for number, row in enumerate(rows):  # the exact path: a loop over the few rows that need it
-        try:
-            values.append(_value(row, name, type_, name))
-        except InvalidLineError as error:
-            raise failed(number, error) from error
-    return values
+    columns = []
+    for name, type_ in fields.items():
+        values = []
+        for number, row in enumerate(rows):  # a loop over the few rows that take the exact path
+            try:
+                values.append(_value(row, name, type_, f"{kind}.{name}"))
+            except InvalidLineError as error:
+                raise failed(number, error) from error
+        columns.append(pa.array(values, type_))
+    return columns
 
 
 def _value(row: Mapping[str, Any], name: str, type_: pa.DataType, where: str) -> Any:
     value = row.get(name)
     if value is None:
-        if where == "path":
-            raise InvalidLineError("path: expected a string, got nothing")
+        if name in _REQUIRED:
+            raise InvalidLineError(f"{where}: expected a string, got nothing")
         return None
     if pa.types.is_string(type_):
         return _text(value, where)
@@ -159,11 +153,10 @@ def _value(row: Mapping[str, Any], name: str, type_: pa.DataType, where: str) ->
         raise InvalidLineError(f"{where}: expected a JSON object, got {_named(value)}")
     if pa.types.is_map(type_):
         return [(_text(key, where), _entry(item, f"{where}.{key}")) for key, item in value.items()]
-    for required in _REQUIRED.get(name, ()):
-        if value.get(required) is None:
-            raise InvalidLineError(f"{where}.{required}: expected a string, got nothing")
-    return {field.name: _value(value, field.name, field.type, f"{where}.{field.name}")
-            for field in type_}
+    return {
+        field.name: _value(value, field.name, field.type, f"{where}.{field.name}")
+        for field in type_
+    }
 
 
 def _text(value: Any, where: str) -> str:
@@ -178,9 +171,9 @@ def _text(value: Any, where: str) -> str:
 
 
 def _integer(value: Any, bits: int, where: str) -> int:
-    whole = (
-        isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOAT
-    ) or (isinstance(value, int) and not isinstance(value, bool))
+    whole = (isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOAT) or (
+        isinstance(value, int) and not isinstance(value, bool)
+    )
     if not whole or not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise InvalidLineError(f"{where}: expected an integer of {bits} bits, got {_named(value)}")
     return int(value)

@@ -13,7 +13,7 @@ without counting the lines that precede it in other slices.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -162,6 +162,28 @@ class Lines:
         return Lines(
             self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
         )
+
+    def pick(self, places: Sequence[int]) -> Lines:
+        """The lines at some places, which ascend."""
+        chosen = np.asarray(places, np.int64)
+        return Lines(
+            self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
+        )
+
+    def start_with(self, prefix: bytes) -> BoolVector:
+        """Which of the lines start with these bytes and have more."""
+        data = np.frombuffer(self.text, np.uint8)
+        matches = self.stops - self.starts > len(prefix)
+        starts = self.starts[matches]
+        same = np.ones(len(starts), np.bool_)
+        for offset, byte in enumerate(prefix):
+            same &= data[starts + offset] == byte
+        matches[matches] = same
+        return matches
+
+    def end_with(self, byte: int) -> BoolVector:
+        """Which of the lines, none of them empty, end with a byte."""
+        return np.frombuffer(self.text, np.uint8)[self.stops - 1] == byte
 
     def parts(self, count: int) -> Iterator[Lines]:
         """The same lines as up to ``count`` runs of about equal length."""

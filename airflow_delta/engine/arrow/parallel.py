@@ -1,8 +1,8 @@
 """Work on a stream of items in threads, with the results in order and a bounded look-ahead.
 
-pyarrow releases the interpreter lock while it parses, so threads use every core. The look-ahead is
-what keeps memory flat: an item is drawn from the stream only when a worker will soon be free, and
-it is forgotten as soon as it is done.
+pyarrow releases the interpreter lock while it parses and decodes, so threads use every core. The
+look-ahead is what keeps memory flat: an item is drawn from the stream only when a worker will soon
+be free, and it is forgotten as soon as it is done.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
 __all__ = ["map_ordered"]
@@ -32,21 +32,17 @@ def map_ordered(
         workers: number of threads; None for one per core. A single item needs no thread at all.
     """
     stream = iter(items)
-    head = []
-    for item in stream:
-        head.append(item)
-        if len(head) == 2:
-            break
-    if len(head) < 2:
-        yield from map(function, head)
-        return
-    yield from _map_in_threads(function, chain(head, stream), workers or os.cpu_count() or 1)
+    head = list(islice(stream, 2))
+    if len(head) < 2 or workers == 1:
+        yield from map(function, chain(head, stream))
+    else:
+        yield from _map_in_threads(function, chain(head, stream), workers or os.cpu_count() or 1)
 
 
 def _map_in_threads(
     function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int
 ) -> Iterator[_Result]:
-    executor = ThreadPoolExecutor(workers, thread_name_prefix="delta-parse")
+    executor = ThreadPoolExecutor(workers, thread_name_prefix="delta-read")
     pending: deque[Future[_Result]] = deque()
     try:
         for item in items:

@@ -19,10 +19,11 @@ our own checkpoints carry, are verified.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,11 +35,14 @@ from airflow_delta.engine.arrow.parsed_columns import (
     partition_values_from_parsed,
     stats_from_parsed,
 )
-from airflow_delta.engine.arrow.read_ahead import read_ahead, reader_threads
+from airflow_delta.engine.arrow.read_ahead import read_ahead
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["SMALL_KINDS", "ActionFile"]
+__all__ = ["SMALL_KINDS", "ActionFile", "Piece", "reader_threads"]
+
+Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
+"""A part of the file actions of a file, that can be read on a thread of its own."""
 
 SMALL_KINDS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 """The actions of checkpoints that aren't about files."""
@@ -58,8 +62,16 @@ _REQUIRED_FIELD = {
 # Above this many rows a row group is streamed in slices of as many rows. Twice our own row groups.
 _SLICE_ROWS = 200_000
 
+_REMOTE_READS = 8
+
 _DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
 """What Arrow raises over a damaged file; errors of the storage are no OSError, and pass."""
+
+
+def reader_threads(storage: Storage) -> int:
+    """How many parts of files to read at once: more where reading means waiting for a network."""
+    cores = os.cpu_count() or 1
+    return max(cores, _REMOTE_READS) if storage.capabilities.remote else cores
 
 
 class ActionFile:
@@ -136,19 +148,20 @@ class ActionFile:
         """The removes; see `adds`."""
         return self._file_actions("remove", columns)
 
-    def pieces(
-        self, kind: str, columns: Sequence[str] | None = None
-    ) -> list[Callable[[], Iterable[pa.Table]]]:
+    def pieces(self, kind: str, columns: Sequence[str] | None = None) -> list[Piece]:
         """The work of reading adds or removes, in independent pieces for `read_ahead`.
 
         Args:
             kind: ``"add"`` or ``"remove"``.
             columns: the columns wanted, None for all.
+
+        Raises:
+            CorruptLogError: the footer is damaged.
         """
         schema = (add_schema if kind == "add" else remove_schema)(
             None if columns is None else tuple(columns)
         )
-        pieces: list[Callable[[], Iterable[pa.Table]]] = []
+        pieces: list[Piece] = []
         for group in range(self.footer.num_row_groups):
             if self._may_hold(group, kind):
                 piece = _RowGroup(self, group, kind, schema)
@@ -158,8 +171,8 @@ class ActionFile:
         return pieces
 
     def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        threads = reader_threads(remote=self._storage.capabilities.remote)
-        for tables in read_ahead(self.pieces(kind, columns), threads=threads):
+        pieces = self.pieces(kind, columns)
+        for tables in read_ahead(pieces, threads=reader_threads(self._storage)):
             yield from tables
 
     @cached_property

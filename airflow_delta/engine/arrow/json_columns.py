@@ -1,0 +1,141 @@
+"""Read lines of file actions straight into Arrow columns with pyarrow's parallel JSON reader.
+
+The reader is told the exact shape of the actions and to refuse anything else, so a result proves
+that no key of a map and no further action in a line was lost: what it can't tell apart or would
+lose makes it fail, and the lines are then read one by one by `json_exact`. Which shape is right is
+*learnt* from the lines that failed: the fields seen, and the keys of each map. A log whose actions
+look alike pays once.
+
+What success does not prove is seen to beforehand: that the text is UTF-8 (the reader doesn't look),
+and that every line starts with ``{"add":`` or ``{"remove":`` and ends with ``}``. The reader takes
+two objects on a line and an object over two lines; but no unfinished object ends a line with ``}``
+and starts the next with ``{``, so with such lines as many rows as lines means one per line.
+
+Inference instead of learning would be shorter, but deep nesting crashes the inferring reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS
+from airflow_delta.engine.arrow.string_maps import map_from_struct
+
+__all__ = ["ActionShape", "parsing_pool", "read_columns"]
+
+_FIELDS = {"add": ADD_FIELDS, "remove": REMOVE_FIELDS}
+_SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+# Each column costs memory in every row, so maps whose keys never end are left to the exact path.
+_MOST_COLUMNS = 256
+
+
+def parsing_pool() -> pa.MemoryPool:
+    """The memory pool for short-lived parser memory.
+
+    The default pool keeps and zeroes huge pages: a quarter more memory, and slower in threads.
+    """
+    backends = pa.supported_memory_backends()
+    return pa.jemalloc_memory_pool() if "jemalloc" in backends else pa.system_memory_pool()
+
+
+class ActionShape:
+    """The fields and map keys seen so far in one kind of action; shared by the parsing threads.
+
+    A thread that loses a race learns again, so no lock is needed: `learn` replaces the schema as a
+    whole, and every schema is right for the lines it can read.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.schema = pa.schema([(kind, pa.struct([("path", pa.string())]))])
+
+    def learn(self, actions: Iterable[Mapping[str, Any]]) -> bool:
+        """Widen the shape by what is in these actions; False if that changes nothing."""
+        known = {field.name: field.type for field in self.schema.field(0).type}
+        columns = sum(max(type_.num_fields, 1) for type_ in known.values())
+        before = columns
+        for action in actions:
+            for name, value in action.items():
+                wider = _widened(known.get(name), value, _FIELDS[self.kind].get(name))
+                more = _width(wider) - _width(known.get(name))
+                if wider is not None and more > 0 and columns + more <= _MOST_COLUMNS:
+                    known[name] = wider
+                    columns += more
+        self.schema = pa.schema([(self.kind, pa.struct(list(known.items())))])
+        return columns > before
+
+
+def _width(type_: pa.DataType | None) -> int:
+    """How many columns a field takes; one more for a struct, which may be empty."""
+    return 0 if type_ is None else 1 + type_.num_fields
+
+
+def _widened(
+    known: pa.DataType | None, value: Any, column: pa.DataType | None
+) -> pa.DataType | None:
+    """The reader's type for a field that also takes this value; None for a nested stranger."""
+    if column is None:  # a field that isn't in the protocol is read only to be left out
+        return known or _SCALARS.get(type(value))
+    if not pa.types.is_map(column):
+        return column
+    keys = [field.name for field in known] if known is not None else []
+    more = [key for key in value if key not in keys] if isinstance(value, dict) else []
+    return pa.struct([(key, pa.string()) for key in (*keys, *more)])
+
+
+def read_columns(
+    text: memoryview, shape: ActionShape, *, rows: int, fields: Mapping[str, pa.DataType]
+) -> list[pa.Array] | None:
+    """File actions as Arrow arrays, in the order of the fields; None where this can't be exact.
+
+    Args:
+        text: whole lines, UTF-8, each starting with the shape's kind and ending with ``}``.
+        shape: what the actions may look like.
+        rows: the number of lines.
+        fields: the columns wanted and their types.
+    """
+    try:
+        actions = _read_structs(text, shape.schema)
+    except pa.ArrowInvalid:
+        return None
+    if len(actions) != rows or actions.null_count:
+        return None
+    columns = []
+    for name, type_ in fields.items():
+        number = actions.type.get_field_index(name)
+        child = actions.field(number) if number >= 0 else pa.nulls(rows, type_)
+        if pa.types.is_map(type_) and number >= 0:
+            child = map_from_struct(child, text=text)
+        if child is None or not _identified(name, child):
+            return None
+        columns.append(child)
+    return columns
+
+
+def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
+    """The rows of the text. One block holds it all, since a line must not straddle blocks."""
+    table = pyarrow.json.read_json(
+        pa.BufferReader(pa.py_buffer(text)),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text)),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="error"
+        ),
+        memory_pool=parsing_pool(),
+    )
+    return table.column(0).combine_chunks() if table.num_columns else None
+
+
+def _identified(name: str, column: pa.Array) -> bool:
+    """Whether every action has what identifies its file."""
+    if name == "path":
+        return not column.null_count
+    if name != "deletionVector" or column.null_count == len(column):
+        return True
+    parts = [pc.struct_field(column, part) for part in ("storageType", "pathOrInlineDv")]
+    return all(part.null_count == column.null_count for part in parts)

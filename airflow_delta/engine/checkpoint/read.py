@@ -1,0 +1,173 @@
+"""Read a checkpoint, whatever its form: one file, many parts, or a top level with sidecars.
+
+What the name of a checkpoint says isn't what it is: a file with the classic name may follow the V1
+or the V2 spec (PROTOCOL.md, "Checkpoint Naming Scheme"). So the content decides: sidecars are
+followed wherever there are any, and a ``checkpointMetadata`` must agree with the name.
+
+=============================  ============================  ===============================
+name                           small actions                 adds and removes
+=============================  ============================  ===============================
+``v.checkpoint.parquet``       in the file                   in the file, or in sidecars (V2)
+``v.checkpoint.o.p.parquet``   in any part                   in all parts
+``v.checkpoint.u.parquet``     in the file                   in the file, or in sidecars
+``v.checkpoint.u.json``        in the lines                  in the lines, or in sidecars
+=============================  ============================  ===============================
+
+Opening reads nothing. The small actions cost the footers and their own row groups; adds and removes
+stream, with footers and row groups read ahead on threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.parquet import ActionFile, reader_threads
+from airflow_delta.engine.arrow.read_ahead import read_ahead
+from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
+from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
+from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
+from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["CheckpointReader", "open_checkpoint"]
+
+
+def open_checkpoint(storage: Storage, checkpoint: Checkpoint, *, table: str) -> CheckpointReader:
+    """A reader of a checkpoint; nothing is read yet.
+
+    Args:
+        storage: the table's storage.
+        checkpoint: as the log's listing names it.
+        table: the table's location, for errors.
+    """
+    return CheckpointReader(storage, checkpoint, table=table)
+
+
+class CheckpointReader:
+    """The actions of one checkpoint. See the module.
+
+    All methods raise `CorruptLogError`, naming the file, where a file of the checkpoint is damaged
+    or a sidecar is missing, and `ObjectNotFoundError` where the checkpoint itself is gone.
+    """
+
+    def __init__(self, storage: Storage, checkpoint: Checkpoint, *, table: str) -> None:
+        self._storage = storage
+        self._checkpoint = checkpoint
+        self._table = table
+        self._json: JsonTopLevel | None = None
+        self._parquet: tuple[ActionFile, ...] = ()
+        if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
+            self._json = JsonTopLevel(storage, checkpoint)
+        else:
+            self._parquet = tuple(ActionFile(storage, file) for file in checkpoint.files)
+
+    @property
+    def version(self) -> int:
+        """The version of the table that the checkpoint holds."""
+        return self._checkpoint.version
+
+    @property
+    def path(self) -> str:
+        """The path of the checkpoint, or of its first part."""
+        return self._checkpoint.path
+
+    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """The actions that aren't about files, as (kind, JSON object).
+
+        Among them are the ``checkpointMetadata`` and the ``sidecar`` actions of a V2 checkpoint.
+        """
+        return self._small_actions
+
+    @property
+    def metadata(self) -> CheckpointMetadata | None:
+        """What a checkpoint of the V2 spec says about itself; None for the V1 spec."""
+        found = self._of_kind("checkpointMetadata")
+        if len(found) > 1:
+            raise self._corrupt(f"it has {len(found)} checkpointMetadata actions, expected one")
+        return CheckpointMetadata.from_json(found[0], f"{self.path}: checkpointMetadata") if found else None
+
+    @property
+    def sidecars(self) -> tuple[Sidecar, ...]:
+        """The sidecars that hold the file actions; none where the checkpoint holds them itself."""
+        return tuple(
+            Sidecar.from_json(action, f"{self.path}: sidecar")
+            for action in self._of_kind("sidecar")
+        )
+
+    def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The live files, in tables with the columns asked for (None: all) and the file's key."""
+        return self._file_actions("add", columns)
+
+    def removes(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The tombstones, likewise."""
+        return self._file_actions("remove", columns)
+
+    @cached_property
+    def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        if self._json is not None:
+            return self._json.small_actions()
+        parts = read_ahead([file.small_actions for file in self._parquet], threads=self._threads)
+        return [action for part in parts for action in part]
+
+    @cached_property
+    def _sidecar_files(self) -> tuple[ActionFile, ...]:
+        self._check_version()
+        files = (
+            sidecar_file(sidecar, table=self._table, checkpoint=self.path)
+            for sidecar in self.sidecars
+        )
+        return tuple(ActionFile(self._storage, file) for file in files)
+
+    def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        sidecars = self._sidecar_files
+        if self._json is not None:
+            yield from self._json.files(kind, columns)
+        files = read_ahead(
+            (partial(_with_footer, file) for file in (*self._parquet, *sidecars)),
+            threads=self._threads,
+        )
+        pieces = (piece for file in files for piece in file.pieces(kind, columns))
+        try:
+            for tables in read_ahead(pieces, threads=self._threads):
+                yield from tables
+        except ObjectNotFoundError as error:
+            missing = next((file for file in sidecars if file.path == error.facts.get("path")), None)
+            if missing is None:
+                raise
+            raise self._corrupt(f"its sidecar {missing.path} is missing") from error
+
+    def _check_version(self) -> None:
+        """Content and name of a V2 checkpoint must agree; its name alone proves nothing."""
+        metadata = self.metadata
+        if metadata is None:
+            if isinstance(self._checkpoint, V2Checkpoint):
+                raise self._corrupt("it has no checkpointMetadata action, expected one")
+        elif metadata.version != self.version:
+            raise self._corrupt(
+                f"its checkpointMetadata is of version {metadata.version}, expected {self.version}"
+            )
+
+    @property
+    def _threads(self) -> int:
+        return reader_threads(self._storage)
+
+    def _of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [action for name, action in self._small_actions if name == kind]
+
+    def _corrupt(self, finding: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits where they "
+            "are still there, may hold what it held",
+            table=self._table,
+            path=self.path,
+            version=self.version,
+        )
+
+
+def _with_footer(file: ActionFile) -> ActionFile:
+    _ = file.footer
+    return file

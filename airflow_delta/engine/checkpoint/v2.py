@@ -1,0 +1,128 @@
+"""The two things that only V2 checkpoints have: a top level of JSON lines, and sidecars.
+
+A V2 checkpoint says which version it stands for (``checkpointMetadata``), holds all actions that
+aren't files, and either holds adds and removes as well or names the sidecars that do (PROTOCOL.md,
+"V2 Spec", "Sidecar Files").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.action_schema import FileActions, add_schema, remove_schema
+from airflow_delta.engine.arrow.json_actions import parse_commits
+from airflow_delta.engine.arrow.parquet import SMALL_KINDS
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
+from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.model.paths import decode_path
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["JsonTopLevel", "sidecar_file"]
+
+_FILE_KINDS = ("add", "remove")
+
+
+class JsonTopLevel:
+    """The actions in a ``<version>.checkpoint.<uuid>.json``, read in one request.
+
+    Args:
+        storage: the table's storage.
+        checkpoint: the file.
+    """
+
+    def __init__(self, storage: Storage, checkpoint: V2Checkpoint) -> None:
+        self._storage = storage
+        self._checkpoint = checkpoint
+
+    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """The actions that aren't about files, as (kind, JSON object).
+
+        Raises:
+            CorruptLogError: a line isn't a JSON object.
+            ObjectNotFoundError: there is no such file.
+        """
+        return self._lines[0]
+
+    def files(self, kind: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The adds or the removes in the file itself, for a checkpoint without sidecars.
+
+        Raises:
+            CorruptLogError: a line isn't an action of that kind.
+        """
+        lines = self._lines[1]
+        if not lines:
+            return
+        actions: FileActions = parse_commits(
+            [(self._checkpoint.version, b"\n".join(lines))], columns=columns, table=self._storage.root
+        ).files
+        table = actions.adds if kind == "add" else actions.removes
+        schema = (add_schema if kind == "add" else remove_schema)(
+            None if columns is None else tuple(columns)
+        )
+        if table.num_rows:
+            yield table.select(schema.names)
+
+    @cached_property
+    def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
+        """The small actions, and the lines of file actions as they are."""
+        small: list[tuple[str, dict[str, Any]]] = []
+        files: list[bytes] = []
+        content = self._storage.read(self._checkpoint.path)
+        for number, line in enumerate(content.split(b"\n"), start=1):
+            if line.startswith((b'{"add":', b'{"remove":')):
+                files.append(line)
+            elif line.strip():
+                action = self._parsed(line, number)
+                if any(kind in action for kind in _FILE_KINDS):
+                    files.append(line)
+                small.extend((kind, action[kind]) for kind in SMALL_KINDS if action.get(kind))
+        return small, files
+
+    def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            action = json.loads(line)
+        except ValueError as error:
+            raise self._corrupt(number, f"it isn't JSON ({error})") from error
+        if not isinstance(action, dict):
+            raise self._corrupt(number, f"expected a JSON object, found {type(action).__name__}")
+        return action
+
+    def _corrupt(self, line: int, finding: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"{self._checkpoint.path}, line {line}, is damaged: {finding}",
+            table=self._storage.root,
+            path=self._checkpoint.path,
+            version=self._checkpoint.version,
+            line=line,
+        )
+
+
+def sidecar_file(sidecar: Sidecar, *, table: str, checkpoint: str) -> FileInfo:
+    """Where a sidecar lies.
+
+    Its path is URI-encoded, and normally a bare file name. Longer forms are accepted where they end
+    in the one directory that sidecars may be in.
+
+    Args:
+        sidecar: the action.
+        table: the table's location, for errors.
+        checkpoint: the path of the checkpoint, for errors.
+
+    Raises:
+        CorruptLogError: the path leads elsewhere.
+    """
+    directory, _, name = decode_path(sidecar.path).rpartition("/")
+    if not name or (directory and not f"/{directory}".endswith(f"/{SIDECAR_DIRECTORY}")):
+        raise CorruptLogError(
+            f"{checkpoint} names the sidecar {sidecar.path!r}: expected a file in "
+            f"{SIDECAR_DIRECTORY}",
+            table=table,
+            path=checkpoint,
+        )
+    return FileInfo(sidecar_path(name), sidecar.size_in_bytes, sidecar.modification_time)

@@ -1,0 +1,97 @@
+"""Type widening: which changes of a column's type the engine can follow.
+
+A table whose column types were widened keeps its older files; readers turn their values into the
+newer type. Each change is recorded in the metadata of the column's field, under
+``delta.typeChanges``, as ``fromType`` and ``toType`` (and ``fieldPath`` for the contents of arrays
+and maps). A change that is none of these would be read wrongly, so it must be refused:
+
+* byte → short → int → long, and float → double, also in several steps;
+* byte, short and int → double;
+* byte, short and int → a decimal with at least 10 digits before the point, long → one with at least
+  20;
+* decimal → decimal with no fewer digits before and behind the point;
+* date → timestamp without time zone.
+
+The specification at hand doesn't have the feature; the rules are those of its later editions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.schema import (
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    StructField,
+    StructType,
+)
+from airflow_delta.engine.model.schema_json import data_type_from_json
+
+__all__ = ["can_widen", "unsupported_type_changes"]
+
+_TYPE_CHANGES = "delta.typeChanges"
+
+_WIDER: Mapping[DataType, frozenset[DataType]] = {
+    BYTE: frozenset({SHORT, INTEGER, LONG, DOUBLE}),
+    SHORT: frozenset({INTEGER, LONG, DOUBLE}),
+    INTEGER: frozenset({LONG, DOUBLE}),
+    FLOAT: frozenset({DOUBLE}),
+    DATE: frozenset({TIMESTAMP_NTZ}),
+}
+_INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 10, SHORT: 10, INTEGER: 10, LONG: 20}
+
+
+def can_widen(old: DataType, new: DataType) -> bool:
+    """Whether values of the old type can be read as the new one."""
+    if old == new or new in _WIDER.get(old, ()):
+        return True
+    if not isinstance(new, DecimalType):
+        return False
+    if isinstance(old, DecimalType):
+        digits, scale = old.precision - old.scale, old.scale
+    elif old in _INTEGER_DIGITS:
+        digits, scale = _INTEGER_DIGITS[old], 0
+    else:
+        return False
+    return new.scale >= scale and new.precision - new.scale >= digits
+
+
+def unsupported_type_changes(schema: StructType, *, table: str) -> tuple[str, ...]:
+    """The recorded type changes that the engine can't follow, described for a message.
+
+    Raises:
+        InvalidTableError: a record of a change is malformed.
+    """
+    return tuple(
+        f"{'.'.join(path)}: {old} to {new}"
+        for path, field in all_fields(schema)
+        for old, new in _changes(field, ".".join(path), table)
+        if not can_widen(old, new)
+    )
+
+
+def _changes(field: StructField, name: str, table: str) -> Iterator[tuple[DataType, DataType]]:
+    for change in field.metadata.get(_TYPE_CHANGES) or ():
+        try:
+            yield _type(change, "fromType"), _type(change, "toType")
+        except (InvalidTableError, LookupError, TypeError) as error:
+            raise InvalidTableError(
+                f"{_TYPE_CHANGES} of column {name} holds {change!r}: expected an object with the "
+                "types 'fromType' and 'toType'",
+                table=table,
+            ) from error
+
+
+def _type(change: Any, key: str) -> DataType:
+    return data_type_from_json(change[key])

@@ -1,0 +1,37 @@
+"""The PySpark data plane: DataFrames of Delta tables, and tables from DataFrames. No Delta jar.
+
+The engine decides which files a version is made of, and commits; Spark reads and writes the files.
+``jobs/`` holds programs for spark-submit on top of it.
+
+    from airflow_delta.spark import read_snapshot, write
+
+    sales = read_snapshot(spark, "s3://lake/sales", version=7)
+    write(sales, "/data/copy", partition_by=["day"])
+
+It needs Spark's classic API: a session that shares its driver with this process, not Spark Connect.
+The names are loaded when they are first used, so that `job_files`, which Airflow's workers import,
+costs no import of PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.read import read_snapshot
+    from airflow_delta.spark.writing import WriteResult, write
+
+__all__ = ["WriteResult", "read_snapshot", "write"]
+
+_HOMES = {"WriteResult": "writing", "read_snapshot": "read", "write": "writing"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"airflow_delta.spark.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

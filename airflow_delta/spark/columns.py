@@ -1,0 +1,163 @@
+"""Between the columns of a table and those of its data files.
+
+A table's *logical* schema and what its files hold differ in three ways, and all of them at any
+depth:
+
+* with column mapping, files know columns by physical names, or by ids (PROTOCOL.md, "Column
+  Mapping");
+* ``void`` columns are in the schema, never in a file (edge case G17);
+* partition columns are in the log (a copy that some writers put into the files is not looked at).
+
+`file_schema` says what to read, `logical_column` makes the table's column of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.model.schema import (
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
+from airflow_delta.engine.model.schema_json import schema_to_json
+
+__all__ = ["file_schema", "logical_column", "physical_name", "spark_schema", "spark_type"]
+
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_COLUMN_ID = "delta.columnMapping.id"
+_SPARK_FIELD_ID = "parquet.field.id"
+
+
+def spark_schema(schema: StructType) -> T.StructType:
+    """The Spark type of a schema: the protocol's JSON form is Spark's own."""
+    return T.StructType.fromJson(json.loads(schema_to_json(schema)))
+
+
+def spark_type(data_type: DataType) -> T.DataType:
+    """The Spark type of one type."""
+    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
+
+
+def physical_name(field: StructField, mode: str) -> str:
+    """The name of a column in data files and in the log's partition values.
+
+    Args:
+        field: the column.
+        mode: the table's column mapping mode. With ``none`` mapping metadata is ignored.
+
+    Raises:
+        InvalidTableError: the mode is ``name`` or ``id`` and the column has no physical name.
+    """
+    name = field.name if mode == "none" else field.metadata.get(_PHYSICAL_NAME)
+    if not isinstance(name, str):
+        raise InvalidTableError(
+            f"the column {field.name!r} has no {_PHYSICAL_NAME}, which column mapping mode {mode!r} "
+            "needs of every column",
+            column=field.name,
+        )
+    return name
+
+
+def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -> T.StructType:
+    """What to read from data files: physical names, no void, all nullable, without metadata.
+
+    Args:
+        schema: the table's.
+        mode: its column mapping mode; with ``id`` the columns carry their ids for Spark's reader.
+        without: logical names of columns that are not in the files: the partition columns.
+
+    Raises:
+        InvalidTableError: a column lacks what its mapping mode needs.
+    """
+    stored = StructType(tuple(field for field in schema if field.name not in without))
+    return spark_schema(_stored_struct(stored, mode))
+
+
+def logical_column(stored: Column, field: StructField, mode: str) -> Column:
+    """A column of the table, made of what `file_schema` reads of it.
+
+    Args:
+        stored: the column as read; not looked at where files can't hold it.
+        field: the table's column.
+        mode: the table's column mapping mode.
+    """
+    return _logical(stored, field.data_type, mode).alias(field.name)
+
+
+def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
+    kept = _stored_type(data_type, mode)
+    if kept is None:
+        return F.lit(None).cast(spark_type(data_type))
+    if _names(kept) == _names(data_type):
+        return stored
+    match data_type:
+        case StructType(fields):
+            members = [
+                _logical(stored.getField(physical_name(f, mode)), f.data_type, mode).alias(f.name)
+                for f in fields
+            ]
+            return F.when(stored.isNotNull(), F.struct(*members))
+        case ArrayType(element_type):
+            return F.transform(stored, partial(_logical, data_type=element_type, mode=mode))
+        case MapType(key_type, value_type):
+            pairs = F.transform(
+                F.map_entries(stored),
+                lambda pair: F.struct(
+                    _logical(pair["key"], key_type, mode), _logical(pair["value"], value_type, mode)
+                ),
+            )
+            return F.map_from_entries(pairs)
+    raise AssertionError(f"a {data_type} has no parts to rename")
+
+
+def _names(data_type: DataType) -> str:
+    """A type with its names, but without nullability and metadata: equal if no part differs."""
+    return str(data_type)
+
+
+def _stored_type(data_type: DataType, mode: str) -> DataType | None:
+    """The type as files hold it; None where they can't hold it at all."""
+    match data_type:
+        case StructType():
+            kept = _stored_struct(data_type, mode)
+            return kept if kept.fields else None
+        case ArrayType(element_type):
+            element = _stored_type(element_type, mode)
+            return None if element is None else ArrayType(element)
+        case MapType(key_type, value_type):
+            key, value = _stored_type(key_type, mode), _stored_type(value_type, mode)
+            return None if key is None or value is None else MapType(key, value)
+        case _:
+            return None if data_type == VOID else data_type
+
+
+def _stored_struct(struct: StructType, mode: str) -> StructType:
+    fields = []
+    for field in struct:
+        kept = _stored_type(field.data_type, mode)
+        if kept is not None:
+            metadata = {_SPARK_FIELD_ID: _column_id(field)} if mode == "id" else {}
+            fields.append(StructField(physical_name(field, mode), kept, metadata=metadata))
+    return StructType(tuple(fields))
+
+
+def _column_id(field: StructField) -> int:
+    number = field.metadata.get(_COLUMN_ID)
+    if not isinstance(number, int):
+        raise InvalidTableError(
+            f"the column {field.name!r} has no {_COLUMN_ID}, which column mapping mode 'id' needs of "
+            "every column",
+            column=field.name,
+        )
+    return number

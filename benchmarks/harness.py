@@ -1,0 +1,108 @@
+"""Run pairs: peer and engine in turn, each in a fresh process, and compare their medians."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.jobs import JOBS, Job
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run: seconds of work after the imports, peak memory in MB, and the answer."""
+
+    seconds: float
+    peak_mb: float
+    answer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The medians of one job."""
+
+    job: Job
+    ours: Measured
+    peer: Measured | None
+
+    @property
+    def time_ratio(self) -> float | None:
+        """Our time over the peer's."""
+        return self.ours.seconds / self.peer.seconds if self.peer else None
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Our peak memory over the peer's."""
+        return self.ours.peak_mb / self.peer.peak_mb if self.peer else None
+
+
+def run_pair(job: Job, work: Path, actions: int, repeats: int) -> Pair:
+    """Measure a job: peer and engine in turn, so that both see the same machine."""
+    table = job.table(work, actions)
+    ours, peers = [], []
+    for _ in range(repeats):
+        if job.peer:
+            peers.append(_spawn(job, "peer", table, work))
+        ours.append(_spawn(job, "ours", table, work))
+    if peers and {run.answer for run in peers} != {run.answer for run in ours}:
+        raise RuntimeError(f"{job.name}: the answers differ: {peers[0].answer}, {ours[0].answer}")
+    return Pair(job, _median(ours), _median(peers) if peers else None)
+
+
+def _spawn(job: Job, side: str, table: Path, work: Path) -> Measured:
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        target = table
+        if job.fresh:
+            target = Path(scratch) / "table"
+            shutil.copytree(table, target)
+        command = [sys.executable, "-m", "benchmarks.harness", job.name, side, str(target)]
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
+    return Measured(**json.loads(done.stdout))
+
+
+def _median(runs: Sequence[Measured]) -> Measured:
+    return Measured(
+        statistics.median(run.seconds for run in runs),
+        statistics.median(run.peak_mb for run in runs),
+        runs[0].answer,
+    )
+
+
+def measure(name: str, side: str, table: str) -> Measured:
+    """Do one run in this process."""
+    job = next(job for job in JOBS if job.name == name)
+    work = job.ours if side == "ours" else job.peer
+    if work is None:
+        raise ValueError(f"{name} has no peer")
+    _import(side)
+    begin = time.perf_counter()
+    answer = work(table)
+    seconds = time.perf_counter() - begin
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Measured(seconds, peak_kb / 1024, answer)
+
+
+def _import(side: str) -> None:
+    """Load what the side needs, outside the clock."""
+    if side == "ours":
+        import airflow_delta.engine.table  # noqa: F401
+    else:
+        import deltalake  # noqa: F401
+
+
+if __name__ == "__main__":
+    result = measure(*sys.argv[1:])
+    print(
+        json.dumps({"seconds": result.seconds, "peak_mb": result.peak_mb, "answer": result.answer})
+    )

@@ -1,0 +1,126 @@
+"""The tables that the benchmarks read: logs without data files, made once and kept.
+
+No benchmark reads data, so the logs name files that don't exist. Every log is deterministic.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+START_MS = 1_700_000_000_000
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"name": name, "type": type_, "nullable": True, "metadata": {}}
+        for name, type_ in [("day", "string"), ("id", "long"), ("amount", "double")]
+    ],
+}
+
+
+def json_log(work: Path, actions: int, commits: int) -> Path:
+    """A log of JSON commits: ``actions`` adds in ``commits`` commits, a tenth of them removed."""
+    return _made(work / f"json-{actions}-{commits}", lambda root: _write(root, actions, commits))
+
+
+def own_checkpoint(work: Path, actions: int, commits: int) -> Path:
+    """The same table with a checkpoint that the engine wrote, and no commit older than it."""
+    return _made(
+        work / f"own-{actions}-{commits}",
+        lambda root: _checkpointed(root, json_log(work, actions, commits), peer=False),
+    )
+
+
+def foreign_checkpoint(work: Path, actions: int, commits: int) -> Path:
+    """The same table with a checkpoint that `deltalake` wrote."""
+    return _made(
+        work / f"foreign-{actions}-{commits}",
+        lambda root: _checkpointed(root, json_log(work, actions, commits), peer=True),
+    )
+
+
+def _made(root: Path, make: object) -> Path:
+    if not root.is_dir():
+        unfinished = root.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        (unfinished / "_delta_log").mkdir(parents=True)
+        make(unfinished)  # type: ignore[operator]
+        unfinished.rename(root)
+    return root
+
+
+def _write(root: Path, actions: int, commits: int) -> None:
+    per_commit = actions // commits
+    for version in range(commits):
+        path = root / "_delta_log" / f"{version:020}.json"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(_lines(version, per_commit))
+        stamp = (START_MS + version * 1000) * 1_000_000
+        os.utime(path, ns=(stamp, stamp))
+
+
+def _lines(version: int, adds: int) -> Iterator[str]:
+    now = START_MS + version * 1000
+    info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    yield json.dumps({"commitInfo": info}) + "\n"
+    if version == 0:
+        yield json.dumps({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}) + "\n"
+        metadata = {
+            "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(SCHEMA),
+            "partitionColumns": ["day"],
+            "configuration": {},
+            "createdTime": now,
+        }
+        yield json.dumps({"metaData": metadata}) + "\n"
+    for number in range(adds):
+        key = version * adds + number
+        yield _add(key, now)
+        if version and number % 10 == 0:
+            yield _remove(key - adds, now)
+
+
+def _path(key: int) -> str:
+    day = key % 365
+    return f"day={day:03}/part-{key:08}-{key * 2654435761 % 2**64:016x}-c000.snappy.parquet"
+
+
+def _add(key: int, now: int) -> str:
+    low = key * 1000
+    stats = (
+        f'{{\\"numRecords\\":1000,\\"minValues\\":{{\\"id\\":{low},\\"amount\\":{low}.5}},'
+        f'\\"maxValues\\":{{\\"id\\":{low + 999},\\"amount\\":{low + 999}.5}},'
+        f'\\"nullCount\\":{{\\"id\\":0,\\"amount\\":{key % 7}}}}}'
+    )
+    return (
+        f'{{"add":{{"path":"{_path(key)}","partitionValues":{{"day":"{key % 365:03}"}},'
+        f'"size":{10_000 + key % 1000},"modificationTime":{now},"dataChange":true,'
+        f'"stats":"{stats}"}}}}\n'
+    )
+
+
+def _remove(key: int, now: int) -> str:
+    return (
+        f'{{"remove":{{"path":"{_path(key)}","deletionTimestamp":{now},"dataChange":true,'
+        f'"extendedFileMetadata":true,"partitionValues":{{"day":"{key % 365:03}"}},'
+        f'"size":{10_000 + key % 1000}}}}}\n'
+    )
+
+
+def _checkpointed(root: Path, source: Path, *, peer: bool) -> None:
+    log = root / "_delta_log"
+    shutil.copytree(source / "_delta_log", log, dirs_exist_ok=True)
+    if peer:
+        import deltalake
+
+        deltalake.DeltaTable(root).create_checkpoint()
+    else:
+        from airflow_delta.engine import DeltaTable
+
+        DeltaTable(str(root)).checkpoint()
+    for commit in sorted(log.glob("*.json"))[:-1]:
+        commit.unlink()

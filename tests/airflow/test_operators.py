@@ -1,0 +1,236 @@
+"""The operators, executed as a worker does, without a DAG run and without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    DeltaError,
+    TableNotFoundError,
+    TimestampOutOfRangeError,
+    VersionNotFoundError,
+)
+from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+
+Copy = Callable[[str], Path]
+
+
+class TaskState:
+    """The state of a task as Airflow keeps it: JSON values that survive a try."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self.values[key]) if key in self.values else default
+
+    def set(self, key: str, value: Any) -> None:
+        assert value is not None, "Airflow stores no None"
+        self.values[key] = json.dumps(value)
+
+
+def context(state: TaskState | None = None) -> Any:
+    found: dict[str, Any] = {
+        "ti": SimpleNamespace(dag_id="lake", task_id="copy", map_index=-1),
+        "dag_run": SimpleNamespace(run_after=datetime(2026, 3, 1, tzinfo=timezone.utc)),
+    }
+    if state is not None:
+        found["task_state_store"] = state
+    return found
+
+
+def pin(table: Path, **arguments: Any) -> dict[str, Any]:
+    state = arguments.pop("state", None)
+    operator = TimeTravelSnapshotOperator(task_id="pin", table_uri=str(table), **arguments)
+    return operator.execute(context(state))
+
+
+def drop_newest(table: Path) -> None:
+    """Take the newest commit away: the table is as it was before it."""
+    sorted((table / "_delta_log").glob("*.json"))[-1].unlink()
+
+
+def test_arguments_are_rendered() -> None:
+    operator = TimeTravelSnapshotOperator(
+        task_id="pin",
+        table_uri="{{ params.uri }}",
+        version="{{ params.version }}",
+        target_uri="{{ params.uri }}_copy",
+        spark_conf={"spark.executor.memory": "{{ params.memory }}"},
+    )
+    params = {"uri": "s3://lake/t", "version": 4, "memory": "2g"}
+    operator.render_template_fields({"params": params})  # type: ignore[arg-type]
+    assert operator.table_uri == "s3://lake/t"
+    assert operator.version == "4"
+    assert operator.target_uri == "s3://lake/t_copy"
+    assert operator.spark_conf == {"spark.executor.memory": "2g"}
+
+
+@pytest.mark.parametrize("version", [1, "1"])
+def test_a_version_is_pinned(golden_case: Copy, version: int | str) -> None:
+    table = golden_case("snapshot-data3")
+    assert pin(table, version=version)["version"] == 1
+
+
+def test_without_a_choice_the_newest_version_is_pinned(golden_case: Copy) -> None:
+    table = golden_case("snapshot-data3")
+    pinned = pin(table)
+    commit = (table / "_delta_log" / f"{3:020}.json").stat()
+    assert pinned["table_uri"] == str(table)
+    assert pinned["version"] == 3
+    assert pinned["timestamp_ms"] == commit.st_mtime_ns // 1_000_000
+    assert json.loads(json.dumps(pinned)) == pinned, "XCom carries JSON"
+
+
+def test_a_timestamp_pins_the_newest_version_at_that_time(golden_case: Copy) -> None:
+    table = golden_case("snapshot-data3")
+    modified = (table / "_delta_log" / f"{1:020}.json").stat().st_mtime_ns // 1_000_000
+    assert pin(table, timestamp=modified)["version"] == 1
+    assert pin(table, timestamp=str(modified))["version"] == 1
+    iso = datetime.fromtimestamp(modified / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    assert pin(table, timestamp=iso)["version"] == 1
+    assert pin(table, timestamp=modified - 1)["version"] == 0
+
+
+def test_a_retry_pins_what_the_first_try_pinned(golden_copy: Copy) -> None:
+    table, state = golden_copy("snapshot-data3"), TaskState()
+    newest = table / "_delta_log" / f"{3:020}.json"
+    hidden = newest.rename(table / "version-3")
+    assert pin(table, state=state)["version"] == 2
+    hidden.rename(newest)
+    assert pin(table, state=state)["version"] == 2
+    assert pin(table, state=TaskState())["version"] == 3, "another run pins anew"
+
+
+def test_a_changed_argument_is_not_answered_from_the_first_try(golden_case: Copy) -> None:
+    state = TaskState()
+    assert pin(golden_case("snapshot-data3"), state=state)["version"] == 3
+    assert pin(golden_case("snapshot-data2"), state=state)["version"] == 2
+    assert pin(golden_case("snapshot-data2"), state=state, version=0)["version"] == 0
+
+
+def test_version_and_timestamp_together_are_refused(golden_case: Copy) -> None:
+    with pytest.raises(ValueError, match=r"both version=1 and timestamp='2024-01-01T00:00:00Z'"):
+        pin(golden_case("snapshot-data3"), version=1, timestamp="2024-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"version": 99}, VersionNotFoundError),
+        ({"version": -1}, DeltaError),
+        ({"timestamp": 0}, TimestampOutOfRangeError),
+        ({"timestamp": "yesterday"}, DeltaError),
+        ({"timestamp": "2024-01-01T00:00:00"}, DeltaError),
+    ],
+)
+def test_what_cannot_be_pinned_is_a_typed_error_that_names_the_table(
+    golden_case: Copy, arguments: dict[str, Any], error: type[DeltaError]
+) -> None:
+    table = golden_case("snapshot-data3")
+    with pytest.raises(error) as caught:
+        pin(table, **arguments)
+    if error is not DeltaError:
+        assert str(table) in str(caught.value)
+
+
+def test_a_missing_table_is_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match="nothing-here"):
+        pin(tmp_path / "nothing-here")
+    with pytest.raises(TableNotFoundError, match="nothing-here"):
+        CheckpointOperator(task_id="c", table_uri=str(tmp_path / "nothing-here")).execute({})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"add": ', b"\xff\xfe"])
+def test_a_task_that_fails_leaves_the_log_as_it_was(golden_copy: Copy, content: bytes) -> None:
+    table = golden_copy("snapshot-data3")
+    log = table / "_delta_log"
+    (log / f"{2:020}.json").write_bytes(content)
+    before = {file.name: file.read_bytes() for file in log.iterdir()}
+    with pytest.raises(CorruptLogError, match=f"{2:020}.json"):
+        CheckpointOperator(task_id="checkpoint", table_uri=str(table)).execute({})
+    assert {file.name: file.read_bytes() for file in log.iterdir()} == before
+
+
+@pytest.mark.parametrize(("version", "written"), [(None, 3), ("2", 2), ("", 3)])
+def test_a_checkpoint_is_written_and_read_by_others(
+    golden_copy: Copy, version: str | None, written: int
+) -> None:
+    from deltalake import DeltaTable
+
+    table = golden_copy("snapshot-data3")
+    expected = sorted(DeltaTable(str(table), version=written).file_uris())
+    operator = CheckpointOperator(task_id="checkpoint", table_uri=str(table), version=version)
+    result = operator.execute({})
+    assert (result["table_uri"], result["version"]) == (str(table), written)
+    assert json.loads(json.dumps(result)) == result, "XCom carries JSON"
+    log = table / "_delta_log"
+    assert (log / f"{written:020}.checkpoint.parquet").is_file()
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == written
+    for old in range(written + 1):
+        (log / f"{old:020}.json").unlink()  # nothing but the checkpoint is left of them
+    assert sorted(DeltaTable(str(table), version=written).file_uris()) == expected
+
+
+def test_a_second_try_of_a_checkpoint_is_harmless(golden_copy: Copy) -> None:
+    table = golden_copy("snapshot-data3")
+    operator = CheckpointOperator(task_id="checkpoint", table_uri=str(table))
+    assert operator.execute({})["version"] == operator.execute({})["version"] == 3
+
+
+def test_nothing_is_read_before_a_task_runs() -> None:
+    # A DAG file is parsed where its tables may be out of reach.
+    TimeTravelSnapshotOperator(task_id="pin", table_uri="s3://no-such-bucket/t", version="nonsense")
+    CheckpointOperator(task_id="checkpoint", table_uri="", delta_conn_id="not-there")
+
+
+def test_a_connection_asked_for_must_exist(golden_case: Copy) -> None:
+    from airflow_delta.version_compat import AirflowNotFoundException
+
+    # Paths need no credentials; a connection that the user names is resolved nevertheless.
+    with pytest.raises(AirflowNotFoundException, match="'not_there'"):
+        pin(golden_case("snapshot-data3"), delta_conn_id="not_there")
+
+
+# Stands for the job: reports what it was asked to do.
+ECHO = """
+import json, sys
+parameters = json.load(open(sys.argv[-1]))
+json.dump({"target_version": 0, "asked": parameters}, open(parameters["result_path"], "w"))
+"""
+
+
+def test_a_copy_is_asked_for_with_the_pinned_version_and_the_identity_of_the_task(
+    golden_case: Copy, fake_spark_submit: Path
+) -> None:
+    fake_spark_submit.write_text(ECHO)
+    table = golden_case("snapshot-data3")
+    result = pin(table, version="2", target_uri="/data/copy")
+    asked = result.pop("asked")
+    del asked["result_path"]
+    assert asked == {
+        "table_uri": str(table),
+        "version": 2,
+        "target_uri": "/data/copy",
+        "format": "delta",
+        "app_id": "airflow:lake.copy",
+        "app_version": 1772323200000000,
+    }
+    assert (result["version"], result["target_uri"]) == (2, "/data/copy")
+    assert result["target_version"] == 0
+
+
+@pytest.mark.parametrize("target", [None, ""])
+def test_without_a_target_nothing_is_submitted(golden_case: Copy, target: str | None) -> None:
+    result = pin(golden_case("snapshot-data3"), target_uri=target, spark_conn_id="not_there")
+    assert "target_uri" not in result

@@ -1,0 +1,92 @@
+"""What Airflow learns of the provider."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import airflow_delta
+from airflow_delta.provider import get_provider_info
+
+PACKAGE = Path(airflow_delta.__file__).parent
+KINDS = ("hooks", "operators", "sensors", "triggers")
+
+
+def declared_modules(kind: str) -> list[str]:
+    info: dict[str, Any] = get_provider_info()
+    return [module for entry in info[kind] for module in entry["python-modules"]]
+
+
+def test_the_description_is_valid_by_the_schema_of_airflow() -> None:
+    schema = json.loads((resources.files("airflow") / "provider_info.schema.json").read_text())
+    jsonschema.validate(get_provider_info(), schema)
+
+
+def test_the_package_name_is_that_of_the_distribution() -> None:
+    project = (PACKAGE.parent / "pyproject.toml").read_text().partition("[project]")[2]
+    names = re.findall(r'^name = "(.+)"$', project, re.MULTILINE)
+    assert get_provider_info()["package-name"] == names[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_declared_module_can_be_imported(kind: str) -> None:
+    for module in declared_modules(kind):
+        importlib.import_module(module)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_module_with_a_class_of_its_kind_is_declared(kind: str) -> None:
+    suffix = {"hooks": "Hook", "operators": "Operator", "sensors": "Sensor", "triggers": "Trigger"}
+    found = []
+    for file in sorted((PACKAGE / kind).glob("*.py")):
+        module = importlib.import_module(f"airflow_delta.{kind}.{file.stem}")
+        if any(name.endswith(suffix[kind]) for name in getattr(module, "__all__", ())):
+            found.append(module.__name__)
+    assert declared_modules(kind) == found
+
+
+def test_the_hook_of_the_connection_type_agrees_with_it() -> None:
+    (declared,) = get_provider_info()["connection-types"]
+    module, _, name = declared["hook-class-name"].rpartition(".")
+    hook = getattr(importlib.import_module(module), name)
+    assert hook.conn_type == declared["connection-type"]
+    assert hook.hook_name == declared["hook-name"]
+    assert hook.conn_name_attr in hook(delta_conn_id="some").__dict__
+
+
+def test_airflow_finds_the_installed_provider() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    found = manager.providers["airflow-delta"]
+    assert found.version == airflow_delta.__version__
+    assert found.data == get_provider_info()
+    hook = manager.hooks["delta"]
+    assert hook is not None
+    assert (hook.hook_name, hook.connection_id_attribute_name) == ("Delta Lake", "delta_conn_id")
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import airflow_delta", {"airflow", "pyarrow", "pyspark"}),
+        ("import airflow_delta.provider", {"airflow", "pyarrow", "pyspark"}),
+        # Operators are imported at every parse of a DAG file; Airflow itself is there already.
+        ("import airflow_delta.operators.time_travel_snapshot", {"pyarrow", "pyspark", "numpy"}),
+        ("import airflow_delta.operators.checkpoint", {"pyarrow", "pyspark", "numpy"}),
+        ("import airflow_delta.sensors.table_version", {"pyarrow", "pyspark", "numpy"}),
+    ],
+)
+def test_importing_stays_light(statement: str, heavy: set[str]) -> None:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert heavy.isdisjoint(run.stdout.split())

@@ -1,0 +1,248 @@
+"""Submitting a job: what reaches spark-submit, what comes back, and what happens on a kill.
+
+A script in the place of spark-submit stands for Spark; the jobs themselves, and a real submission,
+are tested with the DAG.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
+
+SECRET = "s3cr3t-value"
+OPTIONS = {"aws_secret_access_key": SECRET}
+
+# Records what it was given and answers as a job would: through the file that its parameters name.
+REPORTS = """
+import json, os, sys
+parameters = json.load(open(sys.argv[-1]))
+json.dump({"arguments": sys.argv[1:], "environment": dict(os.environ), "parameters": parameters,
+           "files": {name: os.path.exists(name) for name in sys.argv}},
+          open(parameters["result_path"], "w"))
+"""
+
+
+def run(hook: SparkJobHook, **parameters: Any) -> dict[str, Any]:
+    return hook.run("materialize", parameters, storage_options=OPTIONS)
+
+
+def test_parameters_and_result_are_json_files(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    uri = '/tables/it\'s "quoted"; $(touch x) {{}} ü'
+    result = run(SparkJobHook(), table_uri=uri, version=7)
+    result_path = result["parameters"].pop("result_path")
+    assert result["parameters"] == {"table_uri": uri, "version": 7}
+    assert uri not in " ".join(result["arguments"])
+    assert not Path(result_path).exists(), "the files of a submission end with it"
+
+
+def test_the_arguments_of_the_submission(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    hook = SparkJobHook(conf={"spark.executor.memory": "3g"}, name="airflow:lake.copy")
+    result = run(hook)
+    arguments = result["arguments"]
+    assert arguments[arguments.index("--master") + 1] == "local[1]"
+    assert arguments[arguments.index("--name") + 1] == "airflow:lake.copy"
+    assert "spark.executor.memory=3g" in arguments
+    application = Path(arguments[-2])
+    assert application.parts[-4:] == ("airflow_delta", "spark", "jobs", "materialize.py")
+    assert application.is_file()
+
+
+def test_secrets_travel_in_the_environment_only(
+    fake_spark_submit: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    with caplog.at_level("DEBUG"):
+        result = run(SparkJobHook())
+    assert SECRET not in " ".join(result["arguments"])
+    assert SECRET not in json.dumps(result["parameters"])
+    assert SECRET not in caplog.text
+    carriers = [name for name, value in result["environment"].items() if SECRET in value]
+    assert len(carriers) == 1
+    assert json.loads(result["environment"][carriers[0]]) == OPTIONS
+    assert SECRET not in "".join(os.environ.values()), "this process's environment is untouched"
+
+
+def test_the_driver_is_this_interpreter_unless_told_otherwise(
+    fake_spark_submit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    environment = run(SparkJobHook())["environment"]
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/python")
+    assert run(SparkJobHook())["environment"]["PYSPARK_DRIVER_PYTHON"] == "/opt/python"
+
+
+def test_executors_of_a_cluster_keep_their_own_python(
+    fake_spark_submit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CLUSTER", '{"conn_type": "spark", "host": "spark://master", "port": 7077}'
+    )
+    result = run(SparkJobHook("cluster"))
+    assert "PYSPARK_PYTHON" not in result["environment"]
+    assert "spark://master:7077" in result["arguments"]
+
+
+def test_the_package_travels_along_and_works_from_its_zip(
+    fake_spark_submit: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "shipped.zip"
+    fake_spark_submit.write_text(
+        REPORTS
+        + "import shutil\n"
+        + f"shutil.copy(sys.argv[sys.argv.index('--py-files') + 1], {str(copy)!r})\n"
+    )
+    run(SparkJobHook())
+    names = zipfile.ZipFile(copy).namelist()
+    assert "airflow_delta/engine/errors.py" in names
+    assert not [name for name in names if "/hooks/" in name or "/operators/" in name]
+    code = "import airflow_delta.engine.errors as e; print(e.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+    )
+    assert found.stdout.startswith(str(copy))
+
+
+def test_a_failed_job_tells_its_last_words(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text("import sys; print('ValueError: no such table'); sys.exit(3)")
+    with pytest.raises(AirflowException, match=r"(?s)Error code is: 3.*no such table"):
+        run(SparkJobHook())
+
+
+def test_a_job_without_a_result_has_not_succeeded(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text("")
+    with pytest.raises(AirflowException, match="'materialize' ended well but left no result"):
+        run(SparkJobHook())
+
+
+def test_a_missing_connection_is_an_error_and_not_yarn() -> None:
+    with pytest.raises(AirflowNotFoundException, match="'nowhere' isn't defined or can't be"):
+        SparkJobHook("nowhere")
+
+
+def test_a_connection_that_cannot_be_parsed_is_an_error_and_not_yarn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", "spark://local[*]")
+    with pytest.raises(AirflowNotFoundException, match="'broken' isn't defined or can't be parsed"):
+        SparkJobHook("broken")
+
+
+def test_a_connection_without_a_master_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_EMPTY", '{"conn_type": "spark"}')
+    with pytest.raises(AirflowException, match="'empty' names no master"):
+        SparkJobHook("empty")
+
+
+def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {
+        "conn_type": "spark",
+        "host": "spark://master",
+        "port": 7077,
+        "extra": {"deploy-mode": "cluster"},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    with pytest.raises(AirflowException, match="'cluster', where a job can't hand its result"):
+        SparkJobHook("cluster")
+
+
+# Starts a child, as spark-submit starts the driver's Python, and tells both process ids. The
+# child ignores nothing and waits for its end.
+HANGS = """
+import os, subprocess, sys, threading
+child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
+with open({pids!r}, "w") as pids:
+    pids.write(f"{{os.getpid()}} {{child.pid}}")
+threading.Event().wait()
+"""
+
+
+def ended(process: int) -> bool:
+    """Whether a process is gone, or a zombie that nobody has waited for."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return state.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_kill_ends_spark_submit_and_what_it_started(
+    fake_spark_submit: Path, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    fake_spark_submit.write_text(HANGS.format(pids=str(pids)))
+    hook = SparkJobHook()
+    failures: list[BaseException] = []
+
+    def submit() -> None:
+        try:
+            run(hook)
+        except AirflowException as error:
+            failures.append(error)
+
+    task = threading.Thread(target=submit)
+    task.start()
+    parent, child = map(int, pids.read_text().split())  # a pipe: waits for both to have started
+    assert not ended(parent)
+    assert not ended(child)
+    hook.on_kill()
+    task.join(timeout=30)
+    assert not task.is_alive()
+    assert ended(parent)
+    assert ended(child)
+    assert len(failures) == 1, "the task must not take a killed job for a successful one"
+
+
+def test_a_timeout_of_the_task_does_not_leave_the_job_behind(
+    fake_spark_submit: Path, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    fake_spark_submit.write_text(HANGS.format(pids=str(pids)))
+    started: list[int] = []
+
+    class TimeoutOfTheTest(BaseException):
+        """Airflow's timeouts are raised by a signal handler, in the middle of any statement."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise TimeoutOfTheTest
+
+    def watch() -> None:
+        started.extend(map(int, pids.read_text().split()))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with pytest.raises(TimeoutOfTheTest):
+            run(SparkJobHook())
+    finally:
+        watcher.join()
+        signal.signal(signal.SIGUSR1, previous)
+    assert len(started) == 2
+    assert all(map(ended, started))
