@@ -15,11 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_delta.engine.checkpoint.write import (
-    CheckpointContent,
-    CheckpointWritten,
-    write_classic_checkpoint,
-)
+from airflow_delta.engine.checkpoint.write import CheckpointWritten, write_classic_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import checkpoint_path
@@ -108,7 +104,8 @@ def execute_checkpoint(
         log_end: the newest version of the table: a hint beyond it is repaired.
 
     Raises:
-        CorruptLogError: the counts of what was written differ from the snapshot's; nothing was
+        CorruptLogError: an action lacks what the protocol requires of it; nothing was published.
+        InvalidTableError: the counts of what was written differ from the snapshot's; nothing was
             published.
         UnsupportedFeatureError: the table asks for a form of checkpoint that the engine can't write.
         StorageError: the store failed; nothing was published.
@@ -138,20 +135,19 @@ def execute_checkpoint(
 
 
 def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    # Also finds out a damaged checkpoint before the new one is begun.
+    # Counted first: that also finds out a damaged checkpoint before the new one is begun.
     num_files, size_in_bytes = snapshot.num_files, snapshot.size_in_bytes
-    content = CheckpointContent(
+    return write_classic_checkpoint(
+        storage,
+        version=snapshot.version,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
-        transactions=tuple(snapshot.transactions.values()),
-        domains=tuple(snapshot.domains.values()),
+        txns=snapshot.transactions.values(),
+        domains=snapshot.domains.values(),
         adds=snapshot.state.stream(adds=True),
         removes=_unexpired(snapshot),
-        num_adds=num_files,
-        adds_size=size_in_bytes,
-    )
-    return write_classic_checkpoint(
-        storage, content, version=snapshot.version, table=snapshot.table
+        expected_num_files=num_files,
+        expected_size=size_in_bytes,
     )
 
 

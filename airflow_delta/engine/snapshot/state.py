@@ -16,12 +16,13 @@ from typing import TypeVar
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS, FileActions
+from airflow_delta.engine.arrow.json_actions import ParsedCommits
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
-from airflow_delta.engine.snapshot.tail import Tail, read_tail
+from airflow_delta.engine.snapshot.tail import read_tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["LogState"]
@@ -42,7 +43,7 @@ class LogState:
         self._excluded: frozenset[str] = frozenset()
         self._relisted = False
         self._reader: CheckpointReader | None = None
-        self._tail: Tail | None = None
+        self._tail: ParsedCommits | None = None
         self._tail_columns: frozenset[str] | None = frozenset()
         self._reconciled: ReconciledTail | None = None
         self._small: SmallState | None = None
@@ -134,7 +135,7 @@ class LogState:
             ((a.kind, a.value, f"commit {a.version}: {a.kind}") for a in tail.small), base
         )
 
-    def _read_tail(self, columns: tuple[str, ...] | None) -> tuple[Tail, ReconciledTail]:
+    def _read_tail(self, columns: tuple[str, ...] | None) -> tuple[ParsedCommits, ReconciledTail]:
         wanted = None if columns is None else frozenset(columns)
         known = self._tail_columns
         enough = known is None or (wanted is not None and wanted <= known)
@@ -160,7 +161,7 @@ class LogState:
         yield tail.adds if adds else tail.removes
 
 
-def _no_files(tail: Tail) -> FileActions:
+def _no_files(tail: ParsedCommits) -> FileActions:
     # Not a slice: that would keep the memory of the whole.
     return FileActions(
         tail.files.adds.schema.empty_table(), tail.files.removes.schema.empty_table()

@@ -18,12 +18,13 @@ own tools. Plain paths are taken as they are; ``~`` is not expanded.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage
 
@@ -42,7 +43,7 @@ _RETIRED = {
 }
 
 
-def open_storage(uri: str, storage_options: Mapping[str, str] | None = None) -> Storage:
+def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) -> Storage:
     """The storage whose root is a table's location. No I/O is done.
 
     Args:
@@ -61,7 +62,7 @@ def open_storage(uri: str, storage_options: Mapping[str, str] | None = None) -> 
 
 
 def storage_for_uri(
-    uri: str, storage_options: Mapping[str, str] | None = None
+    uri: str, storage_options: Mapping[str, object] | None = None
 ) -> tuple[Storage, str]:
     """The storage of the file system or container that holds one file, and its path there.
 
@@ -102,19 +103,42 @@ def _scheme(uri: str) -> str | None:
     return scheme
 
 
-def _open(scheme: str | None, location: str, options: Mapping[str, str]) -> Storage:
-    # The stores are imported as they are needed: each brings a package of its own.
+def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> Storage:
+    # Each kind of store brings a package of its own: it is imported where it is asked for.
     match scheme:
         case None | "file":
             return LocalStorage(_local_path(location))
         case "memory":
             return MemoryStorage(location)
+        case "s3" | "s3a":
+            with _extra("s3", location):
+                from airflow_delta.engine.storage.s3 import open_s3
+            return open_s3(location, options)
+        case "gs" | "gcs":
+            with _extra("gcs", location):
+                from airflow_delta.engine.storage.gcs import open_gcs
+            return open_gcs(location, options)
+        case "abfs" | "abfss" | "az":
+            with _extra("azure", location):
+                from airflow_delta.engine.storage.azure import open_azure
+            return open_azure(location, options)
         case _:
-            raise InvalidArgumentError(
-                f"{location!r}: unknown scheme {scheme!r}: expected a path or one of "
-                "file, memory, s3, s3a, gs, gcs, abfs, abfss, az",
-                uri=location,
-            )
+            from airflow_delta.engine.storage.generic import open_generic
+
+            return open_generic(location, options)
+
+
+@contextmanager
+def _extra(name: str, location: str) -> Iterator[None]:
+    """Tell how to install what a kind of store needs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StorageError(
+            f"{location!r} can't be opened, because the package {error.name!r} isn't installed: "
+            f"pip install 'airflow-delta[{name}]'",
+            operation="open",
+        ) from error
 
 
 def _local_path(location: str) -> str:

@@ -1,8 +1,8 @@
 """A seekable file over ranged reads: what readers of parquet need to read from an object store.
 
 Every request costs a round trip of tens of milliseconds, in which a megabyte could have been sent.
-So an object of up to a megabyte is fetched whole by the first read, and of a larger one each request
-fetches at least a megabyte; the columns of a checkpoint lie close together.
+So an object of up to a megabyte is fetched whole by the first read, and of a larger one each
+request fetches at least a megabyte; the columns of a checkpoint lie close together.
 """
 
 from __future__ import annotations

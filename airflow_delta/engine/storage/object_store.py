@@ -27,7 +27,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import islice
@@ -49,6 +49,7 @@ from airflow_delta.engine.errors import (
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.exclusive_put import prove_exclusive_put
 from airflow_delta.engine.storage.object_file import ObjectFile
 
 __all__ = ["ObjectStorage"]
@@ -82,33 +83,37 @@ class ObjectStorage:
         capabilities: what the store can do. With ``start_after`` it must list in the order of the
             names' UTF-8 bytes.
         unfit: characters that the store can't keep in a name.
+        unproven: a name for the store, where it must first be tried whether it honours conditional
+            writes; see `exclusive_put`.
     """
 
     root: str
     store: Any = field(repr=False)  # obstore's stores show credentials in their attributes
     capabilities: Capabilities
     unfit: str = ""
+    unproven: str | None = None
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""
         key = self._key(path)
+        if length == 0:
+            self.head(path)
+            return b""
         with self._failures("read", path):
             if start == 0 and length is None:
                 return bytes(self.store.get(key).bytes())
-            if length != 0:
-                end = None if length is None else start + length
-                try:
-                    return self._get_range(key, start, end)
-                except GenericError:
-                    # Stores refuse a range that begins at or after the end.
-                    if start < self.head(path).size:
-                        raise
-            self.head(path)
-            return b""
+            span = {"offset": start} if length is None else (start, start + length)
+            try:
+                return bytes(self.store.get(key, options={"range": span}).bytes())
+            except GenericError:
+                # Stores refuse a range that begins at or after the end.
+                if start < self.head(path).size:
+                    raise
+                return b""
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """See `Storage.read_many`; in parallel."""
-        return self._in_parallel(self._read_or_none, paths)
+        return [*self._in_parallel(self._read_or_none, paths)]
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
         """See `Storage.open`."""
@@ -117,7 +122,7 @@ class ObjectStorage:
         file = ObjectFile(
             lambda start, length: self.read(path, start=start, length=length), size=known
         )
-        return cast(BinaryIO, file)
+        return cast("BinaryIO", file)
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`."""
@@ -129,11 +134,9 @@ class ObjectStorage:
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """See `Storage.walk`."""
-        prefix = self._prefix(directory)
-        with self._failures("list", directory):
-            for page in self.store.list(prefix, chunk_size=_PAGE):
-                for meta in page:
-                    yield _info(meta)
+        for page in self._pages(self._prefix(directory)):
+            for meta in page:
+                yield _info(meta)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
@@ -169,12 +172,7 @@ class ObjectStorage:
         """See `Storage.delete`; in batches."""
         remaining = iter(paths)
         while batch := [self._key(path) for path in islice(remaining, _DELETE_BATCH)]:
-            try:
-                self.store.delete(batch)
-            except (BaseError, FileNotFoundError):
-                # Azure and GCS fail a batch with an object that isn't there. What else may have
-                # been wrong shows up again here.
-                self._in_parallel(self._delete_one, batch)
+            self._delete_batch(batch)
 
     def _key(self, path: str) -> str:
         """The path, once it is known that the store will keep it as it is.
@@ -196,10 +194,6 @@ class ObjectStorage:
         directory = checked_path(directory).rstrip("/")
         return self._key(directory) if directory else ""
 
-    def _get_range(self, key: str, start: int, end: int | None) -> bytes:
-        span = {"offset": start} if end is None else (start, end)
-        return bytes(self.store.get(key, options={"range": span}).bytes())
-
     def _read_or_none(self, path: str) -> bytes | None:
         try:
             return self.read(path)
@@ -209,6 +203,8 @@ class ObjectStorage:
     def _create(self, path: str, data: bytes | Path) -> None:
         key = self._key(path)
         with self._failures("create", path):
+            if self.unproven is not None:
+                prove_exclusive_put(self.store, path, store_name=self.unproven)
             try:
                 self.store.put(key, data, mode="create")
             except AlreadyExistsError:
@@ -229,31 +225,41 @@ class ObjectStorage:
             f"create {path!r}: there is such an object already", **facts
         ) from None
 
+    def _delete_batch(self, keys: Sequence[str]) -> None:
+        try:
+            self.store.delete(keys)
+        except (BaseError, FileNotFoundError):
+            # Azure and GCS fail a batch with an object that isn't there. What else may have been
+            # wrong shows up again here.
+            self._in_parallel(self._delete_one, keys)
+
     def _delete_one(self, key: str) -> None:
-        with self._failures("delete", key):
-            try:
-                self.store.delete(key)
-            except FileNotFoundError:
-                return
+        with self._failures("delete", key), suppress(FileNotFoundError):
+            self.store.delete(key)
 
     def _list_flat(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
         below = f"{prefix}/" if prefix else ""
         offset = below + start_after if start_after else None
-        while True:
-            inside = None
-            with self._failures("list", prefix):
-                for page in self.store.list(prefix or None, offset=offset, chunk_size=_PAGE):
-                    for meta in page:
-                        child, slash, _ = meta["path"][len(below) :].partition("/")
-                        if not slash:
-                            yield _info(meta)
-                    if slash and len(page) == _PAGE:
-                        inside = child
-                        break
-            if inside is None:
-                return
-            # The page ended inside a sub-directory: the next listing starts behind it.
-            offset = f"{below}{inside}/{_AFTER_ALL}"
+        more = True
+        while more:
+            more = False
+            for page in self._pages(prefix, offset):
+                for meta in page:
+                    if "/" not in meta["path"][len(below) :]:
+                        yield _info(meta)
+                child, slash, _ = page[-1]["path"][len(below) :].partition("/")
+                if slash and len(page) == _PAGE:
+                    # The page ended inside a sub-directory: list on from behind it.
+                    offset = f"{below}{child}/{_AFTER_ALL}"
+                    more = True
+                    break
+
+    def _pages(self, prefix: str, offset: str | None = None) -> Iterator[Sequence[Any]]:
+        """The objects below a prefix, at any depth, in the non-empty pages of the store."""
+        with self._failures("list", prefix):
+            for page in self.store.list(prefix or None, offset=offset, chunk_size=_PAGE):
+                if page:
+                    yield page
 
     def _list_delimited(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
         del start_after  # the store can't use it
@@ -264,7 +270,7 @@ class ObjectStorage:
 
     def _in_parallel(
         self, function: Callable[[str], _Result], paths: Sequence[str]
-    ) -> list[_Result]:
+    ) -> Sequence[_Result]:
         if len(paths) < 2:
             return [function(path) for path in paths]
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as threads:

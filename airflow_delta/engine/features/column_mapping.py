@@ -1,0 +1,240 @@
+"""Column mapping: columns whose names in files differ from those that users see.
+
+Each column, at any depth, has a *physical name* and an *id* in its metadata; both stay when the
+column is renamed. What they are used for depends on the mode:
+
+=========  ===============================  =====================================================
+mode       columns of a data file by        partition values, statistics, clustering columns by
+=========  ===============================  =====================================================
+``none``   name                             name
+``name``   physical name                    physical name
+``id``     Parquet field id                 physical name
+=========  ===============================  =====================================================
+
+In mode ``none``, left-over ids and physical names in the metadata mean nothing.
+
+Spec: PROTOCOL.md, "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+__all__ = [
+    "ID",
+    "MAX_COLUMN_ID",
+    "PHYSICAL_NAME",
+    "assign_mapping",
+    "check_mapping",
+    "field_id",
+    "logical_paths",
+    "mapping_mode",
+    "physical_name",
+    "physical_paths",
+    "physical_schema",
+]
+
+ID = "delta.columnMapping.id"
+"""The key of a column's id in its metadata."""
+
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+"""The key of a column's physical name in its metadata."""
+
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+"""The table property that holds the highest id that was ever given out."""
+
+_FieldChange: TypeAlias = Callable[[StructField], StructField]
+
+
+def mapping_mode(protocol: Protocol, metadata: Metadata, *, table: str) -> str:
+    """The mode to follow: ``none``, ``name`` or ``id``.
+
+    The property counts only where the protocol supports column mapping.
+
+    Raises:
+        InvalidTableError: the property holds something else.
+    """
+    if "columnMapping" not in supported_features(protocol):
+        return "none"
+    return TableProperties(metadata.configuration, table).column_mapping_mode
+
+
+def physical_name(field: StructField, mode: str) -> str:
+    """The name of a column in files, partition values and statistics.
+
+    Raises:
+        InvalidTableError: the mode needs a physical name, and the column has none.
+    """
+    if mode == "none":
+        return field.name
+    name = field.metadata.get(PHYSICAL_NAME)
+    if not isinstance(name, str) or not name:
+        raise InvalidTableError(
+            f"column {field.name!r} has the physical name {name!r}: column mapping in mode {mode} "
+            f"needs a non-empty string under {PHYSICAL_NAME} in its metadata"
+        )
+    return name
+
+
+def field_id(field: StructField) -> int:
+    """The id of a column.
+
+    Raises:
+        InvalidTableError: the column has none, or one that is no 32-bit integer.
+    """
+    number = field.metadata.get(ID)
+    if type(number) is not int or not 0 <= number < 1 << 31:
+        raise InvalidTableError(
+            f"column {field.name!r} has the id {number!r}: column mapping needs a non-negative "
+            f"32-bit integer under {ID} in its metadata"
+        )
+    return number
+
+
+def physical_schema(schema: StructType, mode: str) -> StructType:
+    """The schema with physical names at every depth; ids and other metadata stay.
+
+    Raises:
+        InvalidTableError: a column lacks its physical name, or two columns of a struct share one.
+    """
+    if mode == "none":
+        return schema
+    return _map_struct(schema, lambda field: replace(field, name=physical_name(field, mode)))
+
+
+def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:
+    """The physical path of every column that a path of names reaches, by its logical path.
+
+    Columns inside structs are included, those inside arrays and maps are not: no partition value,
+    statistic or clustering column lies there.
+
+    Raises:
+        InvalidTableError: a column lacks its physical name.
+    """
+    return dict(_paths(schema, mode, (), ()))
+
+
+def logical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:
+    """The inverse of `physical_paths`.
+
+    Raises:
+        InvalidTableError: a column lacks its physical name.
+    """
+    return {physical: logical for logical, physical in _paths(schema, mode, (), ())}
+
+
+def check_mapping(schema: StructType, properties: TableProperties) -> None:
+    """Make sure that every column is mapped, and no two to the same place.
+
+    Physical names are unique within their struct, because tables that turned column mapping on
+    later use the old names; ids are unique in the table.
+
+    Raises:
+        InvalidTableError: a column lacks its id or physical name, shares one, or has an id above
+            the table's highest.
+    """
+    mode = properties.column_mapping_mode
+    if mode == "none":
+        return
+    highest = properties.column_mapping_max_column_id
+    owners: dict[int, str] = {}
+    try:
+        for path, data_type in all_types(schema):
+            if isinstance(data_type, StructType):
+                _check_struct(data_type, mode, path, owners)
+        for number, owner in owners.items():
+            if highest is not None and number > highest:
+                raise InvalidTableError(
+                    f"column {owner} has the id {number}, but {MAX_COLUMN_ID} is {highest}: "
+                    "expected it to be the highest"
+                )
+    except InvalidTableError as error:
+        raise InvalidTableError(error.message, table=properties.table) from error
+
+
+def assign_mapping(schema: StructType, *, new_name: Callable[[], str]) -> tuple[StructType, int]:
+    """Give every column of a new table an id and a physical name.
+
+    Args:
+        schema: the schema; ids and physical names that it has are replaced.
+        new_name: makes a globally unique physical name, such as ``col-<uuid>``.
+
+    Returns:
+        The schema with mapped columns, and the highest id, to be stored as `MAX_COLUMN_ID`.
+    """
+    last = 0
+
+    def assign(field: StructField) -> StructField:
+        nonlocal last
+        last += 1
+        return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: new_name()})
+
+    return _map_struct(schema, assign), last
+
+
+def _map_struct(struct: StructType, change: _FieldChange) -> StructType:
+    """The struct with each field at any depth changed, parents before their children."""
+    fields = []
+    for field in struct:
+        changed = change(field)
+        fields.append(replace(changed, data_type=_map_type(field.data_type, change)))
+    return StructType(tuple(fields))
+
+
+def _map_type(data_type: DataType, change: _FieldChange) -> DataType:
+    match data_type:
+        case StructType():
+            return _map_struct(data_type, change)
+        case ArrayType():
+            return replace(data_type, element_type=_map_type(data_type.element_type, change))
+        case MapType():
+            return replace(
+                data_type,
+                key_type=_map_type(data_type.key_type, change),
+                value_type=_map_type(data_type.value_type, change),
+            )
+        case _:
+            return data_type
+
+
+def _paths(
+    struct: StructType, mode: str, logical: SchemaPath, physical: SchemaPath
+) -> Iterator[tuple[SchemaPath, SchemaPath]]:
+    for field in struct:
+        pair = (*logical, field.name), (*physical, physical_name(field, mode))
+        yield pair
+        if isinstance(field.data_type, StructType):
+            yield from _paths(field.data_type, mode, *pair)
+
+
+def _check_struct(struct: StructType, mode: str, path: SchemaPath, owners: dict[int, str]) -> None:
+    names: dict[str, str] = {}
+    for field in struct:
+        column = ".".join((*path, field.name))
+        other = names.setdefault(physical_name(field, mode), column)
+        if other != column:
+            raise InvalidTableError(
+                f"columns {other} and {column} share the physical name "
+                f"{physical_name(field, mode)!r}: expected one of its own for each"
+            )
+        other = owners.setdefault(field_id(field), column)
+        if other != column:
+            raise InvalidTableError(
+                f"columns {other} and {column} share the id {field_id(field)}: expected one of its "
+                "own for each"
+            )

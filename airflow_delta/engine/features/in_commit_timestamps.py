@@ -1,0 +1,143 @@
+"""In-commit timestamps: commit times that copying a table doesn't change.
+
+Spec: in-commit-timestamps.md. While the feature ``inCommitTimestamp`` is supported and
+``delta.enableInCommitTimestamps`` is true, each commit begins with a ``commitInfo`` that holds its
+timestamp, and the timestamps ascend strictly. If it was turned on later than version 0, two
+properties say where the history divides:
+
+==================================================  ==============================================
+versions                                            timestamp
+==================================================  ==============================================
+below ``delta.inCommitTimestampEnablementVersion``  the commit file's modification time
+from there on                                       ``commitInfo.inCommitTimestamp``
+==================================================  ==============================================
+
+A table that turns the feature off must drop both properties: earlier in-commit timestamps are then
+no longer searchable, and modification times count for all versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+
+__all__ = [
+    "TimestampSource",
+    "is_enabled",
+    "next_in_commit_timestamp",
+    "searched_versions",
+    "timestamp_source",
+    "with_enablement_recorded",
+]
+
+_FEATURE = "inCommitTimestamp"
+_ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+_ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+class TimestampSource(Enum):
+    """Where the timestamp of a commit is."""
+
+    COMMIT_INFO = "commitInfo.inCommitTimestamp"
+    MODIFICATION_TIME = "modification time of the commit file"
+
+
+def is_enabled(protocol: Protocol, metadata: Metadata, *, table: str) -> bool:
+    """Whether the commits of a table must carry an in-commit timestamp.
+
+    Raises:
+        InvalidTableError: the property is neither true nor false.
+    """
+    return (
+        _FEATURE in supported_features(protocol)
+        and TableProperties(metadata.configuration, table).in_commit_timestamps_enabled
+    )
+
+
+def next_in_commit_timestamp(now_ms: int, previous_ms: int) -> int:
+    """The timestamp of a commit.
+
+    Args:
+        now_ms: the time at which the commit is attempted, in epoch milliseconds.
+        previous_ms: the timestamp of the commit before it; its modification time where it has no
+            in-commit timestamp.
+    """
+    return max(now_ms, previous_ms + 1)
+
+
+def timestamp_source(
+    version: int, protocol: Protocol, metadata: Metadata, *, table: str
+) -> TimestampSource:
+    """Where the timestamp of a version is, as the newest protocol and metadata tell.
+
+    Raises:
+        InvalidTableError: one of the enablement properties is there without the other, or
+            malformed.
+    """
+    first = _first_version(protocol, metadata, table)
+    if first is None or version < first:
+        return TimestampSource.MODIFICATION_TIME
+    return TimestampSource.COMMIT_INFO
+
+
+def searched_versions(
+    timestamp_ms: int, protocol: Protocol, metadata: Metadata, *, latest: int, table: str
+) -> range:
+    """The versions among which the one of a timestamp is to be looked for.
+
+    Within the range all timestamps have the same source. The range may begin at versions that the
+    log no longer has.
+
+    Raises:
+        InvalidTableError: as `timestamp_source`.
+    """
+    first = _first_version(protocol, metadata, table)
+    if first is None:
+        return range(latest + 1)
+    enablement = TableProperties(metadata.configuration, table).in_commit_timestamp_enablement
+    if enablement is None or timestamp_ms >= enablement[1]:
+        return range(first, latest + 1)
+    return range(first)
+
+
+def with_enablement_recorded(
+    configuration: Mapping[str, str],
+    *,
+    was_enabled: bool,
+    is_enabled: bool,
+    version: int,
+    timestamp_ms: int,
+) -> dict[str, str]:
+    """The configuration that a commit must write so that the division of the history is known.
+
+    To be called anew for each attempt: version and timestamp change when a commit is retried.
+
+    Args:
+        configuration: the configuration that the commit is about to write.
+        was_enabled: whether the version before the commit has in-commit timestamps; False for the
+            first commit.
+        is_enabled: whether the version that the commit makes has them.
+        version: the version that the commit makes.
+        timestamp_ms: its in-commit timestamp.
+    """
+    recorded = dict(configuration)
+    if was_enabled and is_enabled:
+        return recorded
+    recorded.pop(_ENABLEMENT_VERSION, None)
+    recorded.pop(_ENABLEMENT_TIMESTAMP, None)
+    if is_enabled and version > 0:
+        recorded[_ENABLEMENT_VERSION] = str(version)
+        recorded[_ENABLEMENT_TIMESTAMP] = str(timestamp_ms)
+    return recorded
+
+
+def _first_version(protocol: Protocol, metadata: Metadata, table: str) -> int | None:
+    """The first version with an in-commit timestamp; None where they are off."""
+    if not is_enabled(protocol, metadata, table=table):
+        return None
+    enablement = TableProperties(metadata.configuration, table).in_commit_timestamp_enablement
+    return 0 if enablement is None else enablement[0]

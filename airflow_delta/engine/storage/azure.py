@@ -1,0 +1,112 @@
+"""Azure Blob Storage and Data Lake Storage, in the forms that Spark and fsspec use.
+
+* ``abfss://<container>@<account>.dfs.core.windows.net/<path>``, or ``abfs://``; the account is part
+  of the location. Other clouds and Microsoft OneLake are told by the host.
+* ``abfs://<container>/<path>`` or ``az://<container>/<path>``; the account is an option or in the
+  environment.
+
+What the options leave open is taken from the environment: the ``AZURE_…`` variables, a workload
+identity, or the managed identity of the machine.
+
+An account with a hierarchical namespace lists directory by directory, so the order of a flat
+listing isn't that of the names: listings use a delimiter and are sorted here. The service takes a
+backslash for a slash, so names with one are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from obstore.store import AzureStore
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.object_store import ObjectStorage
+from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
+
+__all__ = ["AZURE_OPTIONS", "open_azure"]
+
+AZURE_OPTIONS: OptionNames = {
+    "account_name": ("azure_storage_account_name", "account_name"),
+    "account_key": (
+        "azure_storage_account_key",
+        "azure_storage_access_key",
+        "azure_storage_master_key",
+        "account_key",
+        "access_key",
+    ),
+    "sas_key": ("azure_storage_sas_key", "azure_storage_sas_token", "sas_key", "sas_token"),
+    "token": ("azure_storage_token", "bearer_token", "token"),
+    "client_id": ("azure_client_id", "azure_storage_client_id", "client_id"),
+    "client_secret": ("azure_client_secret", "azure_storage_client_secret", "client_secret"),
+    "tenant_id": (
+        "azure_tenant_id",
+        "azure_storage_tenant_id",
+        "azure_authority_id",
+        "tenant_id",
+        "authority_id",
+    ),
+    "authority_host": ("azure_authority_host", "azure_storage_authority_host", "authority_host"),
+    "federated_token_file": ("azure_federated_token_file", "federated_token_file"),
+    "msi_endpoint": ("azure_msi_endpoint", "azure_identity_endpoint", "msi_endpoint"),
+    "object_id": ("azure_object_id", "object_id"),
+    "msi_resource_id": ("azure_msi_resource_id", "msi_resource_id"),
+    "use_azure_cli": ("azure_use_azure_cli", "use_azure_cli"),
+    "skip_signature": ("azure_skip_signature", "skip_signature", "anon"),
+    "endpoint": ("azure_storage_endpoint", "azure_endpoint", "endpoint"),
+    "use_fabric_endpoint": ("azure_use_fabric_endpoint", "use_fabric_endpoint"),
+}
+
+_PUBLIC_CLOUD = "core.windows.net"
+_FABRIC = "fabric.microsoft.com"
+
+
+def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
+    """The storage of a location in Azure. No I/O is done.
+
+    Args:
+        uri: one of the forms that the module shows.
+        options: see `AZURE_OPTIONS` and `CLIENT_OPTIONS`.
+
+    Raises:
+        InvalidArgumentError: the location or an option is malformed or unknown, or they name
+            different accounts.
+    """
+    location = read_location(uri)
+    known = read_options(options, AZURE_OPTIONS, kind="Azure")
+    container, at, host = location.container.partition("@")
+    if at:
+        for name, value in _settings_of_host(host, uri).items():
+            if known.store.setdefault(name, value) != value and name == "account_name":
+                raise InvalidArgumentError(
+                    f"{uri!r} names the account {value!r}, and the storage options name another",
+                    uri=uri,
+                )
+    return ObjectStorage(
+        root=location.root,
+        store=AzureStore(
+            container,
+            prefix=location.prefix or None,
+            config=known.store,
+            client_options=known.client or None,
+        ),
+        capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
+        unfit="\\",
+    )
+
+
+def _settings_of_host(host: str, uri: str) -> dict[str, str]:
+    account, _, service = host.partition(".")
+    kind, _, cloud = service.partition(".")
+    if not account or kind not in ("dfs", "blob") or not cloud:
+        raise InvalidArgumentError(
+            f"{uri!r}: {host!r} isn't the host of an account: expected "
+            "<account>.dfs.core.windows.net",
+            uri=uri,
+        )
+    settings = {"account_name": account}
+    if cloud == _FABRIC:
+        settings["use_fabric_endpoint"] = "true"
+    elif cloud != _PUBLIC_CLOUD:
+        settings["endpoint"] = f"https://{account}.blob.{cloud}"
+    return settings

@@ -1,0 +1,200 @@
+"""Any other store that fsspec knows (HDFS, HTTP, SFTP, archives, …) as a storage, for reading.
+
+fsspec has no way to create an object exclusively that holds for all of its file systems: its own
+``mode="create"`` looks whether the object is there and then writes it, which two writers can do at
+the same time. A commit would not be safe, so nothing is written through here.
+
+Storage options are the arguments of the file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, BinaryIO, ClassVar, NoReturn, cast
+
+import fsspec
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeStorageError,
+)
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+
+__all__ = ["GenericStorage", "open_generic"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+# What the file systems call the modification time.
+_TIME_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+
+
+def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
+    """The storage of a location that fsspec knows, for reading.
+
+    Raises:
+        InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option.
+        StorageError: a package that the file system needs isn't installed.
+    """
+    root = uri.rstrip("/")
+    scheme = uri.partition(":")[0]
+    if scheme not in fsspec.available_protocols():
+        raise InvalidArgumentError(
+            f"{uri!r}: unknown scheme {scheme!r}: expected a path or one of file, memory, s3, s3a, "
+            "gs, gcs, abfs, abfss, az, or a scheme that fsspec knows",
+            uri=uri,
+        )
+    try:
+        file_system, path = fsspec.url_to_fs(root, **options)
+    except ImportError as error:
+        raise StorageError(f"{uri!r} can't be opened: {error}", operation="open") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{uri!r} can't be opened with these storage options: {', '.join(sorted(options))}",
+            uri=uri,
+        ) from error
+    return GenericStorage(root, file_system, path.rstrip("/"))
+
+
+@dataclass(frozen=True)
+class GenericStorage:
+    """A storage for reading below one location of an fsspec file system.
+
+    Args:
+        root: the location as the user named it.
+        file_system: fsspec's file system.
+        base: the location's path in the file system.
+    """
+
+    root: str
+    file_system: Any = field(repr=False)  # fsspec's file systems show credentials in their repr
+    base: str = field(repr=False)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        put_if_absent=False, start_after=False, remote=True
+    )
+
+    def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `Storage.read`."""
+        full = self._full(path)
+        end = None if length is None else start + length
+        with self._failures("read", path):
+            return bytes(self.file_system.cat_file(full, start=start, end=end))
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """See `Storage.read_many`; one after the other."""
+        return [self._read_or_none(path) for path in paths]
+
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:  # noqa: ARG002
+        """See `Storage.open`; the size isn't needed here."""
+        full = self._full(path)
+        with self._failures("open", path):
+            return cast("BinaryIO", self.file_system.open(full, "rb"))
+
+    def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
+        """See `Storage.list`."""
+        infos = self._below(directory, lambda full: self.file_system.ls(full, detail=True))
+        # Python orders text by code point, and that is the order of the UTF-8 bytes.
+        for info in sorted(infos, key=lambda info: info.path):
+            if info.name > start_after:
+                yield info
+
+    def walk(self, directory: str) -> Iterator[FileInfo]:
+        """See `Storage.walk`."""
+        yield from self._below(
+            directory, lambda full: self.file_system.find(full, detail=True).values()
+        )
+
+    def head(self, path: str) -> FileInfo:
+        """See `Storage.head`."""
+        full = self._full(path)
+        with self._failures("head", path):
+            info = self.file_system.info(full)
+            if info["type"] != "file":
+                raise IsADirectoryError(full)
+            return FileInfo(path, info["size"], self._modified_ms(info, path))
+
+    def create(self, path: str, data: bytes) -> None:  # noqa: ARG002
+        """Refuse; see the module."""
+        self._refuse("create", path)
+
+    def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002
+        """Refuse; see the module."""
+        self._refuse("replace", path)
+
+    def writer(self, path: str, *, overwrite: bool) -> AbstractContextManager[BinaryIO]:
+        """Refuse; see the module."""
+        self._refuse("replace" if overwrite else "create", path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Refuse, where there is anything to delete; see the module."""
+        for path in paths:
+            self._refuse("delete", path)
+
+    def _full(self, path: str) -> str:
+        return f"{self.base}/{checked_path(path)}".rstrip("/")
+
+    def _read_or_none(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except ObjectNotFoundError:
+            return None
+
+    def _below(
+        self, directory: str, entries: Callable[[str], Iterable[Mapping[str, Any]]]
+    ) -> Iterator[FileInfo]:
+        full = self._full(directory.rstrip("/"))
+        with self._failures("list", directory):
+            # A listing that was kept from an earlier call would miss what was created since.
+            self.file_system.invalidate_cache()
+            try:
+                found = [entry for entry in entries(full) if entry["type"] == "file"]
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            for entry in found:
+                inside = entry["name"].removeprefix(f"{self.base}/")
+                # Some file systems list a file as the only member of itself.
+                if entry["name"] != full:
+                    yield FileInfo(inside, entry["size"], self._modified_ms(entry, inside))
+
+    def _modified_ms(self, info: Mapping[str, Any], path: str) -> int:
+        time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), None)
+        if isinstance(time, datetime):
+            aware = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+            return (aware - _EPOCH) // _MILLISECOND
+        if isinstance(time, (int, float)):
+            return int(time * 1000)
+        raise StorageError(
+            f"{path!r}: the store tells no modification time, and the log needs it",
+            table=self.root,
+            path=path,
+            operation="head",
+        )
+
+    def _refuse(self, operation: str, path: str) -> NoReturn:
+        checked_path(path)
+        raise UnsafeStorageError(
+            f"{operation} {path!r}: this kind of store is for reading, because nothing keeps two "
+            "writers from overwriting each other's commits there; write to a local file system, "
+            "S3, GCS or Azure",
+            table=self.root,
+            path=path,
+            operation=operation,
+        )
+
+    @contextmanager
+    def _failures(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the file system into errors of the contract."""
+        facts = {"table": self.root, "path": path, "operation": operation}
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise ObjectNotFoundError(
+                f"{operation} {path!r}: there is no such object", **facts
+            ) from error
+        except OSError as error:
+            raise StorageError(f"{operation} {path!r} failed: {error}", **facts) from error

@@ -1,0 +1,105 @@
+"""Amazon S3 and stores that speak its protocol: ``s3://<bucket>/<path>``, or ``s3a://``.
+
+What the options leave open is taken from the environment: the ``AWS_…`` variables, a web identity
+token, or the role of the container or machine.
+
+Amazon S3 honours conditional writes since 2024. Look-alikes, which are named by an endpoint, have to
+prove it; see `exclusive_put`. The directory buckets of S3 Express list in no order and can't start
+a listing late.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from obstore.store import S3Store
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.object_store import ObjectStorage
+from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
+
+__all__ = ["S3_OPTIONS", "open_s3"]
+
+S3_OPTIONS: OptionNames = {
+    "access_key_id": ("aws_access_key_id", "access_key_id", "key"),
+    "secret_access_key": ("aws_secret_access_key", "secret_access_key", "secret"),
+    "session_token": ("aws_session_token", "session_token", "token"),
+    "region": ("aws_region", "aws_default_region", "region", "region_name"),
+    "endpoint": ("aws_endpoint_url", "aws_endpoint_url_s3", "endpoint_url", "endpoint"),
+    "skip_signature": ("aws_skip_signature", "skip_signature", "anon"),
+    "virtual_hosted_style_request": (
+        "aws_virtual_hosted_style_request",
+        "virtual_hosted_style_request",
+    ),
+    "role_arn": ("aws_role_arn", "aws_iam_role_arn", "role_arn"),
+    "role_session_name": (
+        "aws_role_session_name",
+        "aws_iam_role_session_name",
+        "role_session_name",
+    ),
+    "web_identity_token_file": ("aws_web_identity_token_file", "web_identity_token_file"),
+    "sts_endpoint": ("aws_sts_endpoint", "aws_endpoint_url_sts", "sts_endpoint"),
+    "imdsv1_fallback": ("aws_imdsv1_fallback", "imdsv1_fallback"),
+    "metadata_endpoint": ("aws_metadata_endpoint", "metadata_endpoint"),
+    "server_side_encryption": ("aws_server_side_encryption", "server_side_encryption"),
+    "sse_kms_key_id": ("aws_sse_kms_key_id", "sse_kms_key_id"),
+    "sse_bucket_key_enabled": ("aws_sse_bucket_key_enabled", "sse_bucket_key_enabled"),
+    "sse_customer_key_base64": ("aws_sse_customer_key_base64", "sse_customer_key_base64"),
+    "checksum_algorithm": ("aws_checksum_algorithm", "checksum_algorithm"),
+    "unsigned_payload": ("aws_unsigned_payload", "unsigned_payload"),
+    "request_payer": ("aws_request_payer", "request_payer", "requester_pays"),
+    "s3_express": ("aws_s3_express", "s3_express"),
+    "conditional_put": ("aws_conditional_put", "conditional_put"),
+}
+
+# deltalake's ways to commit without conditional writes. Ignoring them would mix two kinds of mutual
+# exclusion, which don't exclude each other.
+_OTHER_COMMITS = frozenset(
+    {"aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "delta_dynamo_table_name"}
+)
+
+
+def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
+    """The storage of a location in S3. No I/O is done.
+
+    Args:
+        uri: ``s3://<bucket>/<path>`` or ``s3a://<bucket>/<path>``.
+        options: see `S3_OPTIONS` and `CLIENT_OPTIONS`.
+
+    Raises:
+        InvalidArgumentError: the location or an option is malformed or unknown.
+    """
+    location = read_location(uri)
+    for option in options:
+        if option.lower() in _OTHER_COMMITS:
+            raise InvalidArgumentError(
+                f"the storage option {option!r} asks for commits without conditional writes, and "
+                "here every commit is a conditional write: all writers of the table must use "
+                "conditional writes, then drop the option",
+                option=option,
+            )
+    known = read_options(options, S3_OPTIONS, kind="S3")
+    express = location.container.endswith("--x-s3") or known.store.get("s3_express") == "true"
+    endpoint = known.store.get("endpoint") or _endpoint_of_environment()
+    return ObjectStorage(
+        root=location.root,
+        store=S3Store(
+            location.container,
+            prefix=location.prefix or None,
+            config=known.store,
+            client_options=known.client or None,
+        ),
+        capabilities=Capabilities(
+            put_if_absent=known.store.get("conditional_put") != "disabled",
+            start_after=not express,
+            remote=True,
+        ),
+        unproven=f"{endpoint} (bucket {location.container})" if endpoint else None,
+    )
+
+
+def _endpoint_of_environment() -> str | None:
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((os.environ[name] for name in variables if os.environ.get(name)), None)
