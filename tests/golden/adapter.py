@@ -6,6 +6,7 @@ from typing import Any
 
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import VersionNotFoundError
 
 COLUMNS = ("path", "size", "stats", "deletionVector")
 
@@ -66,8 +67,12 @@ class OpenedTable:
         return self._snapshot.num_rows
 
     @property
-    def commit_timestamp(self) -> int:
-        return self._snapshot.timestamp_ms
+    def commit_timestamp(self) -> int | None:
+        try:
+            return self._snapshot.timestamp_ms
+        except VersionNotFoundError:
+            # The commit's file has been cleaned up, and with it its time.
+            return None
 
 
 def _deletion_vector(value: dict[str, Any] | None) -> dict[str, Any]:

@@ -119,7 +119,10 @@ def read_columns(
 
 
 def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
-    """The rows of the text. One block holds it all, since a line must not straddle blocks."""
+    """The rows of the text. One block holds it all, since a line must not straddle blocks.
+
+    One block gives one chunk, which is taken as it is: combining chunks would copy it.
+    """
     table = pyarrow.json.read_json(
         pa.BufferReader(pa.py_buffer(text)),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text)),
@@ -128,7 +131,7 @@ def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
         ),
         memory_pool=parsing_pool(),
     )
-    return table.column(0).combine_chunks() if table.num_columns else None
+    return table.column(0).chunk(0)
 
 
 def _identified(name: str, column: pa.Array) -> bool:

@@ -28,6 +28,7 @@ __all__ = ["SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"
 
 SLICE_BYTES = 4 << 20
 """The aim for one parser call: large enough to amortise it, small enough to stay in the cache."""
+_ALONE_BYTES = SLICE_BYTES // 8
 
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN = 0x0A, 0x0D
@@ -58,35 +59,22 @@ class Slice:
     position: int
     pieces: tuple[Piece, ...]
 
-    @property
-    def size(self) -> int:
-        """An upper bound of the text's bytes: each piece may need a newline at its end."""
-        return sum(piece.stop - piece.start + 1 for piece in self.pieces)
-
     def text(self) -> memoryview:
         """The bytes of all pieces; of a single piece without copying."""
-        if len(self.pieces) == 1:
-            piece = self.pieces[0]
-            return memoryview(piece.data)[piece.start : piece.stop]
-        return memoryview(b"".join(map(_terminated, self.pieces)))
+        pieces = self.pieces
+        if len(pieces) == 1:
+            return _content(pieces[0])
+        # Every piece but the last of a commit ends its lines, so this may add an empty line only.
+        return memoryview(b"\n".join([_content(piece) for piece in pieces]))
 
     def offsets(self) -> list[int]:
         """Where each piece starts in the text."""
-        if len(self.pieces) == 1:
-            return [0]
-        lengths = (piece.stop - piece.start + _lacks_newline(piece) for piece in self.pieces)
-        return list(accumulate(lengths, initial=0))[:-1]
+        lengths = [piece.stop - piece.start + 1 for piece in self.pieces[:-1]]
+        return list(accumulate(lengths, initial=0))
 
 
-def _lacks_newline(piece: Piece) -> bool:
-    return piece.data[piece.stop - 1] != _NEWLINE
-
-
-def _terminated(piece: Piece) -> bytes:
-    data = piece.data
-    if piece.start or piece.stop != len(data):
-        data = data[piece.start : piece.stop]
-    return data + b"\n" if data[-1] != _NEWLINE else data
+def _content(piece: Piece) -> memoryview:
+    return memoryview(piece.data)[piece.start : piece.stop]
 
 
 def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[Slice]:
@@ -102,20 +90,23 @@ def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[
     pending_bytes = 0
     for version, data in commits:
         for piece in _pieces(version, data, table):
-            pending.append(piece)
-            pending_bytes += piece.stop - piece.start
-            if pending_bytes >= SLICE_BYTES:
-                full = Slice(table, position, tuple(pending))
-                position += full.size
+            size = piece.stop - piece.start + 1
+            # A piece that is worth a call by itself is not copied to join it with others.
+            if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
+                yield Slice(table, position, tuple(pending))
+                position += pending_bytes
                 pending, pending_bytes = [], 0
-                yield full
+            pending.append(piece)
+            pending_bytes += size
     if pending:
         yield Slice(table, position, tuple(pending))
 
 
 def _pieces(version: int, data: bytes, table: str) -> Iterator[Piece]:
+    """A commit as even parts of at most about `SLICE_BYTES`, each of whole lines."""
     start = len(_BOM) if data.startswith(_BOM) else 0
-    if start == len(data):
+    end = len(data)
+    if start == end:
         path = _commit_path(version)
         raise CorruptLogError(
             f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
@@ -124,10 +115,9 @@ def _pieces(version: int, data: bytes, table: str) -> Iterator[Piece]:
             version=version,
             path=path,
         )
-    while start < len(data):
-        stop = len(data)
-        if stop - start > SLICE_BYTES:
-            stop = data.find(b"\n", start + SLICE_BYTES - 1) + 1 or stop
+    step = -(-(end - start) // -(-(end - start) // SLICE_BYTES))
+    while start < end:
+        stop = data.find(b"\n", start + step - 1) + 1 or end
         yield Piece(version, data, start, stop)
         start = stop
 

@@ -112,7 +112,9 @@ class ActionFile:
         """
         if any(path.startswith(f"{kind}.") for path in self._leaves):
             if f"{kind}.{_REQUIRED_FIELD[kind]}" not in self._leaves:
-                raise self._corrupt(f"its column {kind!r} lacks the field {_REQUIRED_FIELD[kind]!r}")
+                raise self._corrupt(
+                    f"its column {kind!r} lacks the field {_REQUIRED_FIELD[kind]!r}"
+                )
             return True
         return False
 

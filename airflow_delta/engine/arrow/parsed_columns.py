@@ -52,13 +52,14 @@ def _struct_json(array: pa.StructArray, utc: Collection[str], path: str) -> pa.S
         value = _value_json(array.field(index), utc, f"{path}.{field.name}")
         if value is not None:
             name = _NAMES.get(field.name, field.name)
-            key = _quoted(pa.array([name], pa.string()))[0].as_py() + ":"
-            members.append(pc.binary_join_element_wise(key, value, ""))
-    if members:
-        body = pc.binary_join_element_wise(*members, ",", null_handling="skip")
-    else:
-        body = pa.array([""] * len(array), pa.string())
-    text = pc.binary_join_element_wise("{", body, "}", "")
+            key = _quoted(pa.array([name], pa.string()))[0].as_py()
+            member = pc.binary_join_element_wise(f",{key}:", value, "")
+            members.append(pc.coalesce(member, pa.scalar("")))
+    # The commas are part of the members, and the first is taken off at the end, because Arrow's
+    # join, told to skip nulls, leaves out the whole row where all of them are null.
+    open_ = pa.repeat(pa.scalar("{"), len(array))
+    text = pc.binary_join_element_wise(open_, *members, "}", "")
+    text = pc.replace_substring(text, "{,", "{", max_replacements=1)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 

@@ -211,9 +211,7 @@ def _empty_values(rows: int, type_: pa.DataType) -> pa.Array:
         # Offsets that are all 0, and nothing behind them. Copying an empty list is much slower.
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))
         entries = type_.field(0).type if pa.types.is_map(type_) else type_.value_type
-        return pa.Array.from_buffers(
-            type_, rows, [None, offsets], children=[pa.array([], entries)]
-        )
+        return pa.Array.from_buffers(type_, rows, [None, offsets], children=[pa.array([], entries)])
     return pa.repeat(_EMPTY[type_], rows)
 
 

@@ -88,7 +88,11 @@ class CheckpointReader:
         found = self._of_kind("checkpointMetadata")
         if len(found) > 1:
             raise self._corrupt(f"it has {len(found)} checkpointMetadata actions, expected one")
-        return CheckpointMetadata.from_json(found[0], f"{self.path}: checkpointMetadata") if found else None
+        return (
+            CheckpointMetadata.from_json(found[0], f"{self.path}: checkpointMetadata")
+            if found
+            else None
+        )
 
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
@@ -135,7 +139,9 @@ class CheckpointReader:
             for tables in read_ahead(pieces, threads=self._threads):
                 yield from tables
         except ObjectNotFoundError as error:
-            missing = next((file for file in sidecars if file.path == error.facts.get("path")), None)
+            missing = next(
+                (file for file in sidecars if file.path == error.facts.get("path")), None
+            )
             if missing is None:
                 raise
             raise self._corrupt(f"its sidecar {missing.path} is missing") from error

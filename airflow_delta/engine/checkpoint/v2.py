@@ -59,7 +59,9 @@ class JsonTopLevel:
         if not lines:
             return
         actions: FileActions = parse_commits(
-            [(self._checkpoint.version, b"\n".join(lines))], columns=columns, table=self._storage.root
+            [(self._checkpoint.version, b"\n".join(lines))],
+            columns=columns,
+            table=self._storage.root,
         ).files
         table = actions.adds if kind == "add" else actions.removes
         schema = (add_schema if kind == "add" else remove_schema)(

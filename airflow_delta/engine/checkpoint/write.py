@@ -19,7 +19,7 @@ have expired.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,7 @@ from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["CheckpointWritten", "write_classic_checkpoint"]
+__all__ = ["CheckpointContent", "CheckpointWritten", "write_classic_checkpoint"]
 
 _GROUP_ROWS = 100_000
 _GROUP_BYTES = 256 << 20
@@ -69,64 +69,67 @@ class CheckpointWritten:
     adds_size_sum: int
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointContent:
+    """The state of a version, to be written.
+
+    Attributes:
+        protocol: the table's protocol.
+        metadata: its metadata, whose properties decide in which form statistics are stored.
+        transactions: the unexpired transaction identifiers.
+        domains: the live domains; removed ones are left out.
+        adds: the live files, columns as in `action_schema`, in tables of any size.
+        removes: the unexpired tombstones, likewise.
+        num_adds: how many adds there must be; None if nobody has counted.
+        adds_size: what their sizes must come to, in bytes; None if nobody has summed them.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+    transactions: Sequence[Txn]
+    domains: Sequence[DomainMetadata]
+    adds: Iterable[pa.Table]
+    removes: Iterable[pa.Table]
+    num_adds: int | None = None
+    adds_size: int | None = None
+
+
 def write_classic_checkpoint(
-    storage: Storage,
-    *,
-    version: int,
-    protocol: Protocol,
-    metadata: Metadata,
-    txns: Iterable[Txn],
-    domains: Iterable[DomainMetadata],
-    adds: Iterable[pa.Table],
-    removes: Iterable[pa.Table],
-    expected_num_files: int | None = None,
-    expected_size: int | None = None,
+    storage: Storage, content: CheckpointContent, *, version: int, table: str
 ) -> CheckpointWritten:
     """Write and publish the checkpoint of a version, in place of an earlier one of that name.
 
     Args:
         storage: the table's storage.
+        content: the state of the version.
         version: the version of the table.
-        protocol: its protocol.
-        metadata: its metadata, whose properties decide in which form statistics are stored.
-        txns: the unexpired transaction identifiers.
-        domains: the live domains.
-        adds: the live files, columns as in `action_schema`, in tables of any size.
-        removes: the unexpired tombstones, likewise.
-        expected_num_files: how many adds there must be; None if unknown.
-        expected_size: what their sizes must come to, in bytes; None if unknown.
+        table: the table's location, for errors.
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it.
         InvalidTableError: the adds aren't as many, or as large, as expected. Nothing is published.
     """
     path = checkpoint_path(version)
-    schema = checkpoint_schema()
     with storage.writer(path, overwrite=True) as stream:
-        with _Rows(stream, schema, table=storage.root, version=version) as rows:
-            rows.write_small(_small_actions(protocol, metadata, txns, domains))
-            rows.write_files("add", adds)
-            rows.write_files("remove", removes)
+        with _Rows(stream, checkpoint_schema(), table=table, version=version) as rows:
+            rows.write_small(_small_actions(content))
+            rows.write_files("add", content.adds)
+            rows.write_files("remove", content.removes)
         # Only what is counted right gets a name; an error abandons the file.
-        _check(storage.root, version, "live files", rows.num_adds, expected_num_files)
-        _check(storage.root, version, "bytes in live files", rows.adds_size_sum, expected_size)
+        _check(table, version, "live files", rows.num_adds, content.num_adds)
+        _check(table, version, "bytes in live files", rows.adds_size_sum, content.adds_size)
         size = stream.tell()
     return CheckpointWritten(
         version, path, size, rows.num_actions, rows.num_adds, rows.adds_size_sum
     )
 
 
-def _small_actions(
-    protocol: Protocol,
-    metadata: Metadata,
-    txns: Iterable[Txn],
-    domains: Iterable[DomainMetadata],
-) -> dict[str, list[Mapping[str, Any]]]:
+def _small_actions(content: CheckpointContent) -> dict[str, list[Mapping[str, Any]]]:
     return {
-        "protocol": [_protocol_json(protocol)],
-        "metaData": [metadata.to_json()],
-        "txn": [txn.to_json() for txn in txns],
-        "domainMetadata": [domain.to_json() for domain in domains if not domain.removed],
+        "protocol": [_protocol_json(content.protocol)],
+        "metaData": [content.metadata.to_json()],
+        "txn": [txn.to_json() for txn in content.transactions],
+        "domainMetadata": [d.to_json() for d in content.domains if not d.removed],
     }
 
 

@@ -151,18 +151,12 @@ def check_mapping(schema: StructType, properties: TableProperties) -> None:
     mode = properties.column_mapping_mode
     if mode == "none":
         return
-    highest = properties.column_mapping_max_column_id
     owners: dict[int, str] = {}
     try:
         for path, data_type in all_types(schema):
             if isinstance(data_type, StructType):
                 _check_struct(data_type, mode, path, owners)
-        for number, owner in owners.items():
-            if highest is not None and number > highest:
-                raise InvalidTableError(
-                    f"column {owner} has the id {number}, but {MAX_COLUMN_ID} is {highest}: "
-                    "expected it to be the highest"
-                )
+        _check_highest(owners, properties.column_mapping_max_column_id)
     except InvalidTableError as error:
         raise InvalidTableError(error.message, table=properties.table) from error
 
@@ -238,3 +232,12 @@ def _check_struct(struct: StructType, mode: str, path: SchemaPath, owners: dict[
                 f"columns {other} and {column} share the id {field_id(field)}: expected one of its "
                 "own for each"
             )
+
+
+def _check_highest(owners: dict[int, str], highest: int | None) -> None:
+    number, owner = max(owners.items(), default=(0, ""))
+    if highest is not None and number > highest:
+        raise InvalidTableError(
+            f"column {owner} has the id {number}, but {MAX_COLUMN_ID} is {highest}: expected no id "
+            "above it"
+        )

@@ -148,8 +148,11 @@ def _protocol(needed: frozenset[str], reader: int | None, writer: int | None) ->
         and least_writer < FEATURES_WRITER_VERSION
     ):
         return Protocol(least_reader, least_writer)
-    # Versions that were asked for by number promise their features; lists must keep the promise.
-    listed = needed | legacy_features(least_reader, writer if writer and writer < 7 else 0)
+    # Versions that were asked for by number promise their features; the lists must keep that.
+    legacy_writer = writer if writer and writer < FEATURES_WRITER_VERSION else 0
+    listed = needed | legacy_features(least_reader, legacy_writer)
+    if least_reader == FEATURES["columnMapping"].reader_version:
+        listed |= {"columnMapping"}
     for_readers = frozenset(name for name in listed if FEATURES[name].kind is Kind.READER_WRITER)
     if least_reader < FEATURES_READER_VERSION and for_readers <= {"columnMapping"}:
         return Protocol(least_reader, FEATURES_WRITER_VERSION, None, listed)

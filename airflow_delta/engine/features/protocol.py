@@ -230,7 +230,7 @@ def _facts(metadata: Metadata, table: str) -> tuple[TableProperties, StructType]
 
 def _reader_side(protocol: Protocol) -> frozenset[str]:
     """The features that the protocol states for readers."""
-    if protocol.min_reader_version == 2:  # noqa: PLR2004
+    if protocol.min_reader_version == FEATURES["columnMapping"].reader_version:
         return frozenset({"columnMapping"})
     return protocol.reader_features or frozenset()
 

@@ -98,14 +98,14 @@ def resolve(table_root: str, log_path: str) -> str:
         CorruptLogError: the path is no well-formed URI. Facts: path.
     """
     scheme, authority, path = _split(log_path)
-    path = decode_path(path)
     if scheme:
-        return _location(scheme, authority, path)
+        return _location(scheme, authority, decode_path(path))
     root_scheme, root_authority, root_path = _split(table_root)
     if root_scheme == "file":
         root_path = decode_path(root_path)
-    absolute = path if path.startswith("/") else f"{root_path.rstrip('/')}/{path}"
-    return _location(root_scheme, root_authority, absolute)
+    # Told before decoding: "%2Fp" is a relative path.
+    base = "" if path.startswith("/") else f"{root_path.rstrip('/')}/"
+    return _location(root_scheme, root_authority, base + decode_path(path))
 
 
 def canonical_key(log_path: str, *, table_root: str = "/") -> str:

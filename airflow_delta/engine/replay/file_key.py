@@ -29,9 +29,9 @@ def file_keys(actions: pa.Table) -> pa.ChunkedArray:
     vectors = actions["deletionVector"]
     if vectors.null_count == len(vectors):
         return paths
-    return pc.binary_join_element_wise(
-        paths, pc.coalesce(_unique_ids(vectors), pa.scalar("")), _SEPARATOR
-    )
+    suffixes = pc.binary_join_element_wise(_SEPARATOR, _unique_ids(vectors), "")
+    # No deletion vector adds nothing, so that the key doesn't depend on the file's neighbours.
+    return pc.binary_join_element_wise(paths, pc.coalesce(suffixes, pa.scalar("")), "")
 
 
 def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -14,7 +14,7 @@ answer whichever checkpoint a snapshot starts from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,22 +25,18 @@ from airflow_delta.engine.errors import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
+from airflow_delta.engine.features.in_commit_timestamps import (
+    TimestampSource,
+    searched_versions,
+    timestamp_source,
+)
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.files import Commit
 from airflow_delta.engine.log.listing import Listing, list_log
-from airflow_delta.engine.model.actions import CommitInfo, Metadata
-from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["Timeline"]
-
-
-@dataclass(frozen=True)
-class _InCommitRange:
-    """The versions whose time is in the commit: from one version on, which has this time."""
-
-    first: int
-    since_ms: int | None
 
 
 class Timeline:
@@ -49,15 +45,25 @@ class Timeline:
     Args:
         storage: where the log is.
         table: the table's location, for errors.
-        metadata: of the newest version: it says where in-commit timestamps begin.
+        protocol: of the newest version.
+        metadata: of the newest version; the two say where in-commit timestamps begin.
         latest: the newest version; commits after it, made meanwhile, are left out.
     """
 
-    def __init__(self, storage: Storage, *, table: str, metadata: Metadata, latest: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        table: str,
+        protocol: Protocol,
+        metadata: Metadata,
+        latest: int,
+    ) -> None:
         self._storage = storage
         self._table = table
         self._latest = latest
-        self._in_commit = _in_commit_range(TableProperties(metadata.configuration, table))
+        self._protocol = protocol
+        self._metadata = metadata
 
     @cached_property
     def _listing(self) -> Listing:
@@ -147,16 +153,13 @@ class Timeline:
             TimestampOutOfRangeError: it is before the oldest version that can be rebuilt, or after
                 the newest commit.
         """
-        earliest = self.earliest_recreatable
-        first, last = self._first_timed(earliest), self._latest
+        first, last = self._first_timed(self.earliest_recreatable), self._latest
         if timestamp_ms > (end := self.timestamp_ms(last)):
             raise self._out_of_range(timestamp_ms, first, last, end)
-        split = self._in_commit.first if self._in_commit else last + 1
-        since = self._in_commit.since_ms if self._in_commit else None
-        if since is None or timestamp_ms >= since:
-            low, high = max(first, split if self._in_commit else first), last
-        else:
-            low, high = first, min(last, split - 1)
+        searched = searched_versions(
+            timestamp_ms, self._protocol, self._metadata, latest=last, table=self._table
+        )
+        low, high = max(first, searched.start), searched.stop - 1
         if low > high or timestamp_ms < self.timestamp_ms(low):
             raise self._out_of_range(timestamp_ms, first, last, end)
         while low < high:
@@ -195,7 +198,8 @@ class Timeline:
         return max(earliest, self.commits[0].version) if self.commits else earliest
 
     def _is_in_commit(self, version: int) -> bool:
-        return self._in_commit is not None and version >= self._in_commit.first
+        source = timestamp_source(version, self._protocol, self._metadata, table=self._table)
+        return source is TimestampSource.COMMIT_INFO
 
     def _in_commit_time_of(self, version: int) -> int:
         try:
@@ -227,13 +231,6 @@ class Timeline:
             earliest_ms=start,
             latest_ms=end,
         )
-
-
-def _in_commit_range(properties: TableProperties) -> _InCommitRange | None:
-    if not properties.in_commit_timestamps_enabled:
-        return None
-    enablement = properties.in_commit_timestamp_enablement
-    return _InCommitRange(*enablement) if enablement else _InCommitRange(0, None)
 
 
 def _in_commit_time(info: CommitInfo, table: str) -> int:

@@ -131,7 +131,11 @@ class Snapshot:
     def timeline(self) -> Timeline:
         """The versions up to this one, with their times."""
         return Timeline(
-            self._state.storage, table=self.table, metadata=self._metadata, latest=self.version
+            self._state.storage,
+            table=self.table,
+            protocol=self._protocol,
+            metadata=self._metadata,
+            latest=self.version,
         )
 
     @cached_property

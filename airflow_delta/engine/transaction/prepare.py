@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.errors import ConstraintViolationError
-from airflow_delta.engine.features.column_mapping import physical_name
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.snapshot.table_schema import table_schema
@@ -72,10 +72,9 @@ def _vector_id(file: Any) -> str | None:
 
 def _partition_values_fit(staged: StagedActions, context: CommitContext) -> None:
     schema = table_schema(context.metadata, table=context.table)
-    mode = TableProperties(context.metadata.configuration, context.table).column_mapping_mode
-    columns = {
-        physical_name(schema.field(name), mode) for name in context.metadata.partition_columns
-    }
+    mode = mapping_mode(context.protocol, context.metadata, table=context.table)
+    partitioning = set(context.metadata.partition_columns)
+    columns = {physical_name(field, mode) for field in schema if field.name in partitioning}
     for file in staged.adds:
         if set(file.partition_values) != columns:
             raise _violation(

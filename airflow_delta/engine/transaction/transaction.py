@@ -24,7 +24,7 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
     TableAlreadyExistsError,
 )
-from airflow_delta.engine.features.in_commit_timestamps import next_in_commit_timestamp
+from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.actions import (
@@ -35,7 +35,6 @@ from airflow_delta.engine.model.actions import (
     RemoveFile,
     Txn,
 )
-from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.conflicts import Winner, check_conflicts
@@ -215,9 +214,7 @@ class OptimisticTransaction:
         context = self._context(base)
         self._check_writable(context.protocol, context.metadata)
         prepare(self._staged, context)
-        in_commit = TableProperties(
-            context.metadata.configuration, self.table
-        ).in_commit_timestamps_enabled
+        in_commit = is_enabled(context.protocol, context.metadata, table=self.table)
         timestamp_ms = _now_ms()
         if in_commit and base is not None:
             timestamp_ms = next_in_commit_timestamp(timestamp_ms, base.timestamp_ms)
