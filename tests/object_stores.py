@@ -79,7 +79,7 @@ def _gcs(tmp_path: Path) -> Place:
     server = _gcs_server()
     bucket = f"bucket-{next(_COUNTER)}"
     server.add_bucket(bucket)
-    return f"gs://{bucket}", {"google_base_url": server.url, "google_skip_signature": "true"}
+    return f"gs://{bucket}", {"google_base_url": server.url, "google_bearer_token": "token"}
 
 
 def _azure(tmp_path: Path) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ def dag(airflow_database: Path) -> Any:
 def test_the_tasks_follow_each_other(dag: Any) -> None:
     order = ["wait_for_version", "pin_snapshot", "checkpoint", "materialise"]
     assert [task.task_id for task in dag.topological_sort()] == order
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in itertools.pairwise(order):
         assert dag.get_task(after).upstream_task_ids == {before}
 
 

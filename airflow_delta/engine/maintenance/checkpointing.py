@@ -15,7 +15,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_delta.engine.checkpoint.write import CheckpointWritten, write_classic_checkpoint
+from airflow_delta.engine.checkpoint.write import (
+    CheckpointContent,
+    CheckpointWritten,
+    write_classic_checkpoint,
+)
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import checkpoint_path
@@ -137,17 +141,18 @@ def execute_checkpoint(
 def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
     # Counted first: that also finds out a damaged checkpoint before the new one is begun.
     num_files, size_in_bytes = snapshot.num_files, snapshot.size_in_bytes
-    return write_classic_checkpoint(
-        storage,
-        version=snapshot.version,
+    content = CheckpointContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
-        txns=snapshot.transactions.values(),
-        domains=snapshot.domains.values(),
+        transactions=tuple(snapshot.transactions.values()),
+        domains=tuple(snapshot.domains.values()),
         adds=snapshot.state.stream(adds=True),
         removes=_unexpired(snapshot),
-        expected_num_files=num_files,
-        expected_size=size_in_bytes,
+        num_adds=num_files,
+        adds_size=size_in_bytes,
+    )
+    return write_classic_checkpoint(
+        storage, content, version=snapshot.version, table=snapshot.table
     )
 
 

@@ -1,0 +1,86 @@
+"""Partition values on their way from rows to the log, through Spark's directory names.
+
+Spark writes a partitioned table into directories ``column=text``, and the names are all that tells
+the driver which values a file belongs to. By itself Spark would put text there that doesn't say it
+exactly: times in the session's zone, bytes as whatever characters they make. So each partition
+column is first turned into text of our own, which reads back as the value (`directory_text`), and
+the values are read from the paths that come out (`partition_values`).
+
+In directory names null, and so empty text, is ``__HIVE_DEFAULT_PARTITION__``; a string that begins
+like this gets a ``_`` behind it, so that it stays a string.
+
+Spec: PROTOCOL.md, "Partition Value Serialization"; edge cases G5 to G7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.model.partition_values import (
+    PartitionValue,
+    parse_partition_value,
+    serialize_partition_value,
+)
+from airflow_delta.engine.model.schema import BINARY, STRING, TIMESTAMP, DataType, StructField
+
+__all__ = ["directory_text", "partition_values"]
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def directory_text(column: Column, data_type: DataType) -> Column:
+    """The text of a partition column for directory names; null stays null."""
+    if data_type == STRING:
+        return F.when(column.startswith(_NULL), F.concat(column, F.lit("_"))).otherwise(column)
+    if data_type == BINARY:
+        return F.hex(column)
+    if data_type == TIMESTAMP:
+        # Wall clock of UTC by arithmetic: the session's zone has hours that exist twice.
+        epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return F.timestamp_add("MICROSECOND", F.unix_micros(column), epoch).cast("string")
+    return column.cast("string")
+
+
+def partition_values(
+    directories: Sequence[str], columns: Sequence[StructField]
+) -> dict[str, str | None]:
+    """The ``partitionValues`` of a file.
+
+    Args:
+        directories: the names of the directories around it, outermost first: one per column.
+        columns: the partition columns, in order.
+
+    Raises:
+        InvalidTableError: a value can't be told in the protocol's form, such as a date after the
+            year 9999.
+    """
+    values = {}
+    for directory, field in zip(directories, columns, strict=True):
+        # Spark escapes a "=" in names and values, so the first one divides them.
+        text = directory.partition("=")[2]
+        values[field.name] = (
+            None
+            if text == _NULL
+            else serialize_partition_value(
+                _value(_unescaped(text), field.data_type), field.data_type
+            )
+        )
+    return values
+
+
+def _value(text: str, data_type: DataType) -> PartitionValue | None:
+    if data_type == STRING:
+        return text[:-1] if text.startswith(_NULL) else text
+    if data_type == BINARY:
+        return bytes.fromhex(text)
+    return parse_partition_value(text, data_type)
+
+
+def _unescaped(text: str) -> str:
+    """Undo Spark's escapes: ``%`` and the code of one ASCII character, unlike those of URIs."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
