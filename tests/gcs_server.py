@@ -35,6 +35,7 @@ class _Object:
 
 class _State:
     def __init__(self) -> None:
+        self.requests: list[str] = []
         self.lock = threading.Lock()
         self.buckets: dict[str, dict[str, _Object]] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
@@ -59,6 +60,11 @@ class GcsServer:
         """Make an empty bucket."""
         self._state.buckets[name] = {}
 
+    @property
+    def requests(self) -> list[str]:
+        """The requests so far: method and target."""
+        return self._state.requests
+
     def stop(self) -> None:
         """Stop serving."""
         self._server.shutdown()
@@ -70,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:
@@ -100,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(200, found.data, headers)
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815 - the name that the base class calls
 
     def do_PUT(self) -> None:
         bucket, key, query = self._target()
@@ -153,6 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(204, b"")
 
     def _target(self) -> tuple[dict[str, _Object] | None, str, dict[str, str]]:
+        self.store.requests.append(f"{self.command} {self.path}")
         url = urlsplit(self.path)
         name, _, key = url.path.lstrip("/").partition("/")
         query = parse_qs(url.query, keep_blank_values=True)

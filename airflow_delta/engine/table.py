@@ -33,7 +33,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["DeltaTable"]
+__all__ = ["DeltaTable", "epoch_ms"]
 
 Timestamp = datetime | str | int
 

@@ -21,7 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.column_mapping import field_id, physical_name
 from airflow_delta.engine.model.schema import (
     VOID,
     ArrayType,
@@ -32,10 +32,8 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import schema_to_json
 
-__all__ = ["file_schema", "logical_column", "physical_name", "spark_schema", "spark_type"]
+__all__ = ["file_schema", "logical_column", "quoted", "spark_schema"]
 
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
-_COLUMN_ID = "delta.columnMapping.id"
 _SPARK_FIELD_ID = "parquet.field.id"
 
 
@@ -44,29 +42,9 @@ def spark_schema(schema: StructType) -> T.StructType:
     return T.StructType.fromJson(json.loads(schema_to_json(schema)))
 
 
-def spark_type(data_type: DataType) -> T.DataType:
-    """The Spark type of one type."""
-    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
-
-
-def physical_name(field: StructField, mode: str) -> str:
-    """The name of a column in data files and in the log's partition values.
-
-    Args:
-        field: the column.
-        mode: the table's column mapping mode. With ``none`` mapping metadata is ignored.
-
-    Raises:
-        InvalidTableError: the mode is ``name`` or ``id`` and the column has no physical name.
-    """
-    name = field.name if mode == "none" else field.metadata.get(_PHYSICAL_NAME)
-    if not isinstance(name, str):
-        raise InvalidTableError(
-            f"the column {field.name!r} has no {_PHYSICAL_NAME}, which column mapping mode {mode!r} "
-            "needs of every column",
-            column=field.name,
-        )
-    return name
+def quoted(name: str) -> str:
+    """A column's name as Spark's parser takes it literally."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -> T.StructType:
@@ -98,7 +76,7 @@ def logical_column(stored: Column, field: StructField, mode: str) -> Column:
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
     kept = _stored_type(data_type, mode)
     if kept is None:
-        return F.lit(None).cast(spark_type(data_type))
+        return F.lit(None).cast(_spark_type(data_type))
     if _names(kept) == _names(data_type):
         return stored
     match data_type:
@@ -119,6 +97,10 @@ def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
             )
             return F.map_from_entries(pairs)
     raise AssertionError(f"a {data_type} has no parts to rename")
+
+
+def _spark_type(data_type: DataType) -> T.DataType:
+    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
 
 
 def _names(data_type: DataType) -> str:
@@ -147,17 +129,6 @@ def _stored_struct(struct: StructType, mode: str) -> StructType:
     for field in struct:
         kept = _stored_type(field.data_type, mode)
         if kept is not None:
-            metadata = {_SPARK_FIELD_ID: _column_id(field)} if mode == "id" else {}
+            metadata = {_SPARK_FIELD_ID: field_id(field)} if mode == "id" else {}
             fields.append(StructField(physical_name(field, mode), kept, metadata=metadata))
     return StructType(tuple(fields))
-
-
-def _column_id(field: StructField) -> int:
-    number = field.metadata.get(_COLUMN_ID)
-    if not isinstance(number, int):
-        raise InvalidTableError(
-            f"the column {field.name!r} has no {_COLUMN_ID}, which column mapping mode 'id' needs of "
-            "every column",
-            column=field.name,
-        )
-    return number

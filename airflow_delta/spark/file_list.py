@@ -17,11 +17,13 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["scan_files"]
 
@@ -111,8 +113,8 @@ def _check_not_skipped(uris: Sequence[str], sizes: Sequence[int], table: str) ->
 
 def _check_complete(scan: DataFrame, expected: int, table: str) -> None:
     """Spark may have been told to ignore sink logs; then the scan is empty, not wrong loudly."""
-    # The array stays in the JVM; only its length comes over.
-    found = len(scan._jdf.inputFiles())
+    # By the JVM's own object: the array stays there, only its length comes over.
+    found = len(scan._jdf.inputFiles())  # noqa: SLF001
     if found != expected:
         raise UnsupportedFeatureError(
             f"Spark took {found} of the {expected} files of the table; set "

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +33,13 @@ from airflow_delta.engine.arrow.types import to_arrow_schema
 from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.deletion_vectors.roaring import positions
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_mapping import physical_name
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.storage.location import storage_for_uri
-from airflow_delta.spark.columns import file_schema, logical_column, spark_schema
+from airflow_delta.spark.columns import file_schema, logical_column, quoted, spark_schema
 from airflow_delta.spark.deleted_rows import without_deleted_rows
 from airflow_delta.spark.file_list import scan_files
 from airflow_delta.spark.locations import hadoop_uri
@@ -96,7 +95,7 @@ def read_snapshot(
     rows = reader.rows()
     if predicate is not None:
         rows = rows.where(predicate)
-    return rows if chosen is None else rows.select([_quoted(name) for name in chosen])
+    return rows if chosen is None else rows.select([quoted(name) for name in chosen])
 
 
 class _SnapshotReader:
@@ -113,7 +112,7 @@ class _SnapshotReader:
         self._table = table
         self._snapshot = snapshot
         self._open_uri = partial(storage_for_uri, storage_options=storage_options)
-        self._mode = snapshot.properties.column_mapping_mode
+        self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         self._partition_columns = snapshot.metadata.partition_columns
 
     def rows(self) -> DataFrame:
@@ -162,7 +161,7 @@ class _SnapshotReader:
         # Not the column `_metadata`: the table may have one of that name.
         metadata = scan.metadataColumn("_metadata")
         return scan.select(
-            F.struct(*[scan[_quoted(name)] for name in schema.names]).alias("data"),
+            F.struct(*[scan[quoted(name)] for name in schema.names]).alias("data"),
             metadata["file_path"].alias("file"),
             metadata["row_index"].alias("row_index"),
         )
@@ -210,7 +209,7 @@ class _SnapshotReader:
         return {
             number: positions(
                 read_deletion_vector(
-                    _descriptor(vector),
+                    DeletionVectorDescriptor.from_json(vector, "add.deletionVector"),
                     self._table.storage,
                     table=self._snapshot.table,
                     open_uri=self._open_uri,
@@ -236,17 +235,6 @@ def _typed_partition_values(
     return pa.array(parsed, type_).take(encoded.indices)
 
 
-def _descriptor(vector: Mapping[str, Any]) -> DeletionVectorDescriptor:
-    return DeletionVectorDescriptor(
-        storage_type=vector["storageType"],
-        path_or_inline_dv=vector["pathOrInlineDv"],
-        offset=vector["offset"],
-        size_in_bytes=vector["sizeInBytes"],
-        cardinality=vector["cardinality"],
-        max_row_index=vector["maxRowIndex"],
-    )
-
-
 def _checked_columns(
     columns: Sequence[str] | None, schema: StructType, uri: str
 ) -> Sequence[str] | None:
@@ -263,8 +251,3 @@ def _checked_columns(
 
 def _partition_alias(index: int) -> str:
     return f"partition_{index}"
-
-
-def _quoted(name: str) -> str:
-    """A column's name as Spark's parser takes it literally."""
-    return "`" + name.replace("`", "``") + "`"

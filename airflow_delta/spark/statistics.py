@@ -62,22 +62,31 @@ class IndexedColumn:
     leaf: int
 
 
-def indexed_columns(stored: StructType, properties: TableProperties) -> tuple[IndexedColumn, ...]:
+def indexed_columns(
+    stored: StructType,
+    properties: TableProperties,
+    *,
+    also: Sequence[tuple[str, ...]] = (),
+) -> tuple[IndexedColumn, ...]:
     """The columns of data files that get statistics, in order.
 
     Args:
         stored: the schema of the data files: without partition columns and void.
         properties: the table's.
+        also: paths of columns that must have statistics in any case: the clustering columns.
     """
     leaves = _leaves(stored)
     chosen = properties.data_skipping_stats_columns
-    if chosen is not None:
-        names = _split_names(chosen)
-        return tuple(
-            leaf for leaf in leaves if any(leaf.path[: len(name)] == name for name in names)
-        )
+    names = list(also)
     limit = properties.data_skipping_num_indexed_cols
-    return tuple(leaves if limit == -1 else leaves[:limit])
+    if chosen is not None:
+        names += _split_names(chosen)
+        limit = 0
+    return tuple(
+        leaf
+        for index, leaf in enumerate(leaves)
+        if limit == -1 or index < limit or any(leaf.path[: len(name)] == name for name in names)
+    )
 
 
 def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:
@@ -163,7 +172,7 @@ def _chunks(data_type: DataType) -> int:
             return _chunks(key_type) + _chunks(value_type)
         case _:
             # A variant is a struct of metadata and value in parquet.
-            return {VARIANT: 2, VOID: 0}.get(data_type, 1)
+            return 2 if data_type == VARIANT else 0 if data_type == VOID else 1
 
 
 def _null_count(chunks: Sequence[Any]) -> int | None:

@@ -23,7 +23,7 @@ def loaded_after(statement: str) -> set[str]:
         ("import airflow_delta", {"airflow", "pyspark", "pyarrow", "numpy", "pandas"}),
         ("import airflow_delta.engine", {"airflow", "pyspark", "pyarrow", "numpy", "pandas"}),
         ("import airflow_delta.engine.errors", {"airflow", "pyspark", "pyarrow", "numpy"}),
-        ("import airflow_delta.engine.table", {"airflow", "pyspark", "pandas"}),
+        ("import airflow_delta.engine.table", {"airflow", "pyspark"}),
         ("import airflow_delta.provider", {"airflow", "pyspark", "pyarrow", "numpy"}),
         ("import airflow_delta.spark", {"airflow", "pyspark", "pyarrow", "pandas"}),
         ("import airflow_delta.cli.main", {"airflow", "pyspark", "pyarrow", "pandas"}),

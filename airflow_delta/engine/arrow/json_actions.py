@@ -113,7 +113,7 @@ def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if (np.diff(positions) > 0).all():
         return batches
     order = int64_array(np.argsort(positions))
-    return pa.Table.from_batches(batches).combine_chunks().take(order).to_batches()
+    return [pa.concat_batches(batches).take(order)]
 
 
 @dataclass(slots=True)

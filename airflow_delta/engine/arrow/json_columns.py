@@ -17,6 +17,7 @@ Inference instead of learning would be shorter, but deep nesting crashes the inf
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ _SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.stri
 
 # Each column costs memory in every row, so maps whose keys never end are left to the exact path.
 _MOST_COLUMNS = 256
+
+_SHARED_ROWS = 1 << 16
 
 
 def parsing_pool() -> pa.MemoryPool:
@@ -58,8 +61,7 @@ class ActionShape:
     def learn(self, actions: Iterable[Mapping[str, Any]]) -> bool:
         """Widen the shape by what is in these actions; False if that changes nothing."""
         known = {field.name: field.type for field in self.schema.field(0).type}
-        columns = sum(max(type_.num_fields, 1) for type_ in known.values())
-        before = columns
+        before = columns = sum(map(_width, known.values()))
         for action in actions:
             for name, value in action.items():
                 wider = _widened(known.get(name), value, _FIELDS[self.kind].get(name))
@@ -72,8 +74,8 @@ class ActionShape:
 
 
 def _width(type_: pa.DataType | None) -> int:
-    """How many columns a field takes; one more for a struct, which may be empty."""
-    return 0 if type_ is None else 1 + type_.num_fields
+    """How many columns a field takes: itself and its children."""
+    return 0 if type_ is None else 1 + int(type_.num_fields)
 
 
 def _widened(
@@ -109,7 +111,7 @@ def read_columns(
     columns = []
     for name, type_ in fields.items():
         number = actions.type.get_field_index(name)
-        child = actions.field(number) if number >= 0 else pa.nulls(rows, type_)
+        child = actions.field(number) if number >= 0 else _nulls(type_, rows)
         if pa.types.is_map(type_) and number >= 0:
             child = map_from_struct(child, text=text)
         if child is None or not _identified(name, child):
@@ -132,6 +134,16 @@ def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
         memory_pool=parsing_pool(),
     )
     return table.column(0).chunk(0)
+
+
+@lru_cache(maxsize=32)
+def _shared_nulls(type_: pa.DataType) -> pa.Array:
+    return pa.nulls(_SHARED_ROWS, type_)
+
+
+def _nulls(type_: pa.DataType, rows: int) -> pa.Array:
+    """A column that the log doesn't have; all slices share its memory."""
+    return _shared_nulls(type_)[:rows] if rows <= _SHARED_ROWS else pa.nulls(rows, type_)
 
 
 def _identified(name: str, column: pa.Array) -> bool:

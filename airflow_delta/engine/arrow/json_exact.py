@@ -37,6 +37,7 @@ FILE_KINDS = ("add", "remove")
 SMALL_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
 """The other actions that a commit may hold."""
 
+_WHITE_SPACE = b" \t\r\n"
 _EXACT_FLOAT = 2.0**53
 _REQUIRED = frozenset({"path", "storageType", "pathOrInlineDv"})
 
@@ -63,11 +64,13 @@ class SmallAction:
 
 
 def read_line(content: bytes) -> tuple[str, dict[str, Any]] | None:
-    """The known action of one line, as (kind, fields); None if it holds none.
+    """The known action of one line, as (kind, fields); None if it holds none or is blank.
 
     Raises:
         InvalidLineError: not UTF-8, not a JSON object, or several known actions.
     """
+    if not content.strip(_WHITE_SPACE):
+        return None
     entry = _decoded(content)
     if not isinstance(entry, dict):
         raise InvalidLineError(f"expected a JSON object with one action, got {_named(entry)}")

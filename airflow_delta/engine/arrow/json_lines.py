@@ -173,7 +173,8 @@ class Lines:
 
     def end_with(self, byte: int) -> BoolVector:
         """Which of the lines, none of them empty, end with a byte."""
-        return np.frombuffer(self.text, np.uint8)[self.stops - 1] == byte
+        last = np.frombuffer(self.text, np.uint8)[self.stops - 1]
+        return np.equal(last, byte)
 
     def parts(self, count: int) -> Iterator[Lines]:
         """The same lines as up to ``count`` runs of about equal length."""

@@ -12,40 +12,34 @@ which one matters, and one that wants paths meets columns of statistics that are
 
 Row groups are decoded on several threads and handed out in order, as tables of the types of
 `action_schema`. A row group of another writer that holds all of a large table is read in slices.
-
-Damage shows as `CorruptLogError`, with the file, wherever Arrow meets it. Checksums of pages, which
-our own checkpoints carry, are verified.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.normalise import conform, present_rows
+from airflow_delta.engine.arrow.parquet_source import ParquetSource
 from airflow_delta.engine.arrow.parsed_columns import (
     partition_values_from_parsed,
     stats_from_parsed,
 )
 from airflow_delta.engine.arrow.read_ahead import read_ahead
-from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["SMALL_KINDS", "ActionFile", "Piece", "reader_threads"]
 
-Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
-"""A part of the file actions of a file, that can be read on a thread of its own."""
-
 SMALL_KINDS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 """The actions of checkpoints that aren't about files."""
+
+Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
+"""A part of the file actions of a file, that can be read on a thread of its own."""
 
 # A field that every action of the kind has: where it is null, there is no such action.
 _REQUIRED_FIELD = {
@@ -59,25 +53,23 @@ _REQUIRED_FIELD = {
     "remove": "path",
 }
 
-# Above this many rows a row group is streamed in slices of as many rows. Twice our own row groups.
-_SLICE_ROWS = 200_000
+# Above this many rows a row group is streamed in slices of as many. Our own row groups are smaller.
+_SLICE_ROWS = 131_072
 
-_REMOTE_READS = 8
-
-_DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
-"""What Arrow raises over a damaged file; errors of the storage are no OSError, and pass."""
+_REMOTE_THREADS = 8
 
 
 def reader_threads(storage: Storage) -> int:
     """How many parts of files to read at once: more where reading means waiting for a network."""
     cores = os.cpu_count() or 1
-    return max(cores, _REMOTE_READS) if storage.capabilities.remote else cores
+    return max(cores, _REMOTE_THREADS) if storage.capabilities.remote else cores
 
 
 class ActionFile:
-    """The actions of one Parquet file.
+    """The actions of one Parquet file. Nothing is read before a method asks for it.
 
-    Nothing is read before a method asks for it; the footer is read once.
+    All methods but `path` raise `CorruptLogError` where the file is damaged, or breaks the protocol,
+    and `ObjectNotFoundError` where there is none.
 
     Args:
         storage: the table's storage.
@@ -85,65 +77,40 @@ class ActionFile:
     """
 
     def __init__(self, storage: Storage, file: FileInfo) -> None:
-        self._storage = storage
-        self._file = file
+        self._path = file.path
+        self._threads = reader_threads(storage)
+        self._source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS)
 
     @property
     def path(self) -> str:
         """The path of the file below the table's root."""
-        return self._file.path
+        return self._path
 
-    @cached_property
-    def footer(self) -> Any:
-        """The Parquet footer (``pyarrow.parquet.FileMetaData``).
-
-        Raises:
-            CorruptLogError: the file is no Parquet file.
-            ObjectNotFoundError: there is no such file.
-        """
-        with self._damage(), self._storage.open(self.path, size=self._file.size) as source:
-            return pq.read_metadata(source)
-
-    def has(self, kind: str) -> bool:
-        """Whether the file has a column for a kind of action.
-
-        Raises:
-            CorruptLogError: it has, but without the field that every such action must have.
-        """
-        if any(path.startswith(f"{kind}.") for path in self._leaves):
-            if f"{kind}.{_REQUIRED_FIELD[kind]}" not in self._leaves:
-                raise self._corrupt(
-                    f"its column {kind!r} lacks the field {_REQUIRED_FIELD[kind]!r}"
-                )
-            return True
-        return False
+    def load_footer(self) -> ActionFile:
+        """Read the footer now, so that what follows needn't wait for it."""
+        _ = self._source.footer
+        return self
 
     def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
         """The actions that aren't about files, as (kind, JSON object) in the order of the rows.
 
         Fields that are null are left out, as they would be in JSON.
-
-        Raises:
-            CorruptLogError: the file is damaged.
         """
+        source = self._source
         found: list[tuple[str, dict[str, Any]]] = []
-        for group in range(self.footer.num_row_groups):
+        for group in range(source.footer.num_row_groups):
             kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
             if not kinds:
                 continue
-            with self._damage():
-                for batch in self._batches(group, kinds, threads=True):
+            with source.damage():
+                for batch in source.batches(group, kinds, threads=True):
                     for kind in kinds:
                         rows = present_rows(batch.column(kind))
                         found.extend((kind, _plain(row, rows.type)) for row in rows.to_pylist())
         return found
 
     def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The adds, in tables with the columns asked for (None: all) and those of the file's key.
-
-        Raises:
-            CorruptLogError: the file is damaged, or an add has no path.
-        """
+        """The adds, in tables with the columns asked for (None: all) and those of the file's key."""
         return self._file_actions("add", columns)
 
     def removes(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -156,96 +123,37 @@ class ActionFile:
         Args:
             kind: ``"add"`` or ``"remove"``.
             columns: the columns wanted, None for all.
-
-        Raises:
-            CorruptLogError: the footer is damaged.
         """
         schema = (add_schema if kind == "add" else remove_schema)(
             None if columns is None else tuple(columns)
         )
         pieces: list[Piece] = []
-        for group in range(self.footer.num_row_groups):
+        for group in range(self._source.footer.num_row_groups):
             if self._may_hold(group, kind):
-                piece = _RowGroup(self, group, kind, schema)
+                rows = _FileRows(self._source, group, kind, schema)
                 # A large row group is decoded while it is consumed, else on a thread before.
-                large = self.footer.row_group(group).num_rows > _SLICE_ROWS
-                pieces.append(piece.stream if large else piece.load)
+                large = self._source.rows(group) > _SLICE_ROWS
+                pieces.append(rows.stream if large else rows.load)
         return pieces
 
     def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        pieces = self.pieces(kind, columns)
-        for tables in read_ahead(pieces, threads=reader_threads(self._storage)):
+        for tables in read_ahead(self.pieces(kind, columns), threads=self._threads):
             yield from tables
 
-    @cached_property
-    def _leaves(self) -> dict[str, int]:
-        schema = self.footer.schema
-        return {schema.column(index).path: index for index in range(len(schema))}
-
-    @cached_property
-    def _utc_leaves(self) -> frozenset[str]:
-        """The INT96 leaves: instants by convention, which their type in Arrow doesn't say."""
-        schema = self.footer.schema
-        return frozenset(
-            path
-            for path, index in self._leaves.items()
-            if schema.column(index).physical_type == "INT96"
-        )
-
     def _may_hold(self, group: int, kind: str) -> bool:
-        return self.has(kind) and not self._all_null(group, f"{kind}.{_REQUIRED_FIELD[kind]}")
-
-    def _nulls(self, group: int, leaf: str) -> int | None:
-        """How many values of a leaf are null in a row group, None where the footer doesn't tell."""
-        chunk = self.footer.row_group(group).column(self._leaves[leaf])
-        if not chunk.is_stats_set or not chunk.statistics.has_null_count:
-            return None
-        return int(chunk.statistics.null_count)
-
-    def _all_null(self, group: int, leaf: str) -> bool:
-        """Whether a leaf that isn't repeated is known to be null in all rows of a row group."""
-        return self._nulls(group, leaf) == self.footer.row_group(group).num_rows
-
-    def _batches(
-        self, group: int, columns: Sequence[str], *, threads: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Decode columns of a row group; on Arrow's threads, or on the caller's alone."""
-        with self._storage.open(self.path, size=self._file.size) as source:
-            file = pq.ParquetFile(
-                source,
-                metadata=self.footer,
-                page_checksum_verification=True,
-                # Nanoseconds, the default, can't hold the years that statistics mention.
-                coerce_int96_timestamp_unit="us",
-            )
-            yield from file.iter_batches(
-                batch_size=_SLICE_ROWS,
-                row_groups=[group],
-                columns=list(columns),
-                use_threads=threads,
-            )
-
-    @contextmanager
-    def _damage(self) -> Iterator[None]:
-        try:
-            yield
-        except _DAMAGE as error:
-            raise self._corrupt(f"it can't be read as Parquet: {error}") from error
-
-    def _corrupt(self, finding: str) -> CorruptLogError:
-        return CorruptLogError(
-            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits where they "
-            "are still there, may hold what it held",
-            table=self._storage.root,
-            path=self.path,
-        )
+        if not self._source.has(kind):
+            return False
+        witness = f"{kind}.{_REQUIRED_FIELD[kind]}"
+        if witness not in self._source.leaves:
+            raise self._source.corrupt(f"its column {kind!r} lacks {_REQUIRED_FIELD[kind]!r}")
+        return not self._source.all_null(group, witness)
 
 
-class _RowGroup:
+class _FileRows:
     """The adds or the removes of one row group."""
 
-    def __init__(self, file: ActionFile, group: int, kind: str, schema: pa.Schema) -> None:
-        self._file = file
+    def __init__(self, source: ParquetSource, group: int, kind: str, schema: pa.Schema) -> None:
+        self._source = source
         self._group = group
         self._kind = kind
         self._schema = schema
@@ -260,55 +168,52 @@ class _RowGroup:
         return self._tables(threads=True)
 
     def _tables(self, *, threads: bool) -> Iterator[pa.Table]:
-        leaves = [f"{self._kind}.{name}" for names in self._stored.values() for name in names]
-        with self._file._damage():
-            for batch in self._file._batches(self._group, leaves, threads=threads):
+        columns = [f"{self._kind}.{name}" for names in self._stored.values() for name in names]
+        with self._source.damage():
+            for batch in self._source.batches(self._group, columns, threads=threads):
                 rows = present_rows(batch.column(self._kind))
                 if len(rows):
                     yield self._table(rows)
 
     def _stored_as(self, name: str) -> tuple[str, ...]:
         """The columns of the file that a wanted column is made from; none: it is null."""
-        leaves, prefix = self._file._leaves, f"{self._kind}.{name}"
-        parsed = f"{name}_parsed"
-        has_parsed = any(leaf.startswith(f"{prefix}_parsed.") for leaf in leaves)
-        if name == "stats" and has_parsed and self._kind == "add":
-            if prefix not in leaves or self._file._all_null(self._group, prefix):
-                return (parsed,)
-            return (name,) if self._stats_complete() else (name, parsed)
-        if name == "partitionValues" and has_parsed:
-            if not any(leaf.startswith(f"{prefix}.") for leaf in leaves):
-                return (parsed,)
-        # An all-null leaf needn't be decoded, unless it is repeated: an empty list isn't null.
-        witness = f"{prefix}.storageType" if name == "deletionVector" else prefix
-        if witness in leaves:
-            return () if self._file._all_null(self._group, witness) else (name,)
-        return (name,) if any(leaf.startswith(f"{prefix}.") for leaf in leaves) else ()
+        source, column = self._source, f"{self._kind}.{name}"
+        parsed = source.has(f"{column}_parsed")
+        if name == "partitionValues":
+            # Never made up from null counts: the map of an unpartitioned table is empty, not null.
+            stored, parsed = source.has(column), parsed and not source.has(column)
+        else:
+            witness = f"{column}.storageType" if name == "deletionVector" else column
+            stored = source.has(column) and not (
+                witness in source.leaves and source.all_null(self._group, witness)
+            )
+            parsed = parsed and not (stored and self._as_often_null_as_path(column))
+        return ((name,) if stored else ()) + ((f"{name}_parsed",) if parsed else ())
 
-    def _stats_complete(self) -> bool:
-        """Whether the footer shows that every add of the row group has its statistics as JSON."""
-        without_path = self._file._nulls(self._group, "add.path")
-        return without_path is not None and without_path == self._file._nulls(
-            self._group, "add.stats"
-        )
+    def _as_often_null_as_path(self, column: str) -> bool:
+        """Whether the footer shows that every action of the row group has a value in a column."""
+        without_path = self._source.nulls(self._group, f"{self._kind}.path")
+        return without_path is not None and without_path == self._source.nulls(self._group, column)
 
     def _table(self, rows: pa.StructArray) -> pa.Table:
         given = {field.name: index for index, field in enumerate(rows.type)}
         arrays = []
         for field in self._schema:
-            column = None
-            for stored in self._stored[field.name]:
-                array = self._converted(stored, rows.field(given[stored]), field.type)
-                column = array if column is None else pc.coalesce(column, array)
-            arrays.append(pa.nulls(len(rows), field.type) if column is None else column)
+            forms = [
+                self._converted(stored, rows.field(given[stored]), field.type)
+                for stored in self._stored[field.name]
+            ]
+            if len(forms) > 1:
+                forms = [pc.coalesce(*forms)]
+            arrays.append(forms[0] if forms else pa.nulls(len(rows), field.type))
         table = pa.table(arrays, schema=self._schema)
         if table["path"].null_count:
-            raise self._file._corrupt(f"it holds an action {self._kind!r} without a path")
+            raise self._source.corrupt(f"it holds an action {self._kind!r} without a path")
         return table
 
     def _converted(self, stored: str, array: pa.Array, target: pa.DataType) -> pa.Array:
         if stored == "stats_parsed":
-            return stats_from_parsed(array, utc=self._file._utc_leaves)
+            return stats_from_parsed(array, utc=self._source.int96_leaves)
         if stored == "partitionValues_parsed":
             return partition_values_from_parsed(array)
         return conform(array, target)

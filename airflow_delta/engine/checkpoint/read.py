@@ -20,10 +20,8 @@ stream, with footers and row groups read ahead on threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import Any
-
-import pyarrow as pa
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.parquet import ActionFile, reader_threads
 from airflow_delta.engine.arrow.read_ahead import read_ahead
@@ -32,6 +30,9 @@ from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["CheckpointReader", "open_checkpoint"]
 
@@ -131,8 +132,7 @@ class CheckpointReader:
         if self._json is not None:
             yield from self._json.files(kind, columns)
         files = read_ahead(
-            (partial(_with_footer, file) for file in (*self._parquet, *sidecars)),
-            threads=self._threads,
+            (file.load_footer for file in (*self._parquet, *sidecars)), threads=self._threads
         )
         pieces = (piece for file in files for piece in file.pieces(kind, columns))
         try:
@@ -172,8 +172,3 @@ class CheckpointReader:
             path=self.path,
             version=self.version,
         )
-
-
-def _with_footer(file: ActionFile) -> ActionFile:
-    _ = file.footer
-    return file

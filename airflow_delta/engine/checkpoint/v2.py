@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from airflow_delta.engine.arrow.action_schema import FileActions, add_schema, remove_schema
+from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.json_actions import parse_commits
 from airflow_delta.engine.arrow.parquet import SMALL_KINDS
 from airflow_delta.engine.errors import CorruptLogError
@@ -22,6 +20,9 @@ from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, side
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.storage.base import FileInfo, Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["JsonTopLevel", "sidecar_file"]
 
@@ -58,11 +59,15 @@ class JsonTopLevel:
         lines = self._lines[1]
         if not lines:
             return
-        actions: FileActions = parse_commits(
-            [(self._checkpoint.version, b"\n".join(lines))],
-            columns=columns,
-            table=self._storage.root,
-        ).files
+        try:
+            actions = parse_commits(
+                [(self._checkpoint.version, b"\n".join(lines))],
+                columns=columns,
+                table=self._storage.root,
+            ).files
+        except CorruptLogError as error:
+            # What is parsed like a commit isn't one.
+            raise self._corrupt(f"one of its file actions is wrong: {error.message}") from error
         table = actions.adds if kind == "add" else actions.removes
         schema = (add_schema if kind == "add" else remove_schema)(
             None if columns is None else tuple(columns)
@@ -76,6 +81,7 @@ class JsonTopLevel:
         small: list[tuple[str, dict[str, Any]]] = []
         files: list[bytes] = []
         content = self._storage.read(self._checkpoint.path)
+        # A loop over lines, but only those of small actions are looked into here.
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.startswith((b'{"add":', b'{"remove":')):
                 files.append(line)
@@ -90,18 +96,18 @@ class JsonTopLevel:
         try:
             action = json.loads(line)
         except ValueError as error:
-            raise self._corrupt(number, f"it isn't JSON ({error})") from error
+            raise self._corrupt(f"line {number} isn't JSON ({error})") from error
         if not isinstance(action, dict):
-            raise self._corrupt(number, f"expected a JSON object, found {type(action).__name__}")
+            kind = type(action).__name__
+            raise self._corrupt(f"line {number} is no JSON object, but a {kind}")
         return action
 
-    def _corrupt(self, line: int, finding: str) -> CorruptLogError:
+    def _corrupt(self, finding: str) -> CorruptLogError:
         return CorruptLogError(
-            f"{self._checkpoint.path}, line {line}, is damaged: {finding}",
+            f"{self._checkpoint.path} is damaged: {finding}",
             table=self._storage.root,
             path=self._checkpoint.path,
             version=self._checkpoint.version,
-            line=line,
         )
 
 

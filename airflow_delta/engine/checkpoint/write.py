@@ -20,7 +20,7 @@ have expired.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,7 @@ def write_classic_checkpoint(
     """
     path = checkpoint_path(version)
     with storage.writer(path, overwrite=True) as stream:
-        with _Rows(stream, checkpoint_schema(), table=table, version=version) as rows:
+        with _new_file(stream, checkpoint_schema(), table=table, version=version) as rows:
             rows.write_small(_small_actions(content))
             rows.write_files("add", content.adds)
             rows.write_files("remove", content.removes)
@@ -222,17 +222,26 @@ class _Rows:
                 self.num_adds += group.num_rows
                 self.adds_size_sum += pc.sum(group["size"]).as_py()
 
-    def __enter__(self) -> _Rows:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Write the footer; after an error into what will be thrown away, whatever comes of it."""
-        with nullcontext() if kind is None else suppress(Exception):
-            self._writer.close()
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
 
     def _write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
         self.num_actions += rows.num_rows
+
+
+@contextmanager
+def _new_file(stream: Any, schema: pa.Schema, *, table: str, version: int) -> Iterator[_Rows]:
+    rows = _Rows(stream, schema, table=table, version=version)
+    try:
+        yield rows
+    except BaseException:
+        # The writer must be closed; what that writes, or fails to, is thrown away with the rest.
+        with suppress(Exception):
+            rows.close()
+        raise
+    rows.close()
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

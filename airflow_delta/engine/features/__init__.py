@@ -2,7 +2,7 @@
 
 Nothing here does I/O, knows Arrow or looks at a clock: what a rule needs comes in as arguments.
 
-* `registry`: one row per feature, with what the engine supports of it;
+* `registry`: one row per feature (`feature`), with what the engine supports of it;
 * `protocol`: what a table's protocol and metadata add up to, and whether the engine may read or
   write the table;
 * `new_table`: the protocol that a new table needs;

@@ -173,12 +173,12 @@ def assign_mapping(schema: StructType, *, new_name: Callable[[], str]) -> tuple[
     """
     last = 0
 
-    def assign(field: StructField) -> StructField:
+    def _assign(field: StructField) -> StructField:
         nonlocal last
         last += 1
         return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: new_name()})
 
-    return _map_struct(schema, assign), last
+    return _map_struct(schema, _assign), last
 
 
 def _map_struct(struct: StructType, change: _FieldChange) -> StructType:

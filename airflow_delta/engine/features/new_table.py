@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import check_mapping
+from airflow_delta.engine.features.feature import Kind
 from airflow_delta.engine.features.protocol import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
@@ -26,7 +27,7 @@ from airflow_delta.engine.features.protocol import (
     check_writable,
     legacy_features,
 )
-from airflow_delta.engine.features.registry import FEATURES, Kind
+from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.feature import Feature, Kind, Support
 from airflow_delta.engine.features.managed_commits import commit_owner
-from airflow_delta.engine.features.registry import FEATURES, Feature, Kind, Support
+from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import unsupported_type_changes
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties

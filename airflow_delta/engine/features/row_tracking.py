@@ -16,7 +16,10 @@ __all__ = [
 ]
 
 DOMAIN = "delta.rowTracking"
-"""The metadata domain that holds the high water mark, as JSON: ``{"highWaterMark": 41}``."""
+"""The metadata domain that holds the high water mark, as a JSON object.
+
+The specification calls its key ``highWaterMark``; the writers in use write ``rowIdHighWaterMark``.
+"""
 
 MATERIALIZED_ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 """The table property that names the hidden column of row ids."""

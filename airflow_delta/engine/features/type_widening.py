@@ -7,8 +7,9 @@ and maps). A change that is none of these would be read wrongly, so it must be r
 
 * byte → short → int → long, and float → double, also in several steps;
 * byte, short and int → double;
-* byte, short and int → a decimal with at least 10 digits before the point, long → one with at least
-  20;
+* an integer → a decimal with room for all its values: for byte at least 3 digits before the point,
+  short 5, int 10, long 20 (the final rule is 10 for the first three, but writers of the preview
+  went by each type);
 * decimal → decimal with no fewer digits before and behind the point;
 * date → timestamp without time zone.
 
@@ -49,7 +50,7 @@ _WIDER: Mapping[DataType, frozenset[DataType]] = {
     FLOAT: frozenset({DOUBLE}),
     DATE: frozenset({TIMESTAMP_NTZ}),
 }
-_INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 10, SHORT: 10, INTEGER: 10, LONG: 20}
+_INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
 
 
 def can_widen(old: DataType, new: DataType) -> bool:

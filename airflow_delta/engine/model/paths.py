@@ -36,7 +36,6 @@ _PATH_CHARACTERS = frozenset(
 )
 # What `java.net.URI` escapes beyond ASCII: spaces, line and paragraph separators, control codes.
 _ESCAPED_CATEGORIES = frozenset({"Zs", "Zl", "Zp", "Cc"})
-_PLAIN_RELATIVE = re.compile(r"[A-Za-z0-9\-_.!~*'()@&=+$,;][A-Za-z0-9\-_.!~*'()@&=+$,;/]*")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _HIERARCHICAL = re.compile(r"(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -111,23 +110,21 @@ def resolve(table_root: str, log_path: str) -> str:
 def canonical_key(log_path: str, *, table_root: str = "/") -> str:
     """The form of a log path by which the actions of one file find each other.
 
-    Actions meet by path, so all spellings of one absolute path get one key: ``/p``, ``file:/p`` and
-    ``file:///p`` are the same file, and so are ``a%40b`` and ``a@b``. A relative path stays
-    relative, even where an absolute one names the same file, as in the reference.
+    Actions meet by path, so all spellings of one absolute path get one key: ``/p@q``, ``file:/p@q``
+    and ``file:///p%40q`` are the same file. A relative path is its own key, to the letter, even
+    where an absolute one names the same file, as in the reference.
 
     Args:
         log_path: the path of an action, encoded.
         table_root: the table's location; says which file system ``/p`` belongs to.
 
     Raises:
-        CorruptLogError: the path is no well-formed URI. Facts: path.
+        CorruptLogError: an absolute path is no well-formed URI. Facts: path.
     """
-    if _PLAIN_RELATIVE.fullmatch(log_path):
+    if not is_absolute(log_path):
         return log_path
     scheme, authority, path = _split(log_path)
     encoded = encode_path(decode_path(path))
-    if not scheme and not path.startswith("/"):
-        return encoded
     if not scheme:
         scheme, authority, _ = _split(table_root)
     if _is_local(scheme, authority):

@@ -19,13 +19,14 @@ _NOT_RELATIVE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:)"
 _SEPARATOR = "\x00"  # can't be part of a path
 
 
-def file_keys(actions: pa.Table) -> pa.ChunkedArray:
+def file_keys(actions: pa.Table, *, table: str) -> pa.ChunkedArray:
     """The key of each file action, as strings; equal keys are the same logical file.
 
     Args:
         actions: adds or removes with at least ``path`` and ``deletionVector``.
+        table: the table's location: an absolute path without a scheme is in the same store.
     """
-    paths = _canonical(actions["path"])
+    paths = _canonical(actions["path"], table)
     vectors = actions["deletionVector"]
     if vectors.null_count == len(vectors):
         return paths
@@ -44,13 +45,13 @@ def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(kind, place, suffix, "")
 
 
-def _canonical(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     odd = pc.match_substring_regex(paths, _NOT_RELATIVE)
     if not pc.any(odd).as_py():
         return paths
     # A loop in Python, over the absolute paths only: cloned tables have them, others don't.
     places = pc.indices_nonzero(odd)
-    canonical = [canonical_key(path) for path in paths.take(places).to_pylist()]
+    canonical = [canonical_key(path, table_root=table) for path in paths.take(places).to_pylist()]
     flat = paths.combine_chunks() if paths.num_chunks != 1 else paths.chunk(0)
     if isinstance(flat, pa.ChunkedArray):
         flat = pa.concat_arrays(flat.chunks)

@@ -39,17 +39,19 @@ class ReconciledTail:
         adds: the adds that are live at the end, in the order of the log.
         removes: the removes that no later add undid, in the order of the log.
         keys: the keys of all files that the commits mention: what they override in the checkpoint.
+        table: the table's location.
     """
 
     adds: pa.Table
     removes: pa.Table
     keys: pa.Array
+    table: str
 
     def survivors(self, base: pa.Table) -> pa.Table:
         """The rows of a checkpoint that the tail doesn't mention."""
         if len(self.keys) == 0 or base.num_rows == 0:
             return base
-        overridden = pc.is_in(file_keys(base), value_set=self.keys)
+        overridden = pc.is_in(file_keys(base, table=self.table), value_set=self.keys)
         if not pc.any(overridden).as_py():
             return base
         return base.filter(pc.invert(overridden))
@@ -63,7 +65,10 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
         table: the table's location, for warnings.
     """
     adds, removes = actions.adds, actions.removes
-    keys = pa.chunked_array([*file_keys(adds).chunks, *file_keys(removes).chunks], type=pa.string())
+    keys = pa.chunked_array(
+        [*file_keys(adds, table=table).chunks, *file_keys(removes, table=table).chunks],
+        type=pa.string(),
+    )
     codes, distinct = _codes(keys)
     positions = np.concatenate([_values(adds[POSITION]), _values(removes[POSITION])])
     newest = np.full(len(distinct), -1, dtype=np.int64)
@@ -78,6 +83,7 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
         adds.filter(bool_array(wins[: adds.num_rows])),
         removes.filter(bool_array(wins[adds.num_rows :])),
         distinct,
+        table,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
 from airflow_delta.engine.version import VERSION
 
-__all__ = ["ENGINE_INFO", "Provenance"]
+__all__ = ["ENGINE_INFO", "Provenance", "is_blind_append", "isolation_level"]
 
 ENGINE_INFO = f"airflow-delta/{VERSION}"
 """How commits of this engine call their writer."""

@@ -1,0 +1,132 @@
+"""One Parquet file as a reader of actions needs it: what its footer tells, and batches of columns.
+
+The footer says of each row group and each leaf how many values are null. That is enough to leave out
+row groups and leaves unread, and it is all that is used of a file's statistics.
+
+Damage shows as `CorruptLogError` with the file, wherever Arrow meets it: in the footer, in pages,
+or in the checksum of a page. Not all writers store such checksums; our checkpoints have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["ParquetSource"]
+
+# What Arrow raises over a damaged file. Errors of the storage are of other types, and pass.
+_DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
+
+_LOCAL_BUFFER = 1 << 20
+
+
+class ParquetSource:
+    """A Parquet file. Nothing is read before it is asked for, and the footer once.
+
+    Args:
+        storage: the table's storage.
+        file: the file; its size spares a request.
+        slice_rows: the most rows in a batch.
+    """
+
+    def __init__(self, storage: Storage, file: FileInfo, *, slice_rows: int) -> None:
+        self._storage = storage
+        self._file = file
+        self._slice_rows = slice_rows
+
+    @cached_property
+    def footer(self) -> Any:
+        """The footer, a ``pyarrow.parquet.FileMetaData``.
+
+        Raises:
+            CorruptLogError: the file is no Parquet file.
+            ObjectNotFoundError: there is no such file.
+        """
+        with self.damage(), self._storage.open(self._file.path, size=self._file.size) as source:
+            return pq.read_metadata(source)
+
+    @cached_property
+    def leaves(self) -> dict[str, int]:
+        """The dotted paths of the leaves, with their places in the file."""
+        schema = self.footer.schema
+        return {schema.column(index).path: index for index in range(len(schema))}
+
+    @cached_property
+    def int96_leaves(self) -> frozenset[str]:
+        """The INT96 leaves: instants by convention, which their type in Arrow doesn't say."""
+        schema = self.footer.schema
+        return frozenset(
+            path
+            for path, index in self.leaves.items()
+            if schema.column(index).physical_type == "INT96"
+        )
+
+    def has(self, column: str) -> bool:
+        """Whether there is a leaf at or below a dotted path."""
+        return column in self.leaves or any(leaf.startswith(f"{column}.") for leaf in self.leaves)
+
+    def nulls(self, group: int, leaf: str) -> int | None:
+        """How many values of a leaf are null in a row group, None where the footer doesn't tell."""
+        chunk = self.footer.row_group(group).column(self.leaves[leaf])
+        if not chunk.is_stats_set or not chunk.statistics.has_null_count:
+            return None
+        return int(chunk.statistics.null_count)
+
+    def all_null(self, group: int, leaf: str) -> bool:
+        """Whether a leaf that isn't repeated is known to be null in all rows of a row group."""
+        return self.nulls(group, leaf) == self.rows(group)
+
+    def rows(self, group: int) -> int:
+        """How many rows a row group has."""
+        return int(self.footer.row_group(group).num_rows)
+
+    def batches(
+        self, group: int, columns: Sequence[str], *, threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode columns of a row group, in slices; on Arrow's threads, or on the caller's alone.
+
+        What is wrong with the file is raised as Arrow raises it: see `damage`.
+        """
+        remote = self._storage.capabilities.remote
+        with self._storage.open(self._file.path, size=self._file.size) as source:
+            file = pq.ParquetFile(
+                source,
+                metadata=self.footer,
+                page_checksum_verification=True,
+                # Behind a network one large read beats many; on a disk, small ones save memory.
+                pre_buffer=remote,
+                buffer_size=0 if remote else _LOCAL_BUFFER,
+                # Nanoseconds, the default, can't hold the years that statistics mention.
+                coerce_int96_timestamp_unit="us",
+            )
+            yield from file.iter_batches(
+                batch_size=self._slice_rows,
+                row_groups=[group],
+                columns=list(columns),
+                use_threads=threads,
+            )
+
+    @contextmanager
+    def damage(self) -> Iterator[None]:
+        """What Arrow raises inside the block comes out as `CorruptLogError`."""
+        try:
+            yield
+        except _DAMAGE as error:
+            raise self.corrupt(f"it can't be read as Parquet: {error}") from error
+
+    def corrupt(self, finding: str) -> CorruptLogError:
+        """The error to raise over something wrong with the file."""
+        return CorruptLogError(
+            f"{self._file.path} is damaged: {finding}. An earlier checkpoint, or the commits where "
+            "they are still there, may hold what it held",
+            table=self._storage.root,
+            path=self._file.path,
+        )

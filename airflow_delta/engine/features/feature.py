@@ -1,0 +1,72 @@
+"""What the registry says about a table feature: the columns of the support matrix.
+
+Spec: PROTOCOL.md, "Table Features", "Supported Features" and "Active Features".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructType
+
+__all__ = ["Activation", "Feature", "Kind", "Support"]
+
+Activation: TypeAlias = Callable[[TableProperties, StructType], bool]
+"""Whether a table's properties and schema use a feature."""
+
+
+class Kind(Enum):
+    """Whom a feature binds."""
+
+    WRITER = "writer"
+    READER_WRITER = "reader-writer"
+
+
+class Support(Enum):
+    """How far the engine fulfils what a feature asks for."""
+
+    YES = "yes"
+    WHILE_INACTIVE = "while inactive"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One table feature.
+
+    Attributes:
+        name: as the protocol lists it; case-sensitive.
+        kind: whom it binds.
+        spec: document and section that define it; empty for what the specification lacks.
+        note: one sentence on what the engine does with it, for messages and the reference.
+        reader_version: the legacy reader version that implies it; None without one.
+        writer_version: the legacy writer version that implies it; None without one.
+        requires: features that a table must support along with it.
+        table_property: the table property that turns it on; None without one.
+        active: whether a table's metadata uses it; None where it is active once supported.
+        read: whether the engine reads tables that support it.
+        append: whether the engine commits data files to them.
+        checkpoint: whether the engine writes checkpoints of them, and the like.
+    """
+
+    name: str
+    kind: Kind
+    spec: str
+    note: str
+    reader_version: int | None = None
+    writer_version: int | None = None
+    requires: frozenset[str] = frozenset()
+    table_property: str | None = None
+    active: Activation | None = None
+    read: Support = Support.YES
+    append: Support = Support.YES
+    checkpoint: Support = Support.YES
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether a writer version before table features implies it."""
+        return self.writer_version is not None

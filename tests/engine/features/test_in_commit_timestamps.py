@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.in_commit_timestamps import (
+    TimestampSource,
+    is_enabled,
+    next_in_commit_timestamp,
+    searched_versions,
+    timestamp_source,
+    with_enablement_recorded,
+)
+from airflow_delta.engine.model.actions import Metadata, Protocol
+
+SUPPORTED = Protocol(1, 7, None, frozenset({"inCommitTimestamp"}))
+ON = {"delta.enableInCommitTimestamps": "true"}
+VERSION = "delta.inCommitTimestampEnablementVersion"
+TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+LATE = {**ON, VERSION: "2", TIMESTAMP: "5000"}
+
+
+def table(configuration: dict[str, str]) -> Metadata:
+    return Metadata(id="x", configuration=configuration)
+
+
+@pytest.mark.parametrize(
+    ("now", "previous", "expected"), [(100, 50, 100), (100, 99, 100), (100, 100, 101), (1, 9, 10)]
+)
+def test_a_timestamp_is_the_larger_of_the_clock_and_the_previous_one_plus_1(
+    now: int, previous: int, expected: int
+) -> None:
+    assert next_in_commit_timestamp(now, previous) == expected
+
+
+def test_it_takes_feature_and_property_to_be_enabled() -> None:
+    assert is_enabled(SUPPORTED, table(ON), table="tbl")
+    assert not is_enabled(SUPPORTED, table({}), table="tbl")
+    assert not is_enabled(Protocol(1, 2), table(ON), table="tbl")
+    # The plural is a slip in the text of the RFC, not the feature's name.
+    plural = Protocol(1, 7, None, frozenset({"inCommitTimestamps"}))
+    assert not is_enabled(plural, table(ON), table="tbl")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "version", "source"),
+    [
+        ({}, 3, TimestampSource.MODIFICATION_TIME),
+        (ON, 0, TimestampSource.COMMIT_INFO),
+        (ON, 9, TimestampSource.COMMIT_INFO),
+        (LATE, 1, TimestampSource.MODIFICATION_TIME),
+        (LATE, 2, TimestampSource.COMMIT_INFO),
+        ({**LATE, "delta.enableInCommitTimestamps": "false"}, 2, TimestampSource.MODIFICATION_TIME),
+    ],
+)
+def test_where_the_timestamp_of_a_version_is(
+    configuration: dict[str, str], version: int, source: TimestampSource
+) -> None:
+    assert timestamp_source(version, SUPPORTED, table(configuration), table="tbl") is source
+
+
+@pytest.mark.parametrize(
+    ("configuration", "timestamp", "versions"),
+    [
+        ({}, 4999, range(10)),
+        (ON, 0, range(10)),
+        (LATE, 4999, range(2)),
+        (LATE, 5000, range(2, 10)),
+        (LATE, 10**15, range(2, 10)),
+    ],
+)
+def test_the_enablement_divides_the_versions_that_time_travel_searches(
+    configuration: dict[str, str], timestamp: int, versions: range
+) -> None:
+    found = searched_versions(timestamp, SUPPORTED, table(configuration), latest=9, table="tbl")
+    assert found == versions
+
+
+@pytest.mark.parametrize("missing", [VERSION, TIMESTAMP])
+def test_one_enablement_property_without_the_other_is_refused(missing: str) -> None:
+    half = {key: value for key, value in LATE.items() if key != missing}
+    with pytest.raises(InvalidTableError, match=f"{missing} is not"):
+        timestamp_source(3, SUPPORTED, table(half), table="tbl")
+
+
+def recorded(configuration: dict[str, str], was: bool, now: bool, version: int) -> dict[str, str]:
+    return with_enablement_recorded(
+        configuration, was_enabled=was, is_enabled=now, version=version, timestamp_ms=5000
+    )
+
+
+def test_turning_it_on_later_records_where() -> None:
+    assert recorded(ON, was=False, now=True, version=2) == LATE
+
+
+def test_turning_it_on_again_records_the_new_place() -> None:
+    assert recorded({**LATE, VERSION: "1"}, was=False, now=True, version=2) == LATE
+
+
+def test_a_retry_records_the_place_of_the_retry() -> None:
+    first = recorded(ON, was=False, now=True, version=2)
+    assert recorded(first, was=False, now=True, version=3)[VERSION] == "3"
+
+
+def test_having_it_from_the_first_version_records_nothing() -> None:
+    assert recorded(ON, was=False, now=True, version=0) == ON
+    assert recorded(ON, was=True, now=True, version=7) == ON
+
+
+def test_what_is_recorded_stays_while_it_is_on() -> None:
+    assert recorded(LATE, was=True, now=True, version=7) == LATE
+
+
+def test_turning_it_off_drops_what_was_recorded() -> None:
+    off = {**LATE, "delta.enableInCommitTimestamps": "false"}
+    expected = {"delta.enableInCommitTimestamps": "false"}
+    assert recorded(off, was=True, now=False, version=7) == expected

@@ -1,0 +1,172 @@
+"""Versions and times: edge cases A21 to A28 and L3, with the values of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    InvalidTableError,
+    TimestampOutOfRangeError,
+)
+from tests.log_builder import PROTOCOL, add, commit_path, metadata, write_commit, write_table
+
+ICT_PROTOCOL = {
+    "protocol": {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["inCommitTimestamp"],
+    }
+}
+ICT_ON = {"delta.enableInCommitTimestamps": "true"}
+
+
+def file_timed_table(root: Path, seconds: list[int]) -> DeltaTable:
+    for version, second in enumerate(seconds):
+        first = [PROTOCOL, metadata()] if version == 0 else []
+        write_commit(root, version, *first, add(f"f{version}"), modified_ms=second * 1000)
+    return DeltaTable(str(root))
+
+
+def test_file_times_are_made_to_ascend(tmp_path: Path) -> None:
+    table = file_timed_table(tmp_path, [0, 100, 50, 60])
+    times = [info.timestamp for info in reversed(table.history())]
+    assert times == [0, 100_000, 100_001, 100_002]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"),
+    [(0, 0), (99_999, 0), (100_000, 1), (100_001, 2), (100_002, 3)],
+)
+def test_the_newest_version_not_after_a_time_is_found(
+    tmp_path: Path, timestamp: int, version: int
+) -> None:
+    table = file_timed_table(tmp_path, [0, 100, 50, 60])
+    assert table.version_at(timestamp) == version
+    assert table.snapshot(timestamp=timestamp).version == version
+
+
+@pytest.mark.parametrize("timestamp", [999, 3_001])
+def test_a_time_outside_the_history_names_the_range(tmp_path: Path, timestamp: int) -> None:
+    table = file_timed_table(tmp_path, [1, 2, 3])
+    with pytest.raises(TimestampOutOfRangeError, match=r"1000 ms .*3000 ms") as caught:
+        table.version_at(timestamp)
+    assert (caught.value.earliest_ms, caught.value.latest_ms) == (1000, 3000)
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    ["1970-01-01T00:00:02Z", "1970-01-01T01:00:02+01:00", "1970-01-01T00:00:02.000+00:00", 2000],
+)
+def test_a_time_can_be_written_in_several_ways(tmp_path: Path, timestamp: str | int) -> None:
+    assert file_timed_table(tmp_path, [1, 2, 3]).version_at(timestamp) == 1
+
+
+@pytest.mark.parametrize("timestamp", ["yesterday", "1970-01-01T00:00:02", "1970-01-01", True, 2.5])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: object) -> None:
+    table = file_timed_table(tmp_path, [1, 2, 3])
+    with pytest.raises(InvalidArgumentError, match="timestamp|point in time"):
+        table.version_at(timestamp)
+
+
+def in_commit_table(
+    root: Path, file_ms: list[int], in_commit: dict[int, int], enablement: dict[str, str]
+) -> DeltaTable:
+    """Commits with file times; from the first key of ``in_commit`` on also in-commit timestamps."""
+    start = min(in_commit)
+    for version, modified in enumerate(file_ms):
+        actions = [add(f"f{version}")]
+        if version == 0:
+            actions = [ICT_PROTOCOL, metadata(configuration=ICT_ON if start == 0 else {}), *actions]
+        elif version == start:
+            actions = [metadata(configuration={**ICT_ON, **enablement}), *actions]
+        info: dict = {"operation": "WRITE", "timestamp": 7}
+        if version in in_commit:
+            info = {"inCommitTimestamp": in_commit[version], **info}
+        write_commit(root, version, {"commitInfo": info}, *actions, modified_ms=modified)
+    return DeltaTable(str(root))
+
+
+ENABLED_AT_2 = {
+    "delta.inCommitTimestampEnablementVersion": "2",
+    "delta.inCommitTimestampEnablementTimestamp": "5000",
+}
+
+
+def test_in_commit_timestamps_count_from_their_enablement(tmp_path: Path) -> None:
+    # Copied later: file times say nothing of the versions from 2 on.
+    table = in_commit_table(
+        tmp_path, [1000, 2000, 90_000, 91_000], {2: 5000, 3: 6000}, ENABLED_AT_2
+    )
+    assert [info.timestamp for info in table.history()] == [6000, 5000, 2000, 1000]
+    found = {ms: table.version_at(ms) for ms in (1000, 2000, 4999, 5000, 5999, 6000)}
+    assert found == {1000: 0, 2000: 1, 4999: 1, 5000: 2, 5999: 2, 6000: 3}
+    with pytest.raises(TimestampOutOfRangeError, match="6001"):
+        table.version_at(6001)
+
+
+def test_in_commit_timestamps_from_the_first_version_need_no_enablement(tmp_path: Path) -> None:
+    table = in_commit_table(tmp_path, [9, 9, 9], {0: 100, 1: 200, 2: 300}, {})
+    assert [table.version_at(ms) for ms in (100, 199, 200, 300)] == [0, 0, 1, 2]
+
+
+def test_one_enablement_property_without_the_other_is_invalid(tmp_path: Path) -> None:
+    half = {"delta.inCommitTimestampEnablementVersion": "2"}
+    table = in_commit_table(tmp_path, [1, 2, 3], {2: 5000}, half)
+    with pytest.raises(InvalidTableError, match="inCommitTimestampEnablementTimestamp"):
+        table.version_at(5000)
+
+
+def test_a_commit_without_its_in_commit_timestamp_is_invalid(tmp_path: Path) -> None:
+    table = in_commit_table(tmp_path, [1, 2, 3], {2: 5000}, ENABLED_AT_2)
+    write_commit(tmp_path, 3, {"commitInfo": {"operation": "WRITE"}}, add("x"))
+    with pytest.raises(InvalidTableError, match="commit 3 has no inCommitTimestamp"):
+        _ = table.snapshot().timestamp
+
+
+def test_history_is_newest_first_and_can_be_limited(tmp_path: Path) -> None:
+    table = file_timed_table(tmp_path, [1, 2, 3])
+    assert [info.version for info in table.history()] == [2, 1, 0]
+    assert [info.version for info in table.history(2)] == [2, 1]
+    assert table.history(0) == []
+    with pytest.raises(InvalidArgumentError, match="negative"):
+        table.history(-1)
+
+
+def test_history_tolerates_content_from_the_future(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")])
+    write_commit(
+        tmp_path,
+        1,
+        {"commitInfo": {"operation": "X", "operationParameters": 7, "novel": {"a": [1]}}},
+        {"novelAction": {"x": 1}},
+    )
+    newest = DeltaTable(str(tmp_path)).history()[0]
+    assert newest.operation == "X"
+    assert newest.raw["novel"] == {"a": [1]}
+
+
+def test_a_gap_in_the_history_is_an_error_that_names_it(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [add("b")], [add("c")], [add("d")])
+    table = DeltaTable(str(tmp_path))
+    table.checkpoint(version=1)
+    commit_path(tmp_path, 2).unlink()
+    with pytest.raises(CorruptLogError, match="2"):
+        table.history()
+
+
+def test_commits_older_than_a_checkpoint_may_be_gone(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [add("b")], [add("c")], [add("d")])
+    table = DeltaTable(str(tmp_path))
+    table.checkpoint(version=2)
+    commit_path(tmp_path, 0).unlink()
+    commit_path(tmp_path, 1).unlink()
+    assert [info.version for info in table.history()] == [3, 2]
+    earliest = table.snapshot(version=2).timestamp_ms
+    assert table.version_at(earliest) == 2
+    with pytest.raises(TimestampOutOfRangeError, match="version 2"):
+        table.version_at(earliest - 1)

@@ -1,0 +1,150 @@
+"""Which storage a location names."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine.errors import InvalidArgumentError, StorageError
+from airflow_delta.engine.storage.generic import GenericStorage
+from airflow_delta.engine.storage.local import LocalStorage
+from airflow_delta.engine.storage.location import open_storage, storage_for_uri
+from airflow_delta.engine.storage.memory import MemoryStorage
+from airflow_delta.engine.storage.object_store import ObjectStorage
+
+ACCOUNT = {"account_name": "a", "account_key": "c2VjcmV0"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "root"),
+    [
+        ("/data/t", "/data/t"),
+        ("/data/t/", "/data/t"),
+        ("/data//t///", "/data/t"),
+        ("//data/t", "/data/t"),
+        ("/", "/"),
+        ("/data/a%20b", "/data/a%20b"),
+        ("/data/k=1:2", "/data/k=1:2"),
+        ("file:///data/t", "/data/t"),
+        ("file:/data/t/", "/data/t"),
+        ("file://localhost/data/t", "/data/t"),
+        ("FILE:///data/t", "/data/t"),
+        ("file:///data/a%20b", "/data/a b"),
+        ("file:///data/a%2520b", "/data/a%20b"),
+        ("file:///data/%C3%A9", "/data/é"),
+        ("file:///data/a+b#c?d", "/data/a+b#c?d"),
+    ],
+)
+def test_local_locations(uri: str, root: str) -> None:
+    storage = open_storage(uri)
+    assert isinstance(storage, LocalStorage)
+    assert storage.root == root
+
+
+def test_a_relative_path_is_taken_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_storage("tables/t").root == f"{tmp_path}/tables/t"
+    assert open_storage("~/t").root == f"{tmp_path}/~/t"
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "options"),
+    [
+        ("memory://m/t", MemoryStorage, {}),
+        ("s3://bucket/t", ObjectStorage, {}),
+        ("s3a://bucket/t", ObjectStorage, {}),
+        ("gs://bucket/t", ObjectStorage, {"bearer_token": "x"}),
+        ("gcs://bucket/t", ObjectStorage, {"bearer_token": "x"}),
+        ("az://container/t", ObjectStorage, ACCOUNT),
+        ("abfs://container/t", ObjectStorage, ACCOUNT),
+        ("abfss://container@a.dfs.core.windows.net/t", ObjectStorage, {}),
+        ("zip://x/t::file:///none.zip", GenericStorage, None),
+    ],
+)
+def test_schemes(uri: str, kind: type, options: dict[str, str] | None) -> None:
+    if options is None:
+        pytest.importorskip("fsspec")
+        with pytest.raises(StorageError, match=r"none\.zip"):
+            open_storage(uri)
+        return
+    storage = open_storage(f"{uri}/", options)
+    assert isinstance(storage, kind)
+    assert storage.root == uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("", "isn't a location"),
+        ("a\0b", "isn't a location"),
+        ("nonsense://x/t", "unknown scheme 'nonsense': expected a path or one of file, memory, s3"),
+        ("wasbs://c@a.blob.core.windows.net/t", "abfss://<container>@<account>"),
+        ("wasb://c@a.blob.core.windows.net/t", "abfs://<container>@<account>"),
+        ("dbfs:/mnt/t", "the location in cloud storage"),
+        ("file://server/share/t", "names the host 'server'"),
+        ("s3://", "names no bucket"),
+        ("s3:///t", "names no bucket"),
+        ("s3:/bucket/t", "names no bucket"),
+        ("s3://bucket/a//t", "empty, '.' or '..' segment"),
+        ("s3://bucket/../other/t", "empty, '.' or '..' segment"),
+        ("memory:/x", "expected memory://"),
+    ],
+)
+def test_senseless_locations(uri: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message.replace("|", r"\|")):
+        open_storage(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "root", "path"),
+    [
+        ("/data/t/f.parquet", "/", "data/t/f.parquet"),
+        ("file:/data/a%20b", "/", "data/a%20b"),
+        ("file:///data/a%20b", "/", "data/a%20b"),
+        ("memory://m/t/f", "memory://m", "t/f"),
+        ("s3://bucket/t/a%20b", "s3://bucket", "t/a%20b"),
+        (
+            "abfss://c@a.dfs.core.windows.net/t/f",
+            "abfss://c@a.dfs.core.windows.net",
+            "t/f",
+        ),
+    ],
+)
+def test_files_by_their_absolute_location(uri: str, root: str, path: str) -> None:
+    storage, found = storage_for_uri(uri)
+    assert (storage.root, found) == (root, path)
+
+
+def test_a_file_found_by_its_location_reads(tmp_path: Path) -> None:
+    (tmp_path / "a%20b").write_bytes(b"x")
+    storage, path = storage_for_uri(f"{tmp_path}/a%20b")
+    assert storage.read(path) == b"x"
+
+
+@pytest.mark.parametrize("uri", ["relative/f", "s3://bucket", "s3://bucket/", "s3://bucket/t/"])
+def test_locations_of_no_file(uri: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="absolute|name a file"):
+        storage_for_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "extra"), [("s3://b/t", "s3"), ("gs://b/t", "gcs"), ("az://c/t", "azure")]
+)
+def test_a_missing_package_is_named_with_its_extra(
+    uri: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = builtins.__import__
+
+    def without_obstore(name: str, *args: Any) -> Any:
+        if name.startswith("airflow_delta.engine.storage.") and not name.endswith("location"):
+            raise ModuleNotFoundError("No module named 'obstore'", name="obstore")
+        return original(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without_obstore)
+    with pytest.raises(StorageError, match=rf"'obstore'.*pip install 'airflow-delta\[{extra}\]'"):
+        open_storage(uri)
