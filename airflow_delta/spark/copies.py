@@ -26,25 +26,24 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError, RetentionError
-from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError
+from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.columns import quoted
 from airflow_delta.spark.data_files import list_data_files, write_data_files
+from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.read import read_snapshot
 from airflow_delta.spark.writing import write_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_delta.engine import Snapshot
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["FORMATS", "MARKER", "CopyRequest", "CopyResult", "copy_app_id", "copy_snapshot"]
@@ -101,8 +100,8 @@ def copy_snapshot(
     """Copy a version of a table.
 
     Raises:
-        InvalidArgumentError: the format is unknown, or target and table lie inside one another.
-        RetentionError: something is at the target that must stay; see the module.
+        InvalidArgumentError: the format is unknown, table and target lie inside one another, or
+            something is at the target that must stay; see the module.
         DeltaError: the table can't be read, or a Delta copy can't be committed.
         PySparkException: Spark's own errors.
     """
@@ -132,30 +131,142 @@ class _Copy:
         self._spark = spark
         self._request = request
         self._options = storage_options
-
-    @cached_property
-    def _source(self) -> Snapshot:
-        table = DeltaTable(self._request.table_uri, self._options)
-        return table.snapshot(version=self._request.version)
+        self._source = DeltaTable(request.table_uri, storage_options).snapshot(request.version)
 
     def to_delta(self) -> CopyResult:
+        """Overwrite the Delta table at the target, or create it."""
         request = self._request
         app_id = copy_app_id(self._source.metadata.id)
         target = DeltaTable(request.target_uri, self._options)
         if target.exists():
-            if request.txn and (done := target.version_of_transaction(*request.txn)) is not None:
-                return _committed(target, done)
-            self._check_delta_target(target, app_id)
+            earlier = target.version_of_transaction(*request.txn) if request.txn else None
+            if earlier is not None:
+                done = target.snapshot(earlier).statistics
+                return CopyResult(done.num_rows or 0, done.num_files, earlier)
+            held = target.snapshot().transactions.get(app_id)
+            self._check_held(None if held is None else held.version)
         else:
-            self._check_no_files(target.storage)
+            self._check_empty(target.storage)
+        transactions = dict([request.txn] if request.txn else [])
         result = write_table(
-            read_snapshot(
-                self._spark, request.table_uri, request.version, storage_options=self._options
-            ),
+            self._rows(),
             request.target_uri,
             mode="overwrite",
             partition_by=self._source.metadata.partition_columns,
-            transactions={**dict([request.txn] if request.txn else []), app_id: request.version},
+            transactions={**transactions, app_id: request.version},
+            find_earlier=False,
             storage_options=self._options,
         )
         return CopyResult(result.num_rows, result.num_files, result.version)
+
+    def to_parquet(self) -> CopyResult:
+        """Put a directory of parquet files in the place of the target."""
+        target = open_storage(self._request.target_uri, self._options)
+        self._check_parquet_target(target)
+        place = hadoop_path(_location(target))
+        directories = HadoopDirectories(self._spark, place)
+        suffix = f".unfinished-{uuid.uuid4()}"
+        try:
+            result = self._write_parquet(open_storage(f"{target.root}{suffix}", self._options))
+            # Looked at again: writing took its time, and another run may have been faster.
+            self._check_parquet_target(target)
+            _exchange(directories, place, f"{place}{suffix}")
+        finally:
+            directories.delete(f"{place}{suffix}")
+        return result
+
+    def _write_parquet(self, unfinished: Storage) -> CopyResult:
+        # A void column has no values, and parquet has no type for it.
+        kept = [quoted(field.name) for field in self._source.schema if field.data_type != VOID]
+        write_data_files(self._rows().select(kept), hadoop_path(_location(unfinished)))
+        files = list_data_files(unfinished, "")
+        result = CopyResult(sum(file.num_rows for file in files), len(files))
+        marker = {
+            "table_uri": self._request.table_uri,
+            "table_id": self._source.metadata.id,
+            "version": self._request.version,
+            "num_rows": result.num_rows,
+        }
+        unfinished.replace(MARKER, json.dumps(marker).encode())
+        return result
+
+    def _rows(self) -> DataFrame:
+        request = self._request
+        return read_snapshot(
+            self._spark, request.table_uri, request.version, storage_options=self._options
+        )
+
+    def _check_parquet_target(self, target: Storage) -> None:
+        try:
+            marker = json.loads(target.read(MARKER))
+            ours = marker["table_id"] == self._source.metadata.id
+            held = int(marker["version"]) if ours else None
+        except ObjectNotFoundError:
+            self._check_empty(target)
+            return
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._refusal(f"its {MARKER} can't be read") from error
+        self._check_held(held)
+
+    def _check_empty(self, target: Storage) -> None:
+        for info in target.walk(""):
+            raise self._refusal(f"it holds {info.path}, which no earlier copy has written")
+
+    def _check_held(self, version: int | None) -> None:
+        """Check the version that the target is a copy of; None where it is no copy of this table."""
+        if version is None:
+            raise self._refusal("it holds no copy of this table")
+        if version > self._request.version and not self._request.replace_newer:
+            raise self._refusal(
+                f"it holds a copy of version {version}, which is newer than version "
+                f"{self._request.version} (replace_newer replaces it all the same)"
+            )
+
+    def _refusal(self, reason: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"the target {self._request.target_uri} isn't replaced: {reason}; empty it, or choose "
+            "another",
+            table=self._request.table_uri,
+            target=self._request.target_uri,
+        )
+
+
+def _exchange(directories: HadoopDirectories, place: str, finished: str) -> None:
+    """Put a finished directory in the place of what is there."""
+    old = f"{place}.replaced-{uuid.uuid4()}"
+    replaces = directories.exists(place)
+    if replaces:
+        directories.rename(place, old)
+    try:
+        directories.rename(finished, place)
+    except BaseException:
+        if replaces:
+            directories.rename(old, place)
+        raise
+    if replaces:
+        directories.delete(old)
+
+
+def _check_apart(request: CopyRequest, storage_options: Mapping[str, str] | None) -> None:
+    table, target = (
+        _real_location(open_storage(uri, storage_options))
+        for uri in (request.table_uri, request.target_uri)
+    )
+    if f"{table}/".startswith(f"{target}/") or f"{target}/".startswith(f"{table}/"):
+        raise InvalidArgumentError(
+            f"the target {request.target_uri} of the copy and the table lie inside one another; "
+            "choose a target elsewhere",
+            table=request.table_uri,
+            target=request.target_uri,
+        )
+
+
+def _location(storage: Storage) -> str:
+    return resolve(storage.root, "").rstrip("/")
+
+
+def _real_location(storage: Storage) -> str:
+    """A location by which two spellings of one place are equal, as far as that can be told."""
+    path = hadoop_path(_location(storage))
+    local = path.removeprefix("file:")
+    return f"file:{os.path.realpath(local)}" if local != path else path

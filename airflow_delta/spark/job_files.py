@@ -36,7 +36,8 @@ RESULT_PATH = "result_path"
 
 
 def run_job(
-    work: Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, Any]], arguments: Sequence[str]
+    work: Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, Any]],
+    arguments: Sequence[str],
 ) -> int:
     """Run a job from its arguments to its result file, and give its exit code.
 

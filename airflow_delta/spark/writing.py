@@ -133,9 +133,22 @@ def write_table(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     transactions: Mapping[str, int],
+    find_earlier: bool = True,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
-    """`write` with any number of transaction identifiers; the first one finds an earlier commit."""
+    """`write` with any number of transaction identifiers.
+
+    Args:
+        rows: see `write`.
+        uri: see `write`.
+        mode: see `write`.
+        partition_by: see `write`.
+        properties: see `write`.
+        transactions: the version to set for each application.
+        find_earlier: whether a commit that set the first of them already makes this call write
+            nothing; False where the caller has looked.
+        storage_options: see `write`.
+    """
     if mode not in _MODES:
         raise InvalidArgumentError(
             f"unknown mode {mode!r}: expected one of {', '.join(_MODES)}", table=uri

@@ -103,7 +103,7 @@ class ActionFile:
             if not kinds:
                 continue
             with source.damage():
-                for batch in source.batches(group, kinds, threads=True):
+                for batch in source.batches(group, kinds):
                     for kind in kinds:
                         rows = present_rows(batch.column(kind))
                         found.extend((kind, _plain(row, rows.type)) for row in rows.to_pylist())
@@ -132,7 +132,7 @@ class ActionFile:
             if self._may_hold(group, kind):
                 rows = _FileRows(self._source, group, kind, schema)
                 # A large row group is decoded while it is consumed, else on a thread before.
-                large = self._source.rows(group) > _SLICE_ROWS
+                large = self._source.is_large(group)
                 pieces.append(rows.stream if large else rows.load)
         return pieces
 
@@ -160,17 +160,14 @@ class _FileRows:
         self._stored = {name: self._stored_as(name) for name in schema.names}
 
     def load(self) -> list[pa.Table]:
-        """Decode on the calling thread."""
-        return list(self._tables(threads=False))
+        """Decode all of it, on the calling thread."""
+        return list(self.stream())
 
     def stream(self) -> Iterator[pa.Table]:
-        """Decode slice by slice, while the caller consumes, on Arrow's threads."""
-        return self._tables(threads=True)
-
-    def _tables(self, *, threads: bool) -> Iterator[pa.Table]:
+        """Decode slice by slice, while the caller consumes."""
         columns = [f"{self._kind}.{name}" for names in self._stored.values() for name in names]
         with self._source.damage():
-            for batch in self._source.batches(self._group, columns, threads=threads):
+            for batch in self._source.batches(self._group, columns):
                 rows = present_rows(batch.column(self._kind))
                 if len(rows):
                     yield self._table(rows)

@@ -88,14 +88,17 @@ class ParquetSource:
         """How many rows a row group has."""
         return int(self.footer.row_group(group).num_rows)
 
-    def batches(
-        self, group: int, columns: Sequence[str], *, threads: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Decode columns of a row group, in slices; on Arrow's threads, or on the caller's alone.
+    def is_large(self, group: int) -> bool:
+        """Whether a row group comes in several slices."""
+        return self.rows(group) > self._slice_rows
 
-        What is wrong with the file is raised as Arrow raises it: see `damage`.
+    def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Decode columns of a row group, in slices.
+
+        A large one is decoded on Arrow's threads, others on the caller's alone. What is wrong with
+        the file is raised as Arrow raises it: see `damage`.
         """
-        remote = self._storage.capabilities.remote
+        remote, large = self._storage.capabilities.remote, self.is_large(group)
         with self._storage.open(self._file.path, size=self._file.size) as source:
             file = pq.ParquetFile(
                 source,
@@ -103,7 +106,7 @@ class ParquetSource:
                 page_checksum_verification=True,
                 # Behind a network one large read beats many; on a disk, small ones save memory.
                 pre_buffer=remote,
-                buffer_size=0 if remote else _LOCAL_BUFFER,
+                buffer_size=_LOCAL_BUFFER if large and not remote else 0,
                 # Nanoseconds, the default, can't hold the years that statistics mention.
                 coerce_int96_timestamp_unit="us",
             )
@@ -111,7 +114,7 @@ class ParquetSource:
                 batch_size=self._slice_rows,
                 row_groups=[group],
                 columns=list(columns),
-                use_threads=threads,
+                use_threads=large,
             )
 
     @contextmanager

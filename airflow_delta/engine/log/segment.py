@@ -261,13 +261,18 @@ def _best_checkpoint(
 
 
 def _list_backwards(storage: Storage, version: int, excluded: Collection[str]) -> Listing:
-    """List from a version backwards, window by window, until there is a checkpoint."""
+    """List from a version backwards, window by window, until there is a checkpoint.
+
+    Or until it is clear that the version can't be rebuilt: a window must hold its last version.
+    """
     end = version
     listing = Listing((), (), (), ())
     while True:
         start = max(0, end - _WINDOW + 1)
-        listing = list_log(storage, start=start, end=end).before(listing)
-        if start == 0 or _best_checkpoint(listing, version, excluded) is not None:
+        window = list_log(storage, start=start, end=end)
+        listing = window.before(listing)
+        found = _best_checkpoint(listing, version, excluded) is not None
+        if found or start == 0 or window.latest != end:
             return listing
         end = start - 1
 

@@ -1,0 +1,107 @@
+"""Copy a version of a Delta table with Spark: a program for spark-submit.
+
+Parameters (see `airflow_delta.spark.job_files`)::
+
+    {"table_uri": "s3://lake/sales", "version": 7, "target_uri": "s3://lake/sales_7",
+     "format": "parquet", "app_id": "airflow:daily.copy", "app_version": 1767225600000000,
+     "replace_newer": false, "result_path": "/tmp/result.json"}
+
+``format`` (``parquet`` or ``delta``), ``app_id`` with ``app_version``, ``replace_newer`` and
+``result_path`` may be left out. The result::
+
+    {"table_uri": …, "version": 7, "target_uri": …, "num_rows": 1000, "num_files": 4}
+
+with ``committed_version`` where the copy is a Delta table. What may be replaced at the target is told
+in `airflow_delta.spark.copies`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.spark.job_files import run_job
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.copies import CopyRequest
+
+__all__ = ["main", "materialize"]
+
+_REQUIRED: Mapping[str, type] = {"table_uri": str, "version": int, "target_uri": str}
+_OPTIONAL: Mapping[str, type] = {
+    "format": str,
+    "app_id": str,
+    "app_version": int,
+    "replace_newer": bool,
+}
+
+
+def materialize(
+    parameters: Mapping[str, Any], storage_options: Mapping[str, str]
+) -> dict[str, Any]:
+    """Make the copy, in a Spark session of its own.
+
+    Raises:
+        ValueError: the parameters are not those of this job.
+        DeltaError: see `copy_snapshot`.
+        PySparkException: Spark's own errors.
+    """
+    request = copy_request(parameters)
+
+    # After the parameters are known to be right: starting Spark takes seconds.
+    from pyspark.sql import SparkSession
+
+    from airflow_delta.spark.copies import copy_snapshot
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        copy = copy_snapshot(spark, request, storage_options=storage_options)
+    finally:
+        spark.stop()
+    result = {
+        "table_uri": request.table_uri,
+        "version": request.version,
+        "target_uri": request.target_uri,
+        "num_rows": copy.num_rows,
+        "num_files": copy.num_files,
+    }
+    if copy.committed_version is not None:
+        result["committed_version"] = copy.committed_version
+    return result
+
+
+def copy_request(parameters: Mapping[str, Any]) -> CopyRequest:
+    """Check the parameters.
+
+    Raises:
+        ValueError: one is missing, unknown, or of the wrong type.
+    """
+    known = {**_REQUIRED, **_OPTIONAL}
+    unknown = sorted(set(parameters) - set(known))
+    missing = sorted(set(_REQUIRED) - set(parameters))
+    if unknown or missing:
+        raise ValueError(f"parameters: missing {missing}, unknown {unknown}")
+    for name, value in parameters.items():
+        if type(value) is not known[name]:
+            raise ValueError(
+                f"parameter {name!r}: expected {known[name].__name__}, found {value!r}"
+            )
+    if ("app_id" in parameters) != ("app_version" in parameters):
+        raise ValueError("parameters: app_id and app_version belong together")
+
+    from airflow_delta.spark.copies import CopyRequest
+
+    given = dict(parameters)
+    app_id, app_version = given.pop("app_id", None), given.pop("app_version", None)
+    txn = None if app_id is None else (app_id, app_version)
+    return CopyRequest(**given, txn=txn)
+
+
+def main() -> int:
+    """Run the job of the command line."""
+    return run_job(materialize, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
