@@ -141,20 +141,19 @@ class _Copy:
         if target.exists():
             earlier = target.version_of_transaction(*request.txn) if request.txn else None
             if earlier is not None:
-                done = target.snapshot(earlier).statistics
+                done = target.snapshot(earlier)
                 return CopyResult(done.num_rows or 0, done.num_files, earlier)
             held = target.snapshot().transactions.get(app_id)
             self._check_held(None if held is None else held.version)
         else:
             self._check_empty(target.storage)
-        transactions = dict([request.txn] if request.txn else [])
         result = write_table(
             self._rows(),
             request.target_uri,
             mode="overwrite",
             partition_by=self._source.metadata.partition_columns,
-            transactions={**transactions, app_id: request.version},
-            find_earlier=False,
+            txn=request.txn,
+            marks={app_id: request.version},
             storage_options=self._options,
         )
         return CopyResult(result.num_rows, result.num_files, result.version)

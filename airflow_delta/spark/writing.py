@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 
 from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
 from airflow_delta.engine.errors import (
+    CommitConflictError,
     ConstraintViolationError,
     InvalidArgumentError,
     TableAlreadyExistsError,
@@ -120,7 +121,7 @@ def write(
         mode=mode,
         partition_by=partition_by,
         properties=properties,
-        transactions=dict([txn]) if txn else {},
+        txn=txn,
         storage_options=storage_options,
     )
 
@@ -132,11 +133,11 @@ def write_table(
     mode: str,
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
-    transactions: Mapping[str, int],
-    find_earlier: bool = True,
+    txn: tuple[str, int] | None = None,
+    marks: Mapping[str, int] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
-    """`write` with any number of transaction identifiers.
+    """`write`, with more to set.
 
     Args:
         rows: see `write`.
@@ -144,9 +145,8 @@ def write_table(
         mode: see `write`.
         partition_by: see `write`.
         properties: see `write`.
-        transactions: the version to set for each application.
-        find_earlier: whether a commit that set the first of them already makes this call write
-            nothing; False where the caller has looked.
+        txn: see `write`.
+        marks: versions to set for further applications, whatever they were.
         storage_options: see `write`.
     """
     if mode not in _MODES:
@@ -154,11 +154,12 @@ def write_table(
             f"unknown mode {mode!r}: expected one of {', '.join(_MODES)}", table=uri
         )
     table = DeltaTable(uri, storage_options)
+    transactions = {**(marks or {}), **dict([txn] if txn else [])}
     request = _Request(table, mode, tuple(partition_by), properties or {}, transactions)
     target = _existing_target(request) if table.exists() else _new_target(request, rows)
-    # Looked for after the transaction has begun: a commit made later is a conflict.
-    for app_id, version in list(transactions.items())[:1]:
-        earlier = table.version_of_transaction(app_id, version) if target.exists else None
+    if txn and target.exists:
+        # Looked for after the transaction has begun: a commit made later is a conflict.
+        earlier = table.version_of_transaction(*txn)
         if earlier is not None:
             return WriteResult(earlier, written=False)
     if target.exists and mode == "error":
@@ -292,18 +293,16 @@ def _write(rows: DataFrame, request: _Request, target: _Target) -> WriteResult:
         transaction.remove_file(remove)
     for app_id, version in request.transactions.items():
         transaction.set_transaction(app_id, version)
-    metrics = {
-        "numFiles": len(files),
-        "numOutputRows": sum(file.num_rows for file in files),
-        "numOutputBytes": sum(file.info.size for file in files),
-    }
+    num_rows = sum(file.num_rows for file in files)
+    size = sum(file.info.size for file in files)
+    metrics = {"numFiles": len(files), "numOutputRows": num_rows, "numOutputBytes": size}
     try:
         commit = transaction.commit(operation_metrics=metrics)
     except (CommitConflictError, ConstraintViolationError, UnsupportedFeatureError):
         # Only what is known not to have committed: anything else may have, and needs its files.
         _delete(storage, directory)
         raise
-    return WriteResult(commit.version, *metrics.values())
+    return WriteResult(commit.version, len(files), num_rows, size)
 
 
 def _delete(storage: Storage, directory: str) -> None:

@@ -291,9 +291,14 @@ _LATER_READABLE = (
 
 
 def _refused(
-    name: str, kind: Kind, note: str, *requires: str, active: Activation | None = None
+    name: str,
+    kind: Kind,
+    note: str,
+    *requires: str,
+    active: Activation | None = None,
+    readable: bool = False,
 ) -> Feature:
-    """A feature that is known by name only: nothing that it binds is done."""
+    """A feature that is known by name: nothing that binds writers is done, nor readers by default."""
     return Feature(
         name=name,
         kind=kind,
@@ -301,33 +306,28 @@ def _refused(
         note=note,
         requires=frozenset(requires),
         active=active,
-        read=Support.NO if kind is Kind.READER_WRITER else Support.YES,
+        read=Support.YES if readable or kind is Kind.WRITER else Support.NO,
         append=Support.NO,
         checkpoint=Support.NO,
     )
 
 
 _CATALOG = "only the table's catalog knows its newest commits, and the engine can't ask it"
-_VARIANT = "the engine doesn't read or write values of the variant type"
+_VARIANT = "the log says the same as ever; values of the variant type are neither read nor written"
 _REDIRECT = "the table has moved, and the engine doesn't follow it"
 
 _LATER_REFUSED = (
     _refused("catalogManaged", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
     _refused("catalogOwned", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
     _refused("catalogOwned-preview", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
-    _refused("variantType", Kind.READER_WRITER, _VARIANT, active=_column_type(VARIANT)),
-    _refused("variantType-preview", Kind.READER_WRITER, _VARIANT, active=_column_type(VARIANT)),
-    _refused(
-        "variantShredding",
-        Kind.READER_WRITER,
-        _VARIANT,
-        active=_later_property("delta.enableVariantShredding"),
-    ),
-    _refused(
-        "variantShredding-preview",
-        Kind.READER_WRITER,
-        _VARIANT,
-        active=_later_property("delta.enableVariantShredding"),
+    *(
+        _refused(name, Kind.READER_WRITER, _VARIANT, active=activation, readable=True)
+        for name, activation in (
+            ("variantType", _column_type(VARIANT)),
+            ("variantType-preview", _column_type(VARIANT)),
+            ("variantShredding", _later_property("delta.enableVariantShredding")),
+            ("variantShredding-preview", _later_property("delta.enableVariantShredding")),
+        )
     ),
     _refused("geospatial", Kind.READER_WRITER, "the engine doesn't know geospatial types"),
     _refused("collations", Kind.WRITER, "the engine compares text by its bytes only"),

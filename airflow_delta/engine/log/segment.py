@@ -211,21 +211,20 @@ def earliest_version(listing: Listing) -> int | None:
         listing: a listing of the whole log.
 
     Returns:
-        0 where no commit is missing, else the version of the first checkpoint from which the
-        commits run through to the end; None where there is no such checkpoint.
+        0 where no commit is missing; after cleanup the version of a checkpoint; None where the
+        latest version itself can't be rebuilt.
     """
-    latest = listing.latest
-    if latest is None:
-        return None
-    first = latest + 1  # of the unbroken run of commits that ends at the latest version
-    for commit in reversed(listing.commits):
-        if commit.version != first - 1:
-            break
-        first = commit.version
-    if first == 0:
-        return 0
-    reachable = (file.version for file in listing.checkpoints if file.version >= first - 1)
-    return next(reachable, None)
+    checkpoints = {checkpoint.version for checkpoint in listing.checkpoints}
+    versions = sorted({commit.version for commit in listing.commits} | checkpoints)
+    earliest: int | None = None
+    expected = 0
+    for version in versions:
+        # A commit carries a run of versions on; a checkpoint, like version 0, can also begin one.
+        carried_on = earliest is not None and version == expected
+        if not carried_on:
+            earliest = version if version == 0 or version in checkpoints else None
+        expected = version + 1
+    return earliest
 
 
 def check_version(version: object, *, table: str) -> None:

@@ -35,11 +35,11 @@ _TIME_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "
 
 
 def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
-    """The storage of a location that fsspec knows, for reading.
+    """The storage of a location that fsspec knows, for reading. Some file systems connect here.
 
     Raises:
         InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option.
-        StorageError: a package that the file system needs isn't installed.
+        StorageError: a package that the file system needs isn't installed, or it can't connect.
     """
     root = uri.rstrip("/")
     scheme = uri.partition(":")[0]
@@ -51,7 +51,7 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
         )
     try:
         file_system, path = fsspec.url_to_fs(root, **options)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise StorageError(f"{uri!r} can't be opened: {error}", operation="open") from error
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(

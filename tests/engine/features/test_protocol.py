@@ -219,9 +219,6 @@ def test_reader_features_that_are_read(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "variantType",
-        "variantType-preview",
-        "variantShredding-preview",
         "catalogManaged",
         "catalogOwned-preview",
         "geospatial",
@@ -231,6 +228,16 @@ def test_reader_features_that_are_refused(name: str) -> None:
     for check in (append, checkpoint, lambda p: check_readable(p, table="tbl")):
         with pytest.raises(UnsupportedFeatureError, match=f"can't read .* {name}"):
             check(features(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["variantType", "variantType-preview", "variantShredding", "variantShredding-preview"]
+)
+def test_the_log_of_a_table_with_variants_is_read_and_not_written(name: str) -> None:
+    check_readable(features(name), table="tbl")
+    for write in (append, checkpoint):
+        with pytest.raises(UnsupportedFeatureError, match=f"can't write .* {name}"):
+            write(features(name))
 
 
 def test_a_reader_writer_feature_that_only_writers_list_is_honoured_for_reading() -> None:

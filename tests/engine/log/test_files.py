@@ -43,9 +43,7 @@ def parse(path: str) -> object:
         ),
         (
             "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json",
-            lambda p: V2Checkpoint(
-                10, "80a083e8-7026-4e79-81be-64bd76c43a11", "json", p, 7, 1000
-            ),
+            lambda p: V2Checkpoint(10, "80a083e8-7026-4e79-81be-64bd76c43a11", "json", p, 7, 1000),
         ),
         (
             "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet",
@@ -60,9 +58,7 @@ def parse(path: str) -> object:
         ("00000000000000000003.crc", lambda p: Checksum(3, p, 7, 1000)),
         (
             "_commits/00000000000000000001.7d17ac10-5cc3-401b-bd1a-9c82dd2ea032.json",
-            lambda p: UnbackfilledCommit(
-                1, "7d17ac10-5cc3-401b-bd1a-9c82dd2ea032", p, 7, 1000
-            ),
+            lambda p: UnbackfilledCommit(1, "7d17ac10-5cc3-401b-bd1a-9c82dd2ea032", p, 7, 1000),
         ),
     ],
 )

@@ -122,9 +122,16 @@ def test_a_hint_round_trips():
     found = read_last_checkpoint(storage)
     assert found is not None
     assert found.checksum is not None
-    assert LastCheckpointHint(
-        **{name: getattr(found, name) for name in found.__dataclass_fields__ if name != "checksum"}
-    ) == written
+    assert (
+        LastCheckpointHint(
+            **{
+                name: getattr(found, name)
+                for name in found.__dataclass_fields__
+                if name != "checksum"
+            }
+        )
+        == written
+    )
 
 
 def test_version_size_and_parts_come_first_and_the_checksum_last():

@@ -320,7 +320,9 @@ def test_every_way_to_a_segment_leads_to_what_the_files_allow(log, wanted, point
         hint(storage, pointed_to)
     listed = list_log(storage)
     target = listed.latest if wanted is None else wanted
-    usable = [found for found in listed.checkpoints if target is not None and found.version <= target]
+    usable = [
+        found for found in listed.checkpoints if target is not None and found.version <= target
+    ]
     starts = {-1, *(found.version for found in usable)}
     possible = (
         target is not None

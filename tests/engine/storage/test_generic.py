@@ -1,0 +1,110 @@
+"""Stores that are read through fsspec."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeStorageError,
+)
+from airflow_delta.engine.storage.generic import GenericStorage, open_generic
+
+FILES = {"log/9": b"nine", "log/10": b"ten", "log/sub/x": b"deep", "log2/x": b"other", "top": b"t"}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> GenericStorage:
+    for path, data in FILES.items():
+        file = tmp_path / "t" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        os.utime(file, (1_700_000_000, 1_700_000_000.25))
+    return GenericStorage("test://t", fsspec.filesystem("file"), str(tmp_path / "t"))
+
+
+def test_reads(storage: GenericStorage) -> None:
+    assert storage.read("log/10") == b"ten"
+    assert storage.read("log/10", start=1, length=1) == b"e"
+    assert storage.read("log/10", start=1) == b"en"
+    assert storage.read_many(["top", "missing"]) == [b"t", None]
+    with storage.open("log/9") as file:
+        file.seek(2)
+        assert file.read() == b"ne"
+    with pytest.raises(ObjectNotFoundError, match="'missing'"):
+        storage.read("missing")
+
+
+def test_lists(storage: GenericStorage) -> None:
+    assert [info.path for info in storage.list("log")] == ["log/10", "log/9"]
+    assert [info.path for info in storage.list("log", start_after="10")] == ["log/9"]
+    assert [info.path for info in storage.list("")] == ["top"]
+    assert list(storage.list("missing")) == []
+    assert list(storage.list("top")) == []
+    assert {info.path for info in storage.walk("")} == set(FILES)
+    head = storage.head("log/9")
+    assert (head.path, head.size, head.modified_ms) == ("log/9", 4, 1_700_000_000_250)
+    with pytest.raises(ObjectNotFoundError, match="'log'"):
+        storage.head("log")
+
+
+def test_writes_nothing(storage: GenericStorage) -> None:
+    def stream() -> None:
+        with storage.writer("new", overwrite=True) as file:
+            file.write(b"x")
+
+    operations: list[Callable[[], object]] = [
+        lambda: storage.create("new", b"x"),
+        lambda: storage.replace("top", b"x"),
+        stream,
+        lambda: storage.delete(["top"]),
+    ]
+    for operation in operations:
+        with pytest.raises(UnsafeStorageError, match="for reading"):
+            operation()
+    assert {info.path: storage.read(info.path) for info in storage.walk("")} == FILES
+    assert not storage.capabilities.put_if_absent
+
+
+def test_stays_below_its_root(storage: GenericStorage) -> None:
+    with pytest.raises(InvalidArgumentError, match="below the root"):
+        storage.read("../secret")
+    with pytest.raises(InvalidArgumentError, match="below the root"):
+        list(storage.list("../.."))
+
+
+def test_reads_from_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("t/log/0.json", b"content")
+    storage = open_generic(f"zip://t::file://{tmp_path}/t.zip", {})
+    assert storage.read("log/0.json") == b"content"
+
+
+def test_a_store_that_cannot_be_reached_is_told() -> None:
+    with pytest.raises(StorageError, match=r"none\.zip"):
+        open_generic("zip://t::file:///none.zip", {})
+
+
+def test_options_that_the_file_system_does_not_take_are_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w"):
+        pass
+    with pytest.raises(InvalidArgumentError, match="nonsense") as error:
+        open_generic(f"zip://t::file://{tmp_path}/t.zip", {"nonsense": "VALUE"})
+    assert "VALUE" not in str(error.value)
+
+
+def test_a_store_without_times_is_refused() -> None:
+    class Timeless:
+        def info(self, path: str) -> dict[str, object]:
+            return {"name": path, "type": "file", "size": 1}
+
+    with pytest.raises(StorageError, match="no modification time"):
+        GenericStorage("test://t", Timeless(), "t").head("x")

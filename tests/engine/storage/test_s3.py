@@ -1,0 +1,75 @@
+"""How locations and options of S3 reach its client."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.s3 import S3_OPTIONS, open_s3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_SESSION_TOKEN": "token",
+            "AWS_REGION": "eu-west-1",
+            "AWS_ENDPOINT_URL": "https://s3.example.org",
+        },
+        {
+            "key": "id",
+            "secret": "secret",
+            "token": "token",
+            "region_name": "eu-west-1",
+            "endpoint_url": "https://s3.example.org",
+        },
+    ],
+)
+def test_the_names_of_deltalake_and_of_fsspec(options: dict[str, str]) -> None:
+    storage = open_s3("s3://bucket/a/t/", options)
+    assert storage.root == "s3://bucket/a/t"
+    assert storage.store.prefix == "a/t"
+    assert storage.store.config == {
+        "bucket": "bucket",
+        "access_key_id": "id",
+        "secret_access_key": "secret",
+        "session_token": "token",
+        "region": "eu-west-1",
+        "endpoint": "https://s3.example.org",
+    }
+
+
+def test_the_client_knows_every_setting() -> None:
+    values = {
+        "checksum_algorithm": "SHA256",
+        "conditional_put": "etag",
+        "server_side_encryption": "AES256",
+        "request_payer": "true",
+    }
+    switches = ("skip_", "virtual_", "imdsv1", "unsigned", "s3_express", "sse_bucket")
+    for name, aliases in S3_OPTIONS.items():
+        value = values.get(name, "true" if name.startswith(switches) else "x")
+        assert open_s3("s3://b/t", {aliases[0]: value}).root == "s3://b/t"
+
+
+@pytest.mark.parametrize("option", ["AWS_S3_LOCKING_PROVIDER", "aws_s3_allow_unsafe_rename"])
+def test_other_ways_to_commit_are_refused(option: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="every commit is a conditional write"):
+        open_s3("s3://b/t", {option: "dynamodb"})
+
+
+def test_directory_buckets_list_in_no_order() -> None:
+    assert open_s3("s3://b/t", {}).capabilities.start_after
+    assert not open_s3("s3://b--use1-az4--x-s3/t", {}).capabilities.start_after
+    assert not open_s3("s3://b/t", {"s3_express": True}).capabilities.start_after
+
+
+def test_only_look_alikes_have_to_prove_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    assert open_s3("s3://b/t", {}).unproven is None
+    named = open_s3("s3://b/t", {"endpoint": "https://minio.example.org"})
+    assert named.unproven == "https://minio.example.org (bucket b)"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://ceph.example.org")
+    assert open_s3("s3://b/t", {}).unproven == "https://ceph.example.org (bucket b)"

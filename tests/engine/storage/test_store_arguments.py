@@ -1,0 +1,73 @@
+"""How URIs and storage options are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.azure import AZURE_OPTIONS
+from airflow_delta.engine.storage.gcs import GCS_OPTIONS
+from airflow_delta.engine.storage.s3 import S3_OPTIONS
+from airflow_delta.engine.storage.store_arguments import (
+    CLIENT_OPTIONS,
+    OptionNames,
+    StoreLocation,
+    read_location,
+    read_options,
+)
+
+NAMES = {"secret": ("my_secret", "secret"), "endpoint": ("endpoint_url",), "flag": ("flag",)}
+
+
+def test_a_location_is_taken_apart_and_not_decoded() -> None:
+    assert read_location("s3://b/x%20y/z/") == StoreLocation("s3://b/x%20y/z", "b", "x%20y/z")
+    assert read_location("s3://b/") == StoreLocation("s3://b", "b", "")
+    assert read_location("az://c@a.dfs.core.windows.net/t").container == "c@a.dfs.core.windows.net"
+
+
+def test_names_are_matched_without_case_and_values_become_text() -> None:
+    found = read_options({"MY_Secret": "x", "FLAG": True, "timeout": 30}, NAMES, kind="S3")
+    assert found.store == {"secret": "x", "flag": "true"}
+    assert found.client == {"timeout": "30"}
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'secrte' for S3: expected one of .*my_secret"):
+        read_options({"secrte": "VALUE"}, NAMES, kind="S3")
+
+
+def test_two_names_of_one_setting_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"drop one of my_secret, secret") as error:
+        read_options({"secret": "VALUE", "my_secret": "VALUE"}, NAMES, kind="S3")
+    assert "VALUE" not in str(error.value)
+
+
+def test_other_values_than_scalars_are_refused_and_not_shown() -> None:
+    with pytest.raises(InvalidArgumentError, match="'secret' is a dict") as error:
+        read_options({"secret": {"key": "VALUE"}}, NAMES, kind="S3")
+    assert "VALUE" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"endpoint_url": "http://localhost:9000"}, "true"),
+        ({"endpoint_url": "https://localhost:9000"}, None),
+        ({"endpoint_url": "http://localhost:9000", "allow_http": "false"}, "false"),
+    ],
+)
+def test_an_endpoint_without_tls_is_consent(options: dict[str, str], allowed: str | None) -> None:
+    assert read_options(options, NAMES, kind="S3").client.get("allow_http") == allowed
+
+
+def test_options_show_no_values() -> None:
+    assert "VALUE" not in repr(read_options({"secret": "VALUE"}, NAMES, kind="S3"))
+
+
+@pytest.mark.parametrize("names", [S3_OPTIONS, GCS_OPTIONS, AZURE_OPTIONS])
+def test_no_name_means_two_settings(names: OptionNames) -> None:
+    accepted = [
+        alias for aliases in [*names.values(), *CLIENT_OPTIONS.values()] for alias in aliases
+    ]
+    assert len(accepted) == len(set(accepted))
+    assert accepted == [alias.lower() for alias in accepted]
