@@ -53,7 +53,9 @@ class GcsServer:
         self._state = state
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # `stop` waits for one round of polling.
+        serving = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        serving.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def add_bucket(self, name: str) -> None:

@@ -32,7 +32,7 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import schema_to_json
 
-__all__ = ["file_schema", "logical_column", "quoted", "spark_schema"]
+__all__ = ["file_schema", "logical_column", "quoted", "spark_schema", "spark_type"]
 
 _SPARK_FIELD_ID = "parquet.field.id"
 
@@ -40,6 +40,11 @@ _SPARK_FIELD_ID = "parquet.field.id"
 def spark_schema(schema: StructType) -> T.StructType:
     """The Spark type of a schema: the protocol's JSON form is Spark's own."""
     return T.StructType.fromJson(json.loads(schema_to_json(schema)))
+
+
+def spark_type(data_type: DataType) -> T.DataType:
+    """The Spark type of one type."""
+    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
 
 
 def quoted(name: str) -> str:
@@ -76,7 +81,7 @@ def logical_column(stored: Column, field: StructField, mode: str) -> Column:
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
     kept = _stored_type(data_type, mode)
     if kept is None:
-        return F.lit(None).cast(_spark_type(data_type))
+        return F.lit(None).cast(spark_type(data_type))
     if _names(kept) == _names(data_type):
         return stored
     match data_type:
@@ -97,10 +102,6 @@ def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
             )
             return F.map_from_entries(pairs)
     raise AssertionError(f"a {data_type} has no parts to rename")
-
-
-def _spark_type(data_type: DataType) -> T.DataType:
-    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
 
 
 def _names(data_type: DataType) -> str:

@@ -27,9 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_type
 
 from airflow_delta.engine import DeltaTable, Snapshot
-from airflow_delta.engine.arrow.types import to_arrow_schema
 from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.deletion_vectors.roaring import positions
 from airflow_delta.engine.errors import InvalidArgumentError
@@ -39,7 +40,13 @@ from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.storage.location import storage_for_uri
-from airflow_delta.spark.columns import file_schema, logical_column, quoted, spark_schema
+from airflow_delta.spark.columns import (
+    file_schema,
+    logical_column,
+    quoted,
+    spark_schema,
+    spark_type,
+)
 from airflow_delta.spark.deleted_rows import without_deleted_rows
 from airflow_delta.spark.file_list import scan_files
 from airflow_delta.spark.locations import hadoop_uri
@@ -168,28 +175,24 @@ class _SnapshotReader:
 
     def _with_file_facts(self, scan: DataFrame, adds: pa.Table) -> DataFrame:
         """Adds the columns ``number``, of the file in ``adds``, and one per partition column."""
-        facts = {
-            "uri": pa.array(self._file_uris(adds), pa.string()),
-            "number": pa.array(np.arange(adds.num_rows, dtype=np.int64)),
-        }
-        for index, values in enumerate(self._partition_values(adds)):
-            facts[_partition_alias(index)] = values
-        files = self._spark.createDataFrame(pa.table(facts))
+        by_name = {field.name: field for field in self._snapshot.schema}
+        partition_fields = [by_name[name] for name in self._partition_columns]
+        facts = [
+            pa.array(self._file_uris(adds), pa.string()),
+            pa.array(np.arange(adds.num_rows, dtype=np.int64)),
+            *(_typed_partition_values(adds, field, self._mode) for field in partition_fields),
+        ]
+        # With its types: by itself Spark takes a time without zone for one of the session's.
+        types = T.StructType().add("uri", "string").add("number", "long")
+        for index, field in enumerate(partition_fields):
+            types.add(_partition_alias(index), spark_type(field.data_type))
+        files = self._spark.createDataFrame(pa.table(facts, names=types.names), types)
         found = scan.join(F.broadcast(files), F.col("file") == F.col("uri"), "left")
         # A row of a file that isn't found must stop the query, not vanish as an inner join has it.
         unknown = F.raise_error(F.concat(F.lit("not a file of the table: "), F.col("file")))
         return found.where(
             F.when(F.col("number").isNull(), unknown.cast("boolean")).otherwise(F.lit(True))
         )
-
-    def _partition_values(self, adds: pa.Table) -> list[pa.Array]:
-        schema = self._snapshot.schema
-        fields = [field for name in self._partition_columns if (field := schema.field(name))]
-        types = to_arrow_schema(StructType(tuple(fields)))
-        return [
-            _typed_partition_values(adds, field, types.field(index).type, self._mode)
-            for index, field in enumerate(fields)
-        ]
 
     def _table_columns(self, rows: DataFrame) -> DataFrame:
         """The columns of the table, in the order of its schema."""
@@ -224,14 +227,13 @@ class _SnapshotReader:
         return [hadoop_uri(resolve(root, path)) for path in adds["path"].to_pylist()]
 
 
-def _typed_partition_values(
-    adds: pa.Table, field: StructField, type_: pa.DataType, mode: str
-) -> pa.Array:
+def _typed_partition_values(adds: pa.Table, field: StructField, mode: str) -> pa.Array:
     """The values of a partition column, one per file; each distinct text is parsed once."""
     name = physical_name(field, mode)
     texts = pc.map_lookup(adds["partitionValues"], pa.scalar(name), "first").combine_chunks()
     encoded = texts.dictionary_encode()
     parsed = [parse_partition_value(t, field.data_type) for t in encoded.dictionary.to_pylist()]
+    type_ = to_arrow_type(spark_type(field.data_type), timezone="UTC")
     return pa.array(parsed, type_).take(encoded.indices)
 
 

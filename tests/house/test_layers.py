@@ -10,7 +10,9 @@ import pytest
 
 def loaded_after(statement: str) -> set[str]:
     """The top-level packages that a fresh interpreter has loaded after a statement."""
-    code = f"{statement}\nimport sys\nprint('\\n'.join({{m.partition('.')[0] for m in sys.modules}}))"
+    code = (
+        f"{statement}\nimport sys\nprint('\\n'.join({{m.partition('.')[0] for m in sys.modules}}))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

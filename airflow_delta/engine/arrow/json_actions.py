@@ -13,7 +13,7 @@ The result doesn't depend on the path a line took. Reconciling the actions is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from airflow_delta.engine.arrow.action_schema import (
 from airflow_delta.engine.arrow.json_columns import ActionShape, read_columns
 from airflow_delta.engine.arrow.json_exact import (
     FILE_KINDS,
+    SMALL_KINDS,
     InvalidLineError,
     SmallAction,
     file_columns,
@@ -70,6 +71,7 @@ def parse_commits(
     commits: Iterable[tuple[int, bytes]],
     *,
     columns: Sequence[str] | None = None,
+    kinds: Collection[str] | None = None,
     table: str,
 ) -> ParsedCommits:
     """Parse the content of commits.
@@ -79,6 +81,8 @@ def parse_commits(
             parsed, and no content is held longer than that, so hand in a generator for a long log.
         columns: the columns of adds and removes wanted, beside those that identify a file; None
             for all.
+        kinds: the other actions wanted, such as ``metaData``; None for all. The lines of the rest
+            are checked and forgotten: a long log has a large ``commitInfo`` for each commit.
         table: the table's location, for messages.
 
     Raises:
@@ -91,7 +95,8 @@ def parse_commits(
             f"no such column of file actions: {', '.join(unknown)}", table=table
         )
     wanted = None if columns is None else tuple(columns)
-    parser = _Parser({"add": add_schema(wanted), "remove": remove_schema(wanted)})
+    schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
+    parser = _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds))
     slices = cut_slices(commits, table=table)
     batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in FILE_KINDS}
     small: list[SmallAction] = []
@@ -127,7 +132,8 @@ class _SliceResult:
 class _Parser:
     """Parses slices, from several threads at once, sharing only what was learnt of the shapes."""
 
-    def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(self, schemas: Mapping[str, pa.Schema], kinds: Collection[str]) -> None:
+        self._kinds = kinds
         self._fields = {
             kind: {column.name: column.type for column in schema}
             for kind, schema in schemas.items()
@@ -137,6 +143,7 @@ class _Parser:
         self._shapes = {kind: ActionShape(kind) for kind in FILE_KINDS}
 
     def parse(self, source: Slice) -> _SliceResult:
+        """All actions of a slice; what takes the exact path may come out of order."""
         lines = index_lines(source)
         lines = lines.select(lines.stops > lines.starts)
         result = _SliceResult()
@@ -179,7 +186,7 @@ class _Parser:
             if kind in rows:
                 numbers[kind].append(number)
                 rows[kind].append(value)
-            else:
+            elif kind in self._kinds:
                 small = SmallAction(versions[number], kind, value, positions[number])
                 result.small.append(small)
         for kind in FILE_KINDS:

@@ -19,11 +19,12 @@ from airflow_delta.engine.arrow.numpy_arrays import (
     int32_array,
     validity,
 )
+from airflow_delta.engine.arrow.python_arrays import array_of
 
 __all__ = ["map_from_struct"]
 
-# JSON that could hide a null from a count of `"key":null`: white space, or a key with an escape.
-_HIDING = (b"  null", b":\tnull", b":\rnull", b'" :', b'"\t:', b'"\r:', b"\\u00")
+_SPACE, _TAB, _RETURN, _QUOTE, _COLON, _N = b' \t\r":n'
+_ESCAPED_ASCII = b"\\u00"
 
 
 def map_from_struct(struct: pa.StructArray, *, text: memoryview) -> pa.MapArray | None:
@@ -41,17 +42,17 @@ def map_from_struct(struct: pa.StructArray, *, text: memoryview) -> pa.MapArray 
     keys: list[str] = []
     values: list[pa.Array] = []
     entries: list[BoolVector] = []
-    content = None
+    content = bytes(text) if any(child.null_count for child in struct.flatten()) else b""
+    plain = None
     for number in range(struct.type.num_fields):
         key, child = struct.type.field(number).name, struct.field(number)
         filled = present & validity(child) if child.null_count else present
         absent = int(present.sum() - filled.sum())
-        if absent:
-            content = content or bytes(text)
-            nulls = _explicit_nulls(content, key)
-            if nulls == absent:
-                filled = present
-            elif nulls != 0:
+        if absent and (nulls := _explicit_nulls(content, key)) == absent:
+            filled = present
+        elif absent:
+            plain = _written_plainly(content) if plain is None else plain
+            if nulls or not plain or json.dumps(key) != f'"{key}"':
                 return None
         if filled.any():
             keys.append(key)
@@ -60,12 +61,25 @@ def map_from_struct(struct: pa.StructArray, *, text: memoryview) -> pa.MapArray 
     return _interleaved(keys, values, entries, present)
 
 
-def _explicit_nulls(content: bytes, key: str) -> int | None:
-    """How often a key is written with null, or None if that can't be told by counting."""
-    name = json.dumps(key)
-    if name != f'"{key}"' or any(hiding in content for hiding in _HIDING):
-        return None
-    return content.count(f"{name}:null".encode()) + content.count(f"{name}: null".encode())
+def _explicit_nulls(content: bytes, key: str) -> int:
+    """How often a key is written with null in the usual ways."""
+    names = {json.dumps(key), json.dumps(key, ensure_ascii=False)}
+    return sum(
+        content.count(f"{name}{colon}null".encode()) for name in names for colon in (":", ": ")
+    )
+
+
+def _written_plainly(content: bytes) -> bool:
+    """Whether no null can hide from `_explicit_nulls` in white space or in an escaped key."""
+    data = np.frombuffer(content, np.uint8)
+    spaces = np.flatnonzero((data == _SPACE) | (data == _TAB) | (data == _RETURN))
+    if len(spaces) and spaces[-1] == len(data) - 1:
+        return False
+    before, here, after = data[spaces - 1], data[spaces], data[spaces + 1]
+    spaced_again = (after == _SPACE) | (after == _TAB) | (after == _RETURN)
+    odd_before_colon = (before == _QUOTE) & ((after == _COLON) | spaced_again)
+    odd_before_null = (before == _COLON) & (spaced_again | ((after == _N) & (here != _SPACE)))
+    return not (odd_before_colon.any() or odd_before_null.any() or _ESCAPED_ASCII in content)
 
 
 def _interleaved(
@@ -82,7 +96,7 @@ def _interleaved(
     row, which = np.nonzero(chosen)
     if not keys:
         return _map(offsets, _repeated("", 0), _repeated("", 0), mask)
-    names = pa.array(keys, pa.string()).take(int32_array(which))
+    names = array_of(keys, pa.string()).take(int32_array(which))
     items = pa.concat_arrays(values).take(int32_array(which * rows + row))
     return _map(offsets, names, items, mask)
 

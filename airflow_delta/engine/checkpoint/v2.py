@@ -89,7 +89,9 @@ class JsonTopLevel:
                 action = self._parsed(line, number)
                 if any(kind in action for kind in _FILE_KINDS):
                     files.append(line)
-                small.extend((kind, action[kind]) for kind in SMALL_KINDS if action.get(kind))
+                small.extend(
+                    (kind, action[kind]) for kind in SMALL_KINDS if action.get(kind) is not None
+                )
         return small, files
 
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:

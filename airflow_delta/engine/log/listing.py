@@ -33,6 +33,9 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["Listing", "list_log"]
 
+_NAME = len(LOG_DIRECTORY) + 1
+"""Where the name begins in the path of a file of the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -91,7 +94,7 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
     past_end = None if end is None else f"{LOG_DIRECTORY}/{version_prefix(end + 1)}"
     for info in storage.list(LOG_DIRECTORY, start_after=start_after):
         # Names begin with a digit or are none of ours, and no name of ours sorts after the digits.
-        if info.path[len(LOG_DIRECTORY) + 1 :][:1] > "9":
+        if info.path[_NAME : _NAME + 1] > "9":
             break
         if past_end is not None and info.path >= past_end:
             break

@@ -320,10 +320,10 @@ def _check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: 
 
 
 def _gap(first: int, after: int, table: str) -> CorruptLogError:
-    missing = f"version {first}" if after == first + 1 else f"versions {first} to {after - 1}"
+    missing = f"commit {first} is" if after == first + 1 else f"commits {first} to {after - 1} are"
     return CorruptLogError(
-        f"the log has a gap: the commit of {missing} is missing while later ones exist; restore "
-        "the missing files",
+        f"the log has a gap: {missing} missing while later versions exist; restore the missing "
+        "files",
         table=table,
         version=first,
     )

@@ -31,6 +31,10 @@ from airflow_delta.engine.replay.file_key import file_keys
 __all__ = ["ReconciledTail", "reconcile_tail"]
 
 
+_OFFSETS_REACH = 2**31 - 1
+"""Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReconciledTail:
     """What the commits after a checkpoint come to.
@@ -51,7 +55,8 @@ class ReconciledTail:
         """The rows of a checkpoint that the tail doesn't mention."""
         if len(self.keys) == 0 or base.num_rows == 0:
             return base
-        overridden = pc.is_in(file_keys(base, table=self.table), value_set=self.keys)
+        keys = file_keys(base, table=self.table).cast(self.keys.type)
+        overridden = pc.is_in(keys, value_set=self.keys)
         if not pc.any(overridden).as_py():
             return base
         return base.filter(pc.invert(overridden))
@@ -89,13 +94,13 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
 
 def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
     """Each key as an index into the distinct keys."""
-    encoded = keys.dictionary_encode()
-    if encoded.num_chunks == 0:
-        return np.empty(0, dtype=np.int64), pa.array([], pa.string())
-    # Chunks of one encoding share a dictionary that grows; unified, every chunk has the whole.
-    chunks = encoded.unify_dictionaries().chunks
-    codes = np.concatenate([int64_view(chunk.indices.cast(pa.int64())) for chunk in chunks])
-    return codes, chunks[-1].dictionary
+    if len(keys) == 0:
+        return np.empty(0, np.int64), pa.nulls(0, pa.string())
+    if keys.nbytes > _OFFSETS_REACH:
+        keys = keys.cast(pa.large_string())
+    # One array, because the chunks of an encoding would each carry the dictionary so far.
+    encoded = pa.concat_arrays(keys.chunks).dictionary_encode()
+    return int64_view(encoded.indices.cast(pa.int64())), encoded.dictionary
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:

@@ -22,6 +22,7 @@ from obstore.store import AzureStore
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
+from airflow_delta.engine.storage.obstore_errors import build_store
 from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
 
 __all__ = ["AZURE_OPTIONS", "open_azure"]
@@ -84,13 +85,9 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
                 )
     return ObjectStorage(
         root=location.root,
-        store=AzureStore(
-            container,
-            prefix=location.prefix or None,
-            config=known.store,
-            client_options=known.client or None,
-        ),
+        store=build_store(AzureStore, container, location, known),
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
+        delete_batch=256,
         unfit="\\",
     )
 

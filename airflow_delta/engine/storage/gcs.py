@@ -12,6 +12,7 @@ from obstore.store import GCSStore
 
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
+from airflow_delta.engine.storage.obstore_errors import build_store
 from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
 
 __all__ = ["GCS_OPTIONS", "open_gcs"]
@@ -45,11 +46,6 @@ def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     known = read_options(options, GCS_OPTIONS, kind="GCS")
     return ObjectStorage(
         root=location.root,
-        store=GCSStore(
-            location.container,
-            prefix=location.prefix or None,
-            config=known.store,
-            client_options=known.client or None,
-        ),
+        store=build_store(GCSStore, location.container, location, known),
         capabilities=Capabilities(put_if_absent=True, start_after=True, remote=True),
     )

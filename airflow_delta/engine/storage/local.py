@@ -95,10 +95,7 @@ class LocalStorage:
         entries = [entry for entry in self._entries(directory) if entry.name > start_after]
         # Python orders text by code point, and that is the order of the UTF-8 bytes.
         entries.sort(key=lambda entry: entry.name)
-        prefix = _prefix(directory)
-        for entry in entries:
-            if info := self._file_info(entry, prefix):
-                yield info
+        yield from self._infos(entries, _prefix(directory))
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """See `Storage.walk`; linked directories are not entered."""
@@ -106,11 +103,10 @@ class LocalStorage:
         while pending:
             current = pending.pop()
             prefix = _prefix(current)
-            for entry in self._entries(current):
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(prefix + entry.name)
-                elif info := self._file_info(entry, prefix):
-                    yield info
+            entries = self._entries(current)
+            folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            pending += [prefix + folder.name for folder in folders]
+            yield from self._infos(entries, prefix)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
@@ -122,12 +118,12 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes) -> None:
         """See `Storage.create`."""
-        with self.writer(path, overwrite=False) as file:
+        with self._failures("create", path), self.writer(path, overwrite=False) as file:
             file.write(data)
 
     def replace(self, path: str, data: bytes) -> None:
         """See `Storage.replace`."""
-        with self.writer(path, overwrite=True) as file:
+        with self._failures("replace", path), self.writer(path, overwrite=True) as file:
             file.write(data)
 
     @contextmanager
@@ -141,15 +137,18 @@ class LocalStorage:
             file = temporary.open("xb")
         try:
             # Not under `_failures`: what the caller raises in the block is the caller's.
-            with file:
-                yield file
+            yield file
             with self._failures(operation, path):
+                file.close()
                 _sync(temporary)
                 if overwrite:
                     temporary.replace(final)
                 else:
                     self._link(temporary, final, path)
         finally:
+            # Of an abandoned file, the rest of the content needn't arrive.
+            with suppress(OSError):
+                file.close()
             with self._failures(operation, path):
                 temporary.unlink(missing_ok=True)
         with self._failures(operation, path):
@@ -178,13 +177,16 @@ class LocalStorage:
             except (FileNotFoundError, NotADirectoryError):
                 return ()
 
-    def _file_info(self, entry: os.DirEntry[str], prefix: str) -> FileInfo | None:
-        path = prefix + entry.name
-        with self._failures("list", path):
+    def _infos(self, entries: Iterable[os.DirEntry[str]], prefix: str) -> Iterator[FileInfo]:
+        for entry in entries:
+            # Without `_failures`, which would take most of the time of a long listing.
             try:
-                return _info(path, entry.stat()) if entry.is_file() else None
+                if entry.is_file():
+                    yield _info(prefix + entry.name, entry.stat())
             except FileNotFoundError:
-                return None
+                continue
+            except OSError as error:
+                raise self._failure("list", prefix + entry.name, error) from error
 
     def _link(self, temporary: Path, final: Path, path: str) -> None:
         try:
@@ -233,12 +235,15 @@ class LocalStorage:
         try:
             yield
         except OSError as error:
-            raise StorageError(
-                f"{operation} {path!r} failed: {error.strerror or error}",
-                table=self.root,
-                path=path,
-                operation=operation,
-            ) from error
+            raise self._failure(operation, path, error) from error
+
+    def _failure(self, operation: str, path: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"{operation} {path!r} failed: {error.strerror or error}",
+            table=self.root,
+            path=path,
+            operation=operation,
+        )
 
 
 def _prefix(directory: str) -> str:

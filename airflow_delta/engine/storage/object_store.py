@@ -23,34 +23,28 @@ without, it is one conditional PUT, for which obstore holds the object in memory
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TypeVar, cast
 
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    GenericError,
-    NotSupportedError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
-    UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
 from airflow_delta.engine.storage.exclusive_put import prove_exclusive_put
 from airflow_delta.engine.storage.object_file import ObjectFile
+from airflow_delta.engine.storage.obstore_errors import failures
 
 __all__ = ["ObjectStorage"]
 
@@ -58,7 +52,8 @@ _Result = TypeVar("_Result")
 
 # A store answers a listing in pages of up to a thousand names.
 _PAGE = 1000
-_DELETE_BATCH = 1000
+# How many keys of a long list are taken at a time, where one request deletes one object.
+_SINGLE_DELETES = 1000
 _THREADS = 32
 
 # Sorts after every name that can stand in its place.
@@ -66,11 +61,6 @@ _AFTER_ALL = "\U0010ffff"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
-
-# What a message of obstore may carry beyond the reason: the query of a signed URL and a debug dump.
-_QUERY = re.compile(r"\?\S+")
-_DEBUG = "\n\nDebug source"
-_CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 
 
 @dataclass(frozen=True)
@@ -82,6 +72,7 @@ class ObjectStorage:
         store: obstore's store, bound to the location by its prefix.
         capabilities: what the store can do. With ``start_after`` it must list in the order of the
             names' UTF-8 bytes.
+        delete_batch: how many objects one request of the store can delete.
         unfit: characters that the store can't keep in a name.
         unproven: a name for the store, where it must first be tried whether it honours conditional
             writes; see `exclusive_put`.
@@ -90,6 +81,7 @@ class ObjectStorage:
     root: str
     store: Any = field(repr=False)  # obstore's stores show credentials in their attributes
     capabilities: Capabilities
+    delete_batch: int = 1
     unfit: str = ""
     unproven: str | None = None
 
@@ -162,6 +154,8 @@ class ObjectStorage:
             local = Path(directory, "object")
             with local.open("wb") as file:
                 yield file
+                with self._failures("writer", path):
+                    file.close()
             if overwrite:
                 with self._failures("replace", path):
                     self.store.put(key, local, mode="overwrite")
@@ -169,9 +163,10 @@ class ObjectStorage:
                 self._create(path, local)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """See `Storage.delete`; in batches."""
+        """See `Storage.delete`; in batches, or in parallel where the store has no batches."""
         remaining = iter(paths)
-        while batch := [self._key(path) for path in islice(remaining, _DELETE_BATCH)]:
+        size = self.delete_batch if self.delete_batch > 1 else _SINGLE_DELETES
+        while batch := [self._key(path) for path in islice(remaining, size)]:
             self._delete_batch(batch)
 
     def _key(self, path: str) -> str:
@@ -226,12 +221,16 @@ class ObjectStorage:
         ) from None
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
-        try:
-            self.store.delete(keys)
-        except (BaseError, FileNotFoundError):
-            # Azure and GCS fail a batch with an object that isn't there. What else may have been
-            # wrong shows up again here.
-            self._in_parallel(self._delete_one, keys)
+        if self.delete_batch > 1:
+            try:
+                self.store.delete(keys)
+            except (BaseError, FileNotFoundError):
+                # Azure reports a batch as failed for an object that isn't there. What else may have
+                # been wrong shows up again below.
+                pass
+            else:
+                return
+        self._in_parallel(self._delete_one, keys)
 
     def _delete_one(self, key: str) -> None:
         with self._failures("delete", key), suppress(FileNotFoundError):
@@ -276,46 +275,10 @@ class ObjectStorage:
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as threads:
             return [*threads.map(function, paths)]
 
-    @contextmanager
-    def _failures(self, operation: str, path: str) -> Iterator[None]:
-        """Turn errors of obstore into errors of the contract.
-
-        They are not chained: their text may hold signed URLs and tokens.
-        """
-        facts = {"table": self.root, "path": path, "operation": operation}
-        try:
-            yield
-        except FileNotFoundError as error:
-            reason = str(error)
-            if operation in ("read", "head") and not _mentions(reason, _CONTAINER_MISSING):
-                raise ObjectNotFoundError(
-                    f"{operation} {path!r}: there is no such object", **facts
-                ) from None
-            raise StorageError(
-                f"{operation} {path!r} failed: the bucket or container doesn't exist", **facts
-            ) from None
-        except NotSupportedError:
-            raise UnsafeStorageError(
-                f"{operation} {path!r}: the store is set up without conditional writes, and "
-                "without them no commit is safe; remove the setting that disables them",
-                **facts,
-            ) from None
-        except ValueError as error:
-            raise InvalidArgumentError(
-                f"{operation} {path!r}: the store can't keep such a name: {_reason(error)}", **facts
-            ) from None
-        except (BaseError, OSError) as error:
-            raise StorageError(f"{operation} {path!r} failed: {_reason(error)}", **facts) from None
+    def _failures(self, operation: str, path: str) -> AbstractContextManager[None]:
+        return failures(operation, path, root=self.root)
 
 
 def _info(meta: Any) -> FileInfo:
     modified = (meta["last_modified"] - _EPOCH) // _MILLISECOND
     return FileInfo(meta["path"], meta["size"], modified)
-
-
-def _mentions(text: str, codes: Sequence[str]) -> bool:
-    return any(code in text for code in codes)
-
-
-def _reason(error: Exception) -> str:
-    return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])

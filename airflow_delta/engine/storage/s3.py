@@ -18,6 +18,7 @@ from obstore.store import S3Store
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
+from airflow_delta.engine.storage.obstore_errors import build_store
 from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
 
 __all__ = ["S3_OPTIONS", "open_s3"]
@@ -40,7 +41,7 @@ S3_OPTIONS: OptionNames = {
         "role_session_name",
     ),
     "web_identity_token_file": ("aws_web_identity_token_file", "web_identity_token_file"),
-    "sts_endpoint": ("aws_sts_endpoint", "aws_endpoint_url_sts", "sts_endpoint"),
+    "endpoint_url_sts": ("aws_endpoint_url_sts", "endpoint_url_sts"),
     "imdsv1_fallback": ("aws_imdsv1_fallback", "imdsv1_fallback"),
     "metadata_endpoint": ("aws_metadata_endpoint", "metadata_endpoint"),
     "server_side_encryption": ("aws_server_side_encryption", "server_side_encryption"),
@@ -85,17 +86,13 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     endpoint = known.store.get("endpoint") or _endpoint_of_environment()
     return ObjectStorage(
         root=location.root,
-        store=S3Store(
-            location.container,
-            prefix=location.prefix or None,
-            config=known.store,
-            client_options=known.client or None,
-        ),
+        store=build_store(S3Store, location.container, location, known),
         capabilities=Capabilities(
             put_if_absent=known.store.get("conditional_put") != "disabled",
             start_after=not express,
             remote=True,
         ),
+        delete_batch=1000,
         unproven=f"{endpoint} (bucket {location.container})" if endpoint else None,
     )
 

@@ -6,9 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,9 @@ from airflow_delta.engine.arrow import json_actions, json_lines
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS
 from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FIELDS = {"add": ADD_FIELDS, "remove": REMOVE_FIELDS}
 SMALL = ("protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc")
@@ -59,7 +61,7 @@ def oracle(*commits: str) -> list[tuple[str, int, dict[str, Any]]]:
             entry = json.loads(line) if line.strip() else {}
             for kind, value in entry.items():
                 if value is not None and kind in FIELDS:
-                    found.append((kind, version, {name: None for name in FIELDS[kind]}))
+                    found.append((kind, version, dict.fromkeys(FIELDS[kind])))
                     found[-1][2].update(
                         {name: fit(item) for name, item in value.items() if name in FIELDS[kind]}
                     )
@@ -137,6 +139,14 @@ def test_columns_keep_what_identifies_a_file() -> None:
         "path", "size", "deletionVector", "version", "position"
     ]  # fmt: skip
     assert parsed.files.adds.column("size").to_pylist() == [1]
+
+
+def test_other_actions_are_kept_by_kind() -> None:
+    content = lines(['{"commitInfo":{"a":1}}', '{"txn":{"appId":"a","version":1}}', ADD])
+    parsed = parse_commits([(4, content.encode())], kinds=["txn"], table="t")
+    assert [(one.kind, one.version) for one in parsed.small] == [("txn", 4)]
+    with pytest.raises(CorruptLogError, match="line 1: not valid JSON"):
+        parse_commits([(4, b'{"commitInfo":}')], kinds=["txn"], table="t")
 
 
 def test_unknown_column_is_refused() -> None:
@@ -244,7 +254,7 @@ def test_broken_lines_say_where_and_what(line: str, reason: str, around: int) ->
 
 def test_two_objects_on_a_line_are_not_balanced_by_one_over_two_lines() -> None:
     twice, halves = '{"add":{"path":"a"}}{"add":{"path":"b"}}', '{"add":{"tags":\n{"add":"x"}}}'
-    with pytest.raises(CorruptLogError, match="line [12]: not valid JSON"):
+    with pytest.raises(CorruptLogError, match=r"line [12]: not valid JSON"):
         parse(lines([twice, halves]))
 
 
@@ -272,7 +282,7 @@ def test_columns_not_asked_for_are_not_checked() -> None:
 def test_line_numbers_in_later_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "SLICE_BYTES", 1000)
     content = lines([*[ADD] * 500, '{"add":{}}', ADD])
-    with pytest.raises(CorruptLogError, match="line 501: add[.]path") as caught:
+    with pytest.raises(CorruptLogError, match=r"line 501: add\.path") as caught:
         parse(ADD, content)
     assert (caught.value.version, caught.value.line) == (1, 501)
 
@@ -347,7 +357,7 @@ def test_pandas_is_not_imported() -> None:
     code = """
 import sys
 from airflow_delta.engine.arrow.json_actions import parse_commits
-commit = b'{"add":{"path":"a","tags":{"a":"1"}}}\\n{"remove":{"path":"a","size":5.0}}'
+commit = b'{"add":{"path":"a","tags":{"a":"1","b":null}}}\\n{"remove":{"path":"a","size":5.0}}'
 parsed = parse_commits([(version, commit) for version in range(9)], table="t")
 print(parsed.files.adds.num_rows, parsed.files.removes.num_rows, "pandas" in sys.modules)
 """

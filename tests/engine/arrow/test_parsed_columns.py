@@ -108,7 +108,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 def test_any_text_survives_as_name_and_as_value(columns: list[str], values: list[Any]) -> None:
     rows = [
         dict(zip(columns, values[start:], strict=False))
-        for start in range(0, len(values) - len(columns) + 1)
+        for start in range(len(values) - len(columns) + 1)
     ]
     parsed = pa.array(rows, pa.struct([(name, pa.string()) for name in columns]))
     expected = [{n: v for n, v in row.items() if v is not None} for row in rows]

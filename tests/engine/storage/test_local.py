@@ -18,6 +18,8 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
+from airflow_delta.engine.storage import local
+from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.local import LocalStorage
 
 
@@ -125,6 +127,20 @@ def test_other_failures_tell_operation_path_and_reason(
     assert (error.value.table, error.value.operation) == (storage.root, "create")
 
 
+def test_a_full_disk_is_a_failure_of_the_store(storage: LocalStorage) -> None:
+    # /dev/full takes no byte, whatever the name that leads there.
+    os.makedirs(storage.root)
+
+    def stream() -> None:
+        with storage.writer("x", overwrite=True) as file:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), file.fileno())
+            file.write(b"x")
+
+    with pytest.raises(StorageError, match="replace 'x' failed: No space left"):
+        stream()
+    assert list(storage.walk("")) == []
+
+
 def test_a_directory_that_cannot_be_synced_is_borne(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,12 +202,12 @@ def test_a_late_start_asks_for_late_files_only(
     for number in range(20):
         storage.replace(f"{number:02}", b"")
     asked = []
-    original = LocalStorage._file_info
+    original = local._info
 
-    def counting(self: LocalStorage, entry: os.DirEntry[str], prefix: str) -> object:
-        asked.append(entry.name)
-        return original(self, entry, prefix)
+    def counting(path: str, status: os.stat_result) -> FileInfo:
+        asked.append(path)
+        return original(path, status)
 
-    monkeypatch.setattr(LocalStorage, "_file_info", counting)
+    monkeypatch.setattr(local, "_info", counting)
     assert len(list(storage.list("", start_after="17"))) == 2
     assert asked == ["18", "19"]

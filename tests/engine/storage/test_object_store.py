@@ -115,12 +115,12 @@ def test_a_late_start_costs_no_pages_of_earlier_names(gcs: GcsServer) -> None:
 
 
 def test_deletes_more_than_a_batch(tmp_path: Path) -> None:
-    for kind in ("s3", "gcs"):
-        storage = open_storage(*new_place(kind, tmp_path))
-        storage.create("d/first", b"x")
-        storage.create("d/last", b"x")
-        storage.delete(["d/first", *(f"d/missing-{n}" for n in range(1001)), "d/last"])
-        assert list(storage.walk("")) == []
+    # S3 takes 1000 keys in one request.
+    storage = open_storage(*new_place("s3", tmp_path))
+    storage.create("d/first", b"x")
+    storage.create("d/last", b"x")
+    storage.delete(["d/first", *(f"d/missing-{n}" for n in range(1001)), "d/last"])
+    assert list(storage.walk("")) == []
 
 
 def test_opening_a_file_of_known_size_costs_one_request(gcs: GcsServer) -> None:
@@ -183,8 +183,10 @@ def test_messages_keep_signed_urls_and_debug_dumps_to_themselves() -> None:
 
 def test_failed_deletions_are_told() -> None:
     failing = Broken("delete", raising(GenericError("access denied")))
-    with pytest.raises(StorageError, match="delete 'x' failed: access denied"):
-        ObjectStorage("test://t", failing, CAPABLE).delete(["x", "y"])
+    for batch in (1, 100):
+        storage = ObjectStorage("test://t", failing, CAPABLE, delete_batch=batch)
+        with pytest.raises(StorageError, match="delete 'x' failed: access denied"):
+            storage.delete(["x", "y"])
 
 
 @pytest.mark.parametrize("kind", ["s3", "gcs", "azure"])

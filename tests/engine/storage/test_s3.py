@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.storage.s3 import S3_OPTIONS, open_s3
+from airflow_delta.engine.storage.s3 import open_s3
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,6 @@ def test_the_names_of_deltalake_and_of_fsspec(options: dict[str, str]) -> None:
     }
 
 
-def test_the_client_knows_every_setting() -> None:
-    values = {
-        "checksum_algorithm": "SHA256",
-        "conditional_put": "etag",
-        "server_side_encryption": "AES256",
-        "request_payer": "true",
-    }
-    switches = ("skip_", "virtual_", "imdsv1", "unsigned", "s3_express", "sse_bucket")
-    for name, aliases in S3_OPTIONS.items():
-        value = values.get(name, "true" if name.startswith(switches) else "x")
-        assert open_s3("s3://b/t", {aliases[0]: value}).root == "s3://b/t"
-
-
 @pytest.mark.parametrize("option", ["AWS_S3_LOCKING_PROVIDER", "aws_s3_allow_unsafe_rename"])
 def test_other_ways_to_commit_are_refused(option: str) -> None:
     with pytest.raises(InvalidArgumentError, match="every commit is a conditional write"):
@@ -63,7 +50,6 @@ def test_other_ways_to_commit_are_refused(option: str) -> None:
 def test_directory_buckets_list_in_no_order() -> None:
     assert open_s3("s3://b/t", {}).capabilities.start_after
     assert not open_s3("s3://b--use1-az4--x-s3/t", {}).capabilities.start_after
-    assert not open_s3("s3://b/t", {"s3_express": True}).capabilities.start_after
 
 
 def test_only_look_alikes_have_to_prove_themselves(monkeypatch: pytest.MonkeyPatch) -> None:

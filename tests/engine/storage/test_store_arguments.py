@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.storage.azure import AZURE_OPTIONS
-from airflow_delta.engine.storage.gcs import GCS_OPTIONS
-from airflow_delta.engine.storage.s3 import S3_OPTIONS
+from airflow_delta.engine.storage.azure import AZURE_OPTIONS, open_azure
+from airflow_delta.engine.storage.gcs import GCS_OPTIONS, open_gcs
+from airflow_delta.engine.storage.s3 import S3_OPTIONS, open_s3
 from airflow_delta.engine.storage.store_arguments import (
     CLIENT_OPTIONS,
     OptionNames,
@@ -71,3 +75,40 @@ def test_no_name_means_two_settings(names: OptionNames) -> None:
     ]
     assert len(accepted) == len(set(accepted))
     assert accepted == [alias.lower() for alias in accepted]
+
+
+@pytest.mark.parametrize(
+    ("open_store", "uri", "names"),
+    [
+        (open_s3, "s3://b/t", S3_OPTIONS),
+        (open_gcs, "gs://b/t", GCS_OPTIONS),
+        (open_azure, "az://c/t", AZURE_OPTIONS),
+    ],
+)
+def test_the_clients_know_every_setting(
+    open_store: Callable[[str, Mapping[str, object]], object], uri: str, names: OptionNames
+) -> None:
+    for aliases in [*names.values(), *CLIENT_OPTIONS.values()]:
+        reason = ""
+        try:
+            open_store(uri, {aliases[0]: "x"})
+        except InvalidArgumentError as error:
+            reason = str(error)  # "x" is no useful value of most settings
+        assert "Configuration key" not in reason
+
+
+def test_the_guide_lists_exactly_the_names() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "how-to" / "object-stores.md"
+    _, _, sections = guide.read_text(encoding="utf-8").partition("## Storage options")
+    listed = re.findall(r"### (S3|GCS|Azure|All three)\n(.*?)(?=\n##)", sections, re.DOTALL)
+    tables = {
+        "S3": S3_OPTIONS,
+        "GCS": GCS_OPTIONS,
+        "Azure": AZURE_OPTIONS,
+        "All three": CLIENT_OPTIONS,
+    }
+    assert {title for title, _ in listed} == set(tables)
+    for title, table in listed:
+        cells = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")]
+        names = re.findall(r"`([^`]+)`", " ".join(cells))
+        assert sorted(names) == sorted(name for group in tables[title].values() for name in group)

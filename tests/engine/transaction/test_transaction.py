@@ -72,9 +72,7 @@ def test_a_table_is_not_created_twice(tmp_path: Path) -> None:
 
 def test_a_new_table_whose_features_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeatureError, match="icebergCompatV1"):
-        DeltaTable.create(
-            str(tmp_path), SCHEMA, properties={"delta.enableIcebergCompatV1": "true"}
-        )
+        DeltaTable.create(str(tmp_path), SCHEMA, properties={"delta.enableIcebergCompatV1": "true"})
     assert not (tmp_path / "_delta_log").exists()
 
 
@@ -217,9 +215,7 @@ def test_a_winner_that_touches_what_a_transaction_relies_on_is_a_conflict(
         (lambda txn: txn.remove_file(tombstone("f")), add("theirs")),
     ],
 )
-def test_a_winner_that_touches_nothing_of_ours_is_none(
-    tmp_path: Path, mine, theirs: dict
-) -> None:
+def test_a_winner_that_touches_nothing_of_ours_is_none(tmp_path: Path, mine, theirs: dict) -> None:
     write_table(tmp_path, [add("f")])
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
     mine(txn)

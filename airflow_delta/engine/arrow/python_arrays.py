@@ -1,0 +1,78 @@
+"""Arrow arrays from Python values, without pandas.
+
+``pa.array`` and ``pa.scalar`` import pandas where it is installed, which costs more time and memory
+than the few values that the engine hands over. These arrays are put together from their buffers
+instead. Meant for few values: what is many never was Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.numpy_arrays import bool_array, int32_array
+
+__all__ = ["array_of"]
+
+_FIXED = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
+
+
+def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """An array of these values, each None or fit for the type; nothing is converted.
+
+    Args:
+        values: strings, numbers, booleans, or mappings for maps and structs.
+        type_: string, int32, int64, float64, bool, a map, or a struct of these.
+
+    Raises:
+        OverflowError: an integer that the type can't hold.
+        UnicodeEncodeError: a string with a lone surrogate.
+    """
+    present = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    if pa.types.is_string(type_):
+        return _strings(values, _validity(present))
+    if pa.types.is_map(type_):
+        return _maps(values, type_, None if present.all() else bool_array(~present))
+    if pa.types.is_struct(type_):
+        rows: Sequence[Mapping[str, Any]] = [value or {} for value in values]
+        children = [array_of([row.get(f.name) for row in rows], f.type) for f in type_]
+        return pa.Array.from_buffers(type_, len(rows), [_validity(present)], children=children)
+    if pa.types.is_boolean(type_):
+        flags = np.fromiter(map(bool, values), np.bool_, len(values))
+        bits = np.packbits(flags, bitorder="little")
+        return _from_buffers(type_, len(values), _validity(present), bits)
+    filled = [0 if value is None else value for value in values]
+    return _from_buffers(
+        type_, len(values), _validity(present), np.array(filled, dtype=_FIXED[type_])
+    )
+
+
+def _validity(present: np.ndarray[Any, Any]) -> pa.Buffer | None:
+    if present.all():
+        return None
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def _from_buffers(
+    type_: pa.DataType, length: int, validity: pa.Buffer | None, *buffers: Any
+) -> pa.Array:
+    return pa.Array.from_buffers(type_, length, [validity, *map(pa.py_buffer, buffers)])
+
+
+def _strings(values: Sequence[str | None], validity: pa.Buffer | None) -> pa.Array:
+    raw = [b"" if value is None else value.encode("utf-8") for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int32)
+    np.cumsum([len(item) for item in raw], out=offsets[1:])
+    return _from_buffers(pa.string(), len(raw), validity, offsets, b"".join(raw))
+
+
+def _maps(values: Sequence[Any], type_: pa.MapType, nulls: pa.Array | None) -> pa.MapArray:
+    entries = [entry for value in values if value is not None for entry in value.items()]
+    lengths = [0 if value is None else len(value) for value in values]
+    offsets = int32_array(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))))
+    keys = array_of([key for key, _ in entries], type_.key_type)
+    items = array_of([item for _, item in entries], type_.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, items, type_, mask=nulls)

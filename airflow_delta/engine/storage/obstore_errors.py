@@ -1,0 +1,99 @@
+"""Errors of obstore as errors of the storage contract.
+
+obstore raises a few built-in exceptions and some of its own. Their text goes on for a page of debug
+output, and may hold signed URLs and tokens; only its first paragraph is passed on, without queries
+of URLs, and the errors are not chained, because a traceback would show them whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from obstore.exceptions import BaseError
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafeStorageError,
+)
+from airflow_delta.engine.storage.store_arguments import StoreLocation, StoreOptions
+
+__all__ = ["build_store", "failures"]
+
+_QUERY = re.compile(r"\?\S+")
+_DEBUG = "\n\nDebug source"
+_CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+
+
+def build_store(
+    store_class: Callable[..., Any], container: str, location: StoreLocation, options: StoreOptions
+) -> Any:
+    """Obstore's store, bound to a location.
+
+    Raises:
+        InvalidArgumentError: the options contradict each other, or one can't be used.
+    """
+    try:
+        return store_class(
+            container,
+            prefix=location.prefix or None,
+            config=options.store,
+            client_options=options.client or None,
+        )
+    except (BaseError, OSError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{location.root!r} can't be opened with these storage options and this environment: "
+            f"{_reason(error)}",
+            uri=location.root,
+        ) from None
+
+
+@contextmanager
+def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
+    """Raise errors of the contract for what obstore raises in the block.
+
+    Args:
+        operation: what the block does; only ``read`` and ``head`` can find an object missing.
+        path: for which object or directory.
+        root: the root of the storage.
+
+    Raises:
+        ObjectNotFoundError: the object to be read isn't there.
+        UnsafeStorageError: the store is set up without conditional writes.
+        InvalidArgumentError: the store can't keep an object of that name.
+        StorageError: anything else.
+    """
+    facts = {"table": root, "path": path, "operation": operation}
+    try:
+        yield
+    except FileNotFoundError as error:
+        missing = not any(code in str(error) for code in _CONTAINER_MISSING)
+        if missing and operation in ("read", "head"):
+            raise ObjectNotFoundError(
+                f"{operation} {path!r}: there is no such object", **facts
+            ) from None
+        raise StorageError(
+            f"{operation} {path!r} failed: the bucket or container doesn't exist", **facts
+        ) from None
+    except NotImplementedError:
+        raise UnsafeStorageError(
+            f"{operation} {path!r}: the store is set up without conditional writes, and without "
+            "them no commit is safe; remove the setting that disables them",
+            **facts,
+        ) from None
+    except InvalidArgumentError:
+        raise
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{operation} {path!r}: the store can't keep such a name: {_reason(error)}", **facts
+        ) from None
+    except (BaseError, OSError) as error:
+        raise StorageError(f"{operation} {path!r} failed: {_reason(error)}", **facts) from None
+
+
+def _reason(error: Exception) -> str:
+    return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])

@@ -1,0 +1,41 @@
+"""`array_of` against `pa.array`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, STRING_MAP
+from airflow_delta.engine.arrow.python_arrays import array_of
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "é", "offset": 1, "sizeInBytes": None}
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.string(), ["a", "", None, "é😀\x00"]),
+        (pa.string(), [None, None]),
+        (pa.int64(), [1, None, -(1 << 63), (1 << 63) - 1]),
+        (pa.int32(), [1, None, -(1 << 31), (1 << 31) - 1]),
+        (pa.float64(), [0.5, None]),
+        (pa.bool_(), [True, None, False, *[True] * 9]),
+        (STRING_MAP, [{"a": "1", "b": None}, None, {}, {"": ""}]),
+        (STRING_MAP, [None]),
+        (DELETION_VECTOR_TYPE, [VECTOR, None, {}]),
+    ],
+)
+def test_same_as_pyarrow(type_: pa.DataType, values: list[Any]) -> None:
+    for some in (values, values[:1], []):
+        array = array_of(some, type_)
+        array.validate(full=True)
+        assert array.equals(pa.array(some, type_))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(OverflowError, match="too large"):
+        array_of([1 << 63], pa.int64())
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        array_of(["\ud800"], pa.string())

@@ -1,0 +1,62 @@
+"""One Spark session for all tests of the data plane, and comparisons of rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # A zone with daylight saving time, unlike UTC: what depends on the session's zone shall show.
+    "spark.sql.session.timeZone": "America/New_York",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local session; its own time zone is not UTC."""
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    session = builder.config(map=SETTINGS).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a DataFrame as Python values, through Arrow: exact for every type."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
+
+
+def bag(rows: list[dict[str, Any]]) -> Counter[str]:
+    """Rows as a multiset; equal values have equal texts."""
+    return Counter(
+        "|".join(f"{name}={text(value)}" for name, value in sorted(row.items())) for row in rows
+    )
+
+
+def text(value: Any) -> str:
+    """A value as text: times by instant, maps and lists by content, decimals by number."""
+    match value:
+        case dict():
+            return "{" + ",".join(f"{name}:{text(item)}" for name, item in value.items()) + "}"
+        case [(_, _), *_]:
+            return "M{" + ",".join(sorted(f"{text(k)}={text(v)}" for k, v in value)) + "}"
+        case list():
+            return "[" + ",".join(map(text, value)) + "]"
+        case dt.datetime():
+            utc = value.astimezone(dt.timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+            return utc.isoformat()
+        case decimal.Decimal():
+            return f"{value.normalize():f}" if value else "0"
+        case _:
+            return repr(value)
