@@ -415,7 +415,7 @@ def _pairs(value: Any) -> Any:
     """Maps as the pairs that Arrow wants."""
     return {
         name: list(item.items())
-        if name in _MAPS
+        if name in _MAPS and isinstance(item, dict)
         else _pairs(item)
         if isinstance(item, dict)
         else item
