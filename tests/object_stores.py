@@ -1,7 +1,7 @@
 """Fresh places to keep tables in, one kind of store each, for tests of any layer.
 
 S3 is played by moto's server and GCS by `tests.gcs_server`, both in this process. Azure is played by
-Azurite (``npm install --prefix .venv/azurite azurite@3``) in a process of its own, where it is
+Azurite (``make azurite``) in a process of its own, where it is
 installed.
 """
 
@@ -160,7 +160,7 @@ def _start_azurite(program: str) -> int:
 def _azure_server() -> int:
     program = _azurite_program()
     if program is None:
-        remedy = "Azurite isn't installed: npm install --prefix .venv/azurite azurite@3"
+        remedy = "Azurite isn't installed: make azurite"
         if os.environ.get("CI") and shutil.which("npm"):
             pytest.fail(remedy)
         pytest.skip(remedy)

@@ -89,9 +89,9 @@ def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...
 
 
 def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
-    """The parquet files below a directory that hold rows, by path.
+    """The parquet files below a directory, by path.
 
-    Spark writes a file without rows where there are none at all.
+    Some may hold no rows: Spark writes one for an empty partition at times.
     """
     infos = [info for info in storage.walk(directory) if info.name.endswith(".parquet")]
 
@@ -101,7 +101,7 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
 
     with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         files = list(pool.map(read, infos))
-    return sorted((file for file in files if file.num_rows), key=lambda file: file.info.path)
+    return sorted(files, key=lambda file: file.info.path)
 
 
 @contextmanager

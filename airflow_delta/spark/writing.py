@@ -281,7 +281,9 @@ def _write(rows: DataFrame, request: _Request, target: _Target) -> WriteResult:
     directory = f"write-{uuid.uuid4()}"
     try:
         _write_rows(rows, target, hadoop_path(resolve(storage.root, encode_path(directory))))
-        files = list_data_files(storage, directory)
+        written = list_data_files(storage, directory)
+        files = [file for file in written if file.num_rows]
+        storage.delete([file.info.path for file in written if not file.num_rows])
         transaction.add_files(_adds(files, directory, target))
     except BaseException:
         _delete(storage, directory)

@@ -91,7 +91,7 @@ def _file_actions(draw: st.DrawFn, path: str, live: dict[str, Action]) -> list[A
 def _addition(draw: st.DrawFn, path: str) -> Action:
     fields: Action = {
         "path": path,
-        "partitionValues": {"part": draw(st.sampled_from([None, "", "x", "é\"\\"]))},
+        "partitionValues": {"part": draw(st.sampled_from([None, "", "x", 'é"\\']))},
         "size": draw(st.integers(0, 2**40)),
         "modificationTime": draw(st.integers(0, 2**42)),
         "dataChange": draw(st.booleans()),

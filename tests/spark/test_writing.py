@@ -96,6 +96,8 @@ def test_timestamps_are_64_bit_microseconds_and_the_session_stays_as_it_was(
     assert spark.conf.get(setting) == before == "INT96"
 
 
+# deltalake 1.6.6 reads -0.05 as "0.-5", and bytes beyond 0x7F as UTF-8.
+MISREAD_BY_THE_PEER = {"decimal(10,2)", "binary"}
 PARTITION_VALUES: list[tuple[str, list[Any]]] = [
     ("string", ["a b", "a%20b", "a+b", "é/=:?#%{[*]}\\^'\"", " ", "null", "😀", "a\nb", ".", None]),
     ("string", ["__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION___", "_x", None]),
@@ -128,8 +130,25 @@ def test_partition_values_come_back_as_they_were(
     rows = frame(spark, list(enumerate(values)), f"id int, part {ddl}")
     write(rows, str(tmp_path), partition_by=["part"])
     assert bag(rows_of(read_snapshot(spark, str(tmp_path)))) == bag(rows_of(rows))
-    peer = pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist()
-    assert bag(peer) == bag(rows_of(rows))
+    if ddl not in MISREAD_BY_THE_PEER:
+        peer = pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist()
+        assert bag(peer) == bag(rows_of(rows))
+
+
+def test_partition_values_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    # As the protocol's table of formats has them; the first two are what the peer misreads.
+    ddl = "id int, `dec` decimal(10,2), bin binary, ts timestamp, day date, flag boolean"
+    moment = dt.datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
+    row = (1, Decimal("-0.05"), b"\x00\xff", moment, dt.date(1970, 1, 1), True)
+    write(frame(spark, [row], ddl), str(tmp_path), partition_by=["dec", "bin", "ts", "day", "flag"])
+    (values,) = DeltaTable(str(tmp_path)).snapshot().files(["partitionValues"])[0].to_pylist()
+    assert dict(values) == {
+        "dec": "-0.05",
+        "bin": "\x00\xff",
+        "ts": "2024-11-03 06:30:00",
+        "day": "1970-01-01",
+        "flag": "true",
+    }
 
 
 def test_an_empty_partition_string_is_null(spark: SparkSession, tmp_path: Path) -> None:

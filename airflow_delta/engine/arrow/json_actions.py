@@ -163,18 +163,28 @@ class _Parser:
         return result
 
     def _read_fast(self, kind: str, lines: Lines, result: _SliceResult) -> None:
-        """Read lines as columns; where that fails, learn from them, then split them."""
+        """Read lines as columns; where that fails, split them to isolate the cause."""
+        if self._read_columns(kind, lines, result):
+            return
+        pending = [lines]
+        while pending:
+            refused = pending.pop()
+            parts = list(refused.parts(_PARTS)) if len(refused) >= _WORTH_SPLITTING else []
+            still = [part for part in parts if not self._read_columns(kind, part, result)]
+            if len(still) == len(parts):  # the cause is everywhere, or there is no point in more
+                self._read_exactly(refused, result)
+            else:
+                pending += still
+
+    def _read_columns(self, kind: str, lines: Lines, result: _SliceResult) -> bool:
+        """Read lines as columns, if need be once more after learning from them."""
         shape, fields = self._shapes[kind], self._fields[kind]
         columns = read_columns(lines.joined(), shape, rows=len(lines), fields=fields)
         if columns is None and shape.learn(_sample(kind, lines)):
             columns = read_columns(lines.joined(), shape, rows=len(lines), fields=fields)
         if columns is not None:
             result.batches[kind].append(self._batch(kind, lines, columns))
-        elif len(lines) < _WORTH_SPLITTING:
-            self._read_exactly(lines, result)
-        else:
-            for part in lines.parts(_PARTS):
-                self._read_fast(kind, part, result)
+        return columns is not None
 
     def _read_exactly(self, lines: Lines, result: _SliceResult) -> None:
         """Read lines one by one, whatever is in them."""

@@ -62,8 +62,8 @@ class ActionShape:
         """Widen the shape by what is in these actions; False if that changes nothing."""
         known = {field.name: field.type for field in self.schema.field(0).type}
         before = columns = sum(map(_width, known.values()))
-        for action in actions:
-            for name, value in action.items():
+        for name, values in _seen(actions).items():
+            for value in values:
                 wider = _widened(known.get(name), value, _FIELDS[self.kind].get(name))
                 more = _width(wider) - _width(known.get(name))
                 if wider is not None and more > 0 and columns + more <= _MOST_COLUMNS:
@@ -71,6 +71,16 @@ class ActionShape:
                     columns += more
         self.schema = pa.schema([(self.kind, pa.struct(list(known.items())))])
         return columns > before
+
+
+def _seen(actions: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """For each field one value of each kind that matters: a scalar, or a map with certain keys."""
+    seen: dict[str, dict[object, Any]] = {}
+    for action in actions:
+        for name, value in action.items():
+            kind = frozenset(value) if isinstance(value, dict) else type(value)
+            seen.setdefault(name, {}).setdefault(kind, value)
+    return {name: list(values.values()) for name, values in seen.items()}
 
 
 def _width(type_: pa.DataType | None) -> int:

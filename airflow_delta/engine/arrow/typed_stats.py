@@ -11,7 +11,8 @@ had another type when the file was written, is null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,10 +54,8 @@ def stats_type(schema: StructType, *, columns: int = -1) -> pa.StructType:
         schema: the data columns (not the partition columns), under their physical names.
         columns: how many leaves get statistics, from the first; -1 for all.
     """
-    leaves = _Budget(columns)
-    counts = _mirror(schema, lambda _: pa.int64(), leaves)
-    leaves = _Budget(columns)
-    bounds = _mirror(schema, bound_type, leaves)
+    bounds = _mirror(schema, bound_type, _first(columns))
+    counts = _mirror(schema, lambda _: pa.int64(), _first(columns))
     per_column = [("minValues", bounds), ("maxValues", bounds), ("nullCount", counts)]
     return pa.struct(
         [
@@ -68,28 +67,83 @@ def stats_type(schema: StructType, *, columns: int = -1) -> pa.StructType:
     )
 
 
-class _Budget:
-    """How many leaves may still get statistics."""
-
-    def __init__(self, leaves: int) -> None:
-        self._left = leaves
-
-    def take(self) -> bool:
-        """Whether the next leaf is among them."""
-        self._left -= 1
-        return self._left != -1 if self._left < 0 else True
+def _first(columns: int) -> Callable[[], bool]:
+    """Answers, leaf after leaf, whether the leaf is among the first so many."""
+    places = itertools.count()
+    return lambda: columns == -1 or next(places) < columns
 
 
 def _mirror(
-    schema: StructType, leaf: Callable[[DataType], pa.DataType | None], budget: _Budget
+    schema: StructType,
+    leaf_type: Callable[[DataType], pa.DataType | None],
+    counts: Callable[[], bool],
 ) -> pa.StructType:
     """The struct with a type for each leaf of a schema, and without what has none."""
     fields = []
     for field in schema:
         if isinstance(field.data_type, StructType):
-            type_ = _mirror(field.data_type, leaf, budget)
+            type_ = _mirror(field.data_type, leaf_type, counts)
             if type_.num_fields:
                 fields.append((field.name, type_))
-        elif budget.take() and (type_ := leaf(field.data_type)) is not None:
+        elif counts() and (type_ := leaf_type(field.data_type)) is not None:
             fields.append((field.name, type_))
     return pa.struct(fields)
+
+
+def typed_stats(stats: pa.StringArray, type_: pa.StructType) -> pa.StructArray:
+    """Statistics as structs; null where there are none.
+
+    Args:
+        stats: JSON texts.
+        type_: see `stats_type`.
+    """
+    texts = pa.chunked_array([stats], type=pa.string())
+    try:
+        parsed = parse_stats(texts, _as_read(type_, decimals=True))
+    except pa.ArrowException:
+        # What the fast reader refuses can't be read with exact decimals: do without these.
+        parsed = parse_stats(texts, _as_read(type_, decimals=False))
+    chunks = [_typed(chunk, type_) for chunk in parsed.chunks]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], type_)
+
+
+def _as_read(type_: pa.DataType, *, decimals: bool) -> pa.DataType:
+    """The type in which JSON holds the values of another."""
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _as_read(field.type, decimals=decimals)) for field in type_])
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    if pa.types.is_boolean(type_):
+        return type_
+    if pa.types.is_decimal(type_):
+        return type_ if decimals else pa.bool_()
+    return pa.string()
+
+
+def _typed(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(target):
+        children = [_typed(array.field(i), field.type) for i, field in enumerate(target)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+    if array.type == target:
+        return array
+    if pa.types.is_decimal(target):
+        return pa.nulls(len(array), target)
+    if pa.types.is_floating(target):
+        return pc.cast(array, target, safe=False)
+    try:
+        return pc.cast(array, target)
+    except pa.ArrowInvalid:
+        # A loop over values, for the rare column in which one doesn't fit.
+        return pa.concat_arrays(
+            [_cast_or_null(array.slice(i, 1), target) for i in range(len(array))]
+        )
+
+
+def _cast_or_null(value: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(value, target)
+    except pa.ArrowInvalid:
+        return pa.nulls(1, target)

@@ -36,9 +36,11 @@ from airflow_delta.engine.checkpoint.layout import (
     null_structs,
     small_structs,
 )
+from airflow_delta.engine.checkpoint.typed_columns import TypedColumns, typed_columns
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
+from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["CheckpointContent", "CheckpointWritten", "write_classic_checkpoint"]
@@ -75,7 +77,8 @@ class CheckpointContent:
 
     Attributes:
         protocol: the table's protocol.
-        metadata: its metadata, whose properties decide in which form statistics are stored.
+        metadata: its metadata, whose properties decide in which form statistics are stored
+            (``delta.checkpoint.writeStatsAsJson``, ``delta.checkpoint.writeStatsAsStruct``).
         transactions: the unexpired transaction identifiers.
         domains: the live domains; removed ones are left out.
         adds: the live files, columns as in `action_schema`, in tables of any size.
@@ -107,13 +110,17 @@ def write_classic_checkpoint(
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it.
-        InvalidTableError: the adds aren't as many, or as large, as expected. Nothing is published.
+        InvalidTableError: the adds aren't as many, or as large, as expected, or the metadata is
+            broken. Nothing is published.
     """
     path = checkpoint_path(version)
+    typed = typed_columns(content.protocol, content.metadata, table=table)
+    texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
+    schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
     with storage.writer(path, overwrite=True) as stream:
-        with _new_file(stream, checkpoint_schema(), table=table, version=version) as rows:
+        with _new_file(stream, schema, table=table, version=version) as rows:
             rows.write_small(_small_actions(content))
-            rows.write_files("add", content.adds)
+            rows.write_files("add", content.adds, typed)
             rows.write_files("remove", content.removes)
         # Only what is counted right gets a name; an error abandons the file.
         _check(table, version, "live files", rows.num_adds, content.num_adds)
@@ -179,7 +186,7 @@ class _Rows:
             compression="zstd",
             compression_level=1,
             use_dictionary=list(DICTIONARY_LEAVES),
-            write_statistics=list(STATISTICS_LEAVES),
+            write_statistics=_statistics(schema),
             write_page_checksum=True,
             store_schema=False,
         )
@@ -200,12 +207,15 @@ class _Rows:
             columns.append(pa.chunked_array(parts, type=field.type))
         self._write(pa.Table.from_arrays(columns, schema=self._schema))
 
-    def write_files(self, kind: str, tables: Iterable[pa.Table]) -> None:
+    def write_files(
+        self, kind: str, tables: Iterable[pa.Table], typed: TypedColumns | None = None
+    ) -> None:
         """Write adds or removes, as row groups of their own."""
         type_ = self._schema.field(kind).type
         for group in _row_groups(tables):
+            rows = typed.added_to(group) if typed else group
             try:
-                structs = file_structs(group, type_)
+                structs = file_structs(rows, type_)
             except ValueError as error:
                 raise CorruptLogError(
                     f"version {self._version} can't be checkpointed: its actions {kind!r} lack "
@@ -229,6 +239,13 @@ class _Rows:
     def _write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
         self.num_actions += rows.num_rows
+
+
+def _statistics(schema: pa.Schema) -> list[str]:
+    add = schema.field("add").type
+    both = add.get_field_index("stats") >= 0 and add.get_field_index("stats_parsed") >= 0
+    # Where the footer shows that the text is never missing, the typed form needn't be read.
+    return [*STATISTICS_LEAVES, "add.stats"] if both else list(STATISTICS_LEAVES)
 
 
 @contextmanager

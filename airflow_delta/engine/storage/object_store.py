@@ -119,8 +119,9 @@ class ObjectStorage:
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`."""
         prefix = self._prefix(directory)
-        listing = self._list_flat if self.capabilities.start_after else self._list_delimited
-        for info in listing(prefix, start_after):
+        ordered = self.capabilities.start_after
+        found = self._list_flat(prefix, start_after) if ordered else self._list_delimited(prefix)
+        for info in found:
             if info.name > start_after:
                 yield info
 
@@ -221,16 +222,16 @@ class ObjectStorage:
         ) from None
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
-        if self.delete_batch > 1:
+        at_once = self.delete_batch > 1
+        if at_once:
             try:
                 self.store.delete(keys)
             except (BaseError, FileNotFoundError):
                 # Azure reports a batch as failed for an object that isn't there. What else may have
-                # been wrong shows up again below.
-                pass
-            else:
-                return
-        self._in_parallel(self._delete_one, keys)
+                # been wrong shows up again when each object is deleted for itself.
+                at_once = False
+        if not at_once:
+            self._in_parallel(self._delete_one, keys)
 
     def _delete_one(self, key: str) -> None:
         with self._failures("delete", key), suppress(FileNotFoundError):
@@ -260,8 +261,7 @@ class ObjectStorage:
                 if page:
                     yield page
 
-    def _list_delimited(self, prefix: str, start_after: str) -> Iterator[FileInfo]:
-        del start_after  # the store can't use it
+    def _list_delimited(self, prefix: str) -> Iterator[FileInfo]:
         with self._failures("list", prefix):
             result = self.store.list_with_delimiter(prefix or None)
         # Python orders text by code point, and that is the order of the UTF-8 bytes.

@@ -1,0 +1,62 @@
+"""Find the columns of a predicate in a table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_mapping import physical_name
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.schema import DataType, StructType
+
+__all__ = ["ScanColumn", "find_column"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanColumn:
+    """A column that a predicate names.
+
+    Attributes:
+        physical: its physical names from the top down, by which partition values and statistics are
+            kept (PROTOCOL.md, "Column Mapping").
+        data_type: its type.
+        is_partition: whether the table is partitioned by it.
+    """
+
+    physical: SchemaPath
+    data_type: DataType
+    is_partition: bool
+
+
+def find_column(
+    path: SchemaPath,
+    schema: StructType,
+    *,
+    partition_columns: Collection[str],
+    mapping_mode: str,
+    table: str,
+) -> ScanColumn:
+    """The column that a path of logical names leads to.
+
+    Raises:
+        InvalidArgumentError: there is none. Facts: column.
+        InvalidTableError: it lacks the physical name that the mode needs.
+    """
+    inside: DataType = schema
+    physical: list[str] = []
+    for name in path:
+        field = inside.field(name) if isinstance(inside, StructType) else None
+        if field is None:
+            choice = ", ".join(inside.names) if isinstance(inside, StructType) else "none"
+            raise InvalidArgumentError(
+                f"the predicate names the column {'.'.join(path)!r}, which the table doesn't have: "
+                f"no {name!r} among the columns {choice}; names are case-sensitive, and a column "
+                'inside another is pyarrow.compute.field("outer", "inner")',
+                table=table,
+                column=".".join(path),
+            )
+        physical.append(physical_name(field, mapping_mode))
+        inside = field.data_type
+    is_partition = len(path) == 1 and path[0] in partition_columns
+    return ScanColumn(tuple(physical), inside, is_partition)

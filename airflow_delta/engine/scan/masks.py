@@ -1,0 +1,56 @@
+"""Answers for many files at once: an array of booleans without nulls, or one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import pyarrow.compute as pc
+
+__all__ = ["Mask", "all_of", "any_of", "known_true", "opposite", "true_unless_known"]
+
+Mask: TypeAlias = "bool | Any"
+"""A bool for all files, or a `pyarrow.BooleanArray` without nulls, one entry a file."""
+
+
+def all_of(masks: Iterable[Mask]) -> Mask:
+    """True where all are. Stops at the first that is False for all files."""
+    result: Mask = True
+    for mask in masks:
+        if mask is False:
+            return False
+        if mask is not True:
+            result = mask if result is True else pc.and_(result, mask)
+    return result
+
+
+def any_of(masks: Iterable[Mask]) -> Mask:
+    """True where any is. Stops at the first that is True for all files."""
+    result: Mask = False
+    for mask in masks:
+        if mask is True:
+            return True
+        if mask is not False:
+            result = mask if result is False else pc.or_(result, mask)
+    return result
+
+
+def opposite(mask: Mask) -> Mask:
+    """True where the mask is False."""
+    return not mask if isinstance(mask, bool) else pc.invert(mask)
+
+
+def true_unless_known(answer: Any) -> Mask:
+    """The answer of a comparison, an array or a scalar, with null, "unknown", as True."""
+    return _filled(answer, unknown=True)
+
+
+def known_true(answer: Any) -> Mask:
+    """The answer of a comparison, an array or a scalar, with null, "unknown", as False."""
+    return _filled(answer, unknown=False)
+
+
+def _filled(answer: Any, *, unknown: bool) -> Mask:
+    filled = pc.fill_null(answer, unknown)
+    # Two constants compare to a constant.
+    return filled.as_py() if hasattr(filled, "as_py") else filled

@@ -1,0 +1,171 @@
+"""Ask a predicate of many files at once: may a row of the file give it an outcome?
+
+The outcomes are true, false and null. A file is kept if true is possible. Below a ``~`` the question
+is whether false is possible, so each node answers for both; that null is possible is never asked,
+since no row matches by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.scan.bounds import UNBOUNDED, Bounds
+from airflow_delta.engine.scan.comparison import may_compare, same_value
+from airflow_delta.engine.scan.expressions import (
+    And,
+    Column,
+    Comparison,
+    IsIn,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Or,
+)
+from airflow_delta.engine.scan.literals import comparable, literal_bounds
+from airflow_delta.engine.scan.masks import Mask, all_of, any_of, opposite
+
+__all__ = ["may_be"]
+
+_MOST_RANGES = 64
+"""A longer list of values is tested as this many ranges of neighbouring values."""
+
+
+def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Mask:  # noqa: FBT001
+    """Whether a predicate may be true, or false, for a row of each file.
+
+    Args:
+        outcome: the outcome in question.
+        node: the predicate.
+        bounds: what is known of columns; of a column that is missing, nothing is.
+    """
+    match node:
+        case And(operands) | Or(operands):
+            answers = (may_be(outcome, operand, bounds) for operand in operands)
+            # One false operand is enough for an And to be false, as a true one is for an Or.
+            return all_of(answers) if isinstance(node, And) is outcome else any_of(answers)
+        case Not(operand):
+            return may_be(not outcome, operand, bounds)
+        case Comparison(operator, left, right):
+            return _comparison(operator, left, right, outcome, bounds)
+        case IsNull(column, nan_is_null):
+            known = bounds.get(column.path, UNBOUNDED)
+            if not outcome:
+                return known.has_value
+            return True if nan_is_null and known.has_nan else known.has_null
+        case IsIn():
+            known = bounds.get(node.column.path, UNBOUNDED)
+            return _may_be_in(node, known) if outcome else _may_not_be_in(node, known)
+        case Literal(value):
+            return _is(value, outcome)
+        case Column():
+            return _comparison("==", node, Literal(pa.scalar(True)), outcome, bounds)
+        case _:
+            return True
+
+
+def _is(value: pa.Scalar, outcome: bool) -> bool:
+    """A constant as a predicate: itself, or null. What isn't boolean fails on rows, not here."""
+    constant = value.as_py()
+    return constant is outcome if constant is None or isinstance(constant, bool) else True
+
+
+def _comparison(
+    operator: str,
+    left: Literal | Column,
+    right: Literal | Column,
+    outcome: bool,
+    bounds: Mapping[SchemaPath, Bounds],
+) -> Mask:
+    constants = [side.value for side in (left, right) if isinstance(side, Literal)]
+    if not all(value.is_valid for value in constants):
+        return False  # it's null whatever the other side is
+    return may_compare(
+        operator,
+        _side_bounds(left, right, bounds),
+        _side_bounds(right, left, bounds),
+        outcome=outcome,
+    )
+
+
+def _side_bounds(
+    side: Literal | Column, other: Literal | Column, bounds: Mapping[SchemaPath, Bounds]
+) -> Bounds:
+    if isinstance(side, Column):
+        return bounds.get(side.path, UNBOUNDED)
+    if isinstance(other, Literal):
+        return literal_bounds(side.value, other.value.type)
+    known = bounds.get(other.path, UNBOUNDED)
+    return literal_bounds(side.value, None if known.minimum is None else known.minimum.type)
+
+
+def _may_be_in(node: IsIn, known: Bounds) -> Mask:
+    by_null = node.null_is_in and known.has_null
+    if known.has_nan and _has_nan(node.values):
+        by_value: Mask = True
+    else:
+        by_value = any_of(
+            may_compare("==", known, values, outcome=True) for values in _ranges(node.values, known)
+        )
+        # Where a file has one value, it needn't be in the range only, but in the list.
+        by_value = all_of((by_value, opposite(_one_value_not_in(node.values, known))))
+    return any_of((by_null, all_of((known.has_value, by_value))))
+
+
+def _may_not_be_in(node: IsIn, known: Bounds) -> Mask:
+    by_null = False if node.null_is_in else known.has_null
+    if known.has_nan:
+        return any_of((by_null, known.has_value))
+    all_in = all_of((same_value(known.minimum, known.maximum), _minimum_in(node.values, known)))
+    return any_of((by_null, all_of((known.has_value, opposite(all_in)))))
+
+
+def _has_nan(values: pa.Array) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _ranges(values: pa.Array, known: Bounds) -> Iterator[Bounds]:
+    """Ranges that hold all the values and nothing between them, or little."""
+    if known.minimum is None or not comparable(values.type, known.minimum.type):
+        if len(values):
+            yield UNBOUNDED
+        return
+    if len(values) > _MOST_RANGES:
+        values = values.take(pc.array_sort_indices(values))
+    step = -(-len(values) // _MOST_RANGES) or 1
+    for first in range(0, len(values), step):
+        last = min(first + step, len(values)) - 1
+        low = literal_bounds(values[first], known.minimum.type).minimum
+        high = literal_bounds(values[last], known.minimum.type).maximum
+        yield Bounds(low, high, has_null=False)
+
+
+def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
+    """Where the only value of a file is known, and known not to be in a long list."""
+    if len(values) <= _MOST_RANGES or known.has_nan:
+        return False  # the ranges are the values themselves
+    among = _converted(values, known)
+    if among is None:
+        return False
+    not_in = pc.invert(pc.is_in(known.minimum, value_set=among))
+    return all_of((same_value(known.minimum, known.maximum), not_in))
+
+
+def _minimum_in(values: pa.Array, known: Bounds) -> Mask:
+    among = _converted(values, known)
+    return False if among is None else pc.is_in(known.minimum, value_set=among)
+
+
+def _converted(values: pa.Array, known: Bounds) -> pa.Array | None:
+    """The values in the type of the bounds; None where that would change one."""
+    if known.minimum is None or not comparable(values.type, known.minimum.type):
+        return None
+    try:
+        converted = values.cast(known.minimum.type)
+        return converted if converted.cast(values.type).equals(values) else None
+    except pa.ArrowException:
+        return None

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.checkpoint.typed_columns import typed_columns
+from airflow_delta.engine.checkpoint.write import write_classic_checkpoint
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.log.files import parse_log_file
+from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.storage.local import LocalStorage
+from tests.engine.checkpoint.contents import METADATA, add_row, adds, content, memory
+
+STRUCT = "delta.checkpoint.writeStatsAsStruct"
+TEXT = "delta.checkpoint.writeStatsAsJson"
+
+
+def metadata(*, partitions: dict[str, str], **properties: str) -> Metadata:
+    """A table with a data column ``id`` and partition columns of the types given."""
+    columns = [("id", "long"), *partitions.items()]
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns]
+    return replace(
+        METADATA,
+        schema_string=json.dumps({"type": "struct", "fields": fields}),
+        partition_columns=tuple(partitions),
+        configuration=properties,
+    )
+
+
+def written_adds(rows: list[dict[str, Any]], meta: Metadata) -> tuple[list[Any], list[Any]]:
+    """The adds of a checkpoint: as they are stored, and as we read them."""
+    storage = memory()
+    state = content(metadata=meta, adds=[adds(rows)])
+    path = write_classic_checkpoint(storage, state, version=7, table="t").path
+    stored = pq.read_table(io.BytesIO(storage.read(path)))["add"].to_pylist()
+    checkpoint: Any = parse_log_file(storage.head(path))
+    reader = open_checkpoint(storage, checkpoint, table="t")
+    return [row for row in stored if row], pa.concat_tables(reader.adds()).to_pylist()
+
+
+STATS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{"id":0}}'
+
+
+def test_both_forms_are_stored_where_the_properties_say_so() -> None:
+    meta = metadata(partitions={"p": "integer"}, **{STRUCT: "true"})
+    stored, read = written_adds(
+        [add_row(1, stats=STATS, partitionValues=[("p", "5")]), add_row(2, stats=None)], meta
+    )
+    assert stored[0]["stats"] == STATS
+    assert stored[0]["stats_parsed"] == {**json.loads(STATS), "tightBounds": None}
+    assert stored[0]["partitionValues_parsed"] == {"p": 5}
+    assert stored[1]["stats_parsed"] is None
+    assert [row["stats"] for row in read] == [STATS, None]
+
+
+def test_the_text_comes_back_where_only_the_struct_is_stored() -> None:
+    meta = metadata(partitions={"p": "integer"}, **{STRUCT: "true", TEXT: "false"})
+    stored, read = written_adds([add_row(1, stats=STATS), add_row(2, stats=None)], meta)
+    assert "stats" not in stored[0]
+    assert json.loads(read[0]["stats"]) == json.loads(STATS)
+    assert read[1]["stats"] is None
+
+
+def test_without_either_property_only_the_text_is_stored() -> None:
+    stored, _ = written_adds([add_row(1)], metadata(partitions={"p": "string"}))
+    assert "stats" in stored[0]
+    assert "stats_parsed" not in stored[0]
+    assert "partitionValues_parsed" not in stored[0]
+    stored, _ = written_adds([add_row(1)], metadata(partitions={}, **{TEXT: "false"}))
+    assert "stats" not in stored[0]
+    assert "stats_parsed" not in stored[0]
+
+
+def test_unpartitioned_tables_have_no_typed_partition_values() -> None:
+    stored, _ = written_adds([add_row(1)], metadata(partitions={}, **{STRUCT: "true"}))
+    assert "stats_parsed" in stored[0]
+    assert "partitionValues_parsed" not in stored[0]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "expected"),
+    [
+        ("string", "a", "a"),
+        ("string", "", None),
+        ("string", None, None),
+        ("long", "-1", -1),
+        ("long", "one", None),
+        ("byte", "1000", None),
+        ("boolean", "true", True),
+        ("binary", "\x01\xff", b"\x01\xff"),
+        ("date", "2024-01-31", dt.date(2024, 1, 31)),
+        ("timestamp_ntz", "2024-01-31 01:02:03.5", dt.datetime(2024, 1, 31, 1, 2, 3, 500000)),
+        (
+            "timestamp",
+            "2024-01-31 01:02:03",
+            dt.datetime(2024, 1, 31, 1, 2, 3, tzinfo=dt.timezone.utc),
+        ),
+    ],
+)
+def test_partition_values_are_typed_and_bad_ones_null(type_: str, text: Any, expected: Any) -> None:
+    meta = metadata(partitions={"p": type_}, **{STRUCT: "true"})
+    rows = [add_row(1, partitionValues=[("p", text)]), add_row(2, partitionValues=[])]
+    stored, read = written_adds(rows, meta)
+    assert [row["partitionValues_parsed"]["p"] for row in stored] == [expected, None]
+    # The text is what counts, and stays as it is.
+    assert read[0]["partitionValues"] == [("p", text)]
+
+
+def test_names_are_physical_where_columns_are_mapped() -> None:
+    fields = [
+        {
+            "name": name,
+            "type": "long",
+            "nullable": True,
+            "metadata": {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-{name}",
+            },
+        }
+        for number, name in enumerate(("id", "p"), start=1)
+    ]
+    meta = replace(
+        METADATA,
+        schema_string=json.dumps({"type": "struct", "fields": fields}),
+        partition_columns=("p",),
+        configuration={STRUCT: "true", "delta.columnMapping.mode": "name"},
+    )
+    typed = typed_columns(Protocol(2, 5), meta, table="t")
+    assert typed is not None
+    assert typed.stats.field("minValues").type.names == ["col-id"]
+    assert list(typed.partitions) == ["col-p"]
+
+
+def test_a_partition_column_that_is_not_in_the_schema_is_an_error() -> None:
+    meta = replace(metadata(partitions={}, **{STRUCT: "true"}), partition_columns=("gone",))
+    with pytest.raises(InvalidTableError, match="partition column 'gone' isn't in the schema"):
+        typed_columns(Protocol(1, 2), meta, table="t")
+
+
+def test_the_struct_equals_what_spark_makes_of_the_same_text(
+    golden_case: Callable[[str], Path],
+) -> None:
+    root = golden_case("delta-1.2.1-only-struct-stats")
+    (checkpoint,) = list_log(LocalStorage(str(root))).checkpoints
+    reader = open_checkpoint(LocalStorage(str(root)), checkpoint, table=str(root))
+    (metadata_json,) = [value for kind, value in reader.small_actions() if kind == "metaData"]
+    meta = Metadata.from_json(metadata_json, "test")
+    meta = replace(meta, configuration={**meta.configuration, STRUCT: "true"})
+    typed = typed_columns(Protocol(1, 2), meta, table=str(root))
+    assert typed is not None
+    # The text that reading makes of Spark's struct, made typed again.
+    again = typed.added_to(pa.concat_tables(reader.adds()))["stats_parsed"].to_pylist()
+    file = pq.ParquetFile(root / checkpoint.path, coerce_int96_timestamp_unit="us")
+    theirs = file.read(columns=["add"])["add"].to_pylist()
+    expected = [row["stats_parsed"] for row in theirs if row]
+    assert len(again) == len(expected) > 0
+    assert [known(row) for row in again] == [known(row) for row in expected]
+
+
+def known(value: Any) -> Any:
+    """A struct without the fields that are null: which columns have none differs by engine."""
+    if isinstance(value, dt.datetime):
+        # Spark stored instants as INT96, which Arrow reads without their time zone.
+        return value.replace(tzinfo=dt.timezone.utc)
+    if not isinstance(value, dict):
+        return value
+    return {name: known(item) for name, item in value.items() if item is not None}
