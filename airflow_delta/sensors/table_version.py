@@ -84,7 +84,7 @@ class TableVersionSensor(BaseSensorOperator):
                 table_uri=self.table_uri,
                 min_version=self._wanted(),
                 delta_conn_id=self.delta_conn_id,
-                poll_interval=self.poke_interval,
+                poke_interval=self.poke_interval,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout),

@@ -25,7 +25,7 @@ class TableVersionTrigger(BaseTrigger):
     :param table_uri: the table's path or URI.
     :param min_version: the version to wait for.
     :param delta_conn_id: the connection with the credentials of the table's store.
-    :param poll_interval: seconds between two looks at the log.
+    :param poke_interval: seconds between two looks at the log.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class TableVersionTrigger(BaseTrigger):
         table_uri: str,
         min_version: int,
         delta_conn_id: str | None = None,
-        poll_interval: float = 60.0,
+        poke_interval: float = 60.0,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in Airflow
         self.table_uri = table_uri
         self.min_version = min_version
         self.delta_conn_id = delta_conn_id
-        self.poll_interval = poll_interval
+        self.poke_interval = poke_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and the arguments to build this trigger from again."""
@@ -50,7 +50,7 @@ class TableVersionTrigger(BaseTrigger):
                 "table_uri": self.table_uri,
                 "min_version": self.min_version,
                 "delta_conn_id": self.delta_conn_id,
-                "poll_interval": self.poll_interval,
+                "poke_interval": self.poke_interval,
             },
         )
 
@@ -75,4 +75,4 @@ class TableVersionTrigger(BaseTrigger):
             latest = await asyncio.to_thread(DeltaHook.latest_version, table, latest)
             if latest is not None and latest >= self.min_version:
                 return latest
-            await asyncio.sleep(self.poll_interval)
+            await asyncio.sleep(self.poke_interval)

@@ -129,6 +129,26 @@ def test_an_unknown_reader_feature_is_refused_by_name(tmp_path: Path) -> None:
         DeltaTable(str(tmp_path)).snapshot()
 
 
+def test_a_managed_table_is_read_with_a_warning_and_not_written(tmp_path: Path) -> None:
+    features = ["managedCommit", "inCommitTimestamp"]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    configuration = {
+        "delta.managedCommit.commitOwner": "registry",
+        "delta.enableInCommitTimestamps": "true",
+    }
+    write_commit(
+        tmp_path, 0, {"protocol": protocol}, metadata(configuration=configuration), add("a")
+    )
+    table = DeltaTable(str(tmp_path))
+    with pytest.warns(DeltaWarning, match="may be stale: its commit owner 'registry'"):
+        assert paths(table) == {"a"}
+    with (
+        pytest.warns(DeltaWarning, match="may be stale"),
+        pytest.raises(UnsupportedFeatureError, match="managedCommit"),
+    ):
+        table.transaction("WRITE")
+
+
 def test_a_partition_column_that_is_no_column_is_invalid(tmp_path: Path) -> None:
     write_table(tmp_path, [add("a")], partition_columns=["nowhere"])
     with pytest.raises(InvalidTableError, match="'nowhere'"):

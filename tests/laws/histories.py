@@ -135,7 +135,7 @@ def _vector(number: int) -> Action:
         }
     return {
         "storageType": "i",
-        "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        "pathOrInlineDv": f"^Bg9^0rr91000000000{number}iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{{L",
         "sizeInBytes": 44,
         "cardinality": number,
         "maxRowIndex": 29,

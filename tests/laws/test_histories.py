@@ -8,7 +8,7 @@ that `replay` finds with dictionaries, and refuse the others as not found.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine.errors import VersionNotFoundError
@@ -29,7 +29,8 @@ from tests.table_builder import (
     v2_checkpoint,
 )
 
-SMALL = settings(max_examples=25, deadline=None)
+# Shrinking a history takes minutes; what fails is printed and short enough as it is.
+SMALL = settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 def check(files: Files, expected: list[State], *, first: int = 0) -> None:

@@ -25,15 +25,15 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.normalise import conform, present_rows
+from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
 from airflow_delta.engine.arrow.parsed_columns import (
     partition_values_from_parsed,
     stats_from_parsed,
 )
-from airflow_delta.engine.arrow.read_ahead import read_ahead
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["SMALL_KINDS", "ActionFile", "Piece", "reader_threads"]
+__all__ = ["SMALL_KINDS", "ActionFile", "Piece", "read_pieces", "reader_threads"]
 
 SMALL_KINDS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 """The actions of checkpoints that aren't about files."""
@@ -63,6 +63,16 @@ def reader_threads(storage: Storage) -> int:
     """How many parts of files to read at once: more where reading means waiting for a network."""
     cores = os.cpu_count() or 1
     return max(cores, _REMOTE_THREADS) if storage.capabilities.remote else cores
+
+
+def read_pieces(pieces: Iterable[Piece], *, workers: int) -> Iterator[pa.Table]:
+    """Read pieces on threads, and yield their tables in the order of the pieces."""
+    for tables in map_ordered(_read, pieces, workers=workers):
+        yield from tables
+
+
+def _read(piece: Piece) -> Iterable[pa.Table]:
+    return piece()
 
 
 class ActionFile:
@@ -118,7 +128,7 @@ class ActionFile:
         return self._file_actions("remove", columns)
 
     def pieces(self, kind: str, columns: Sequence[str] | None = None) -> list[Piece]:
-        """The work of reading adds or removes, in independent pieces for `read_ahead`.
+        """The work of reading adds or removes, in independent pieces for `read_pieces`.
 
         Args:
             kind: ``"add"`` or ``"remove"``.
@@ -137,8 +147,7 @@ class ActionFile:
         return pieces
 
     def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        for tables in read_ahead(self.pieces(kind, columns), threads=self._threads):
-            yield from tables
+        return read_pieces(self.pieces(kind, columns), workers=self._threads)
 
     def _may_hold(self, group: int, kind: str) -> bool:
         if not self._source.has(kind):

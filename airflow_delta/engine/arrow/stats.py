@@ -1,7 +1,7 @@
 """Per-file statistics as Arrow columns.
 
 PROTOCOL.md, "Per-file Statistics": ``add.stats`` is a JSON text. Only the fields that a question
-needs are parsed, for all files in one call: each text becomes the value of a line ``{"s": …}``, so
+needs are parsed, for many files in one call: each text becomes the value of a line ``{"s": …}``, so
 that a file without statistics is a null in its place and the rows can't shift.
 
 The JSON reader of pyarrow is fast and lossy at the edges (it refuses ``5.0`` for an integer, and one
@@ -12,14 +12,22 @@ statistics count as none: they are advice, and without advice a file is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-__all__ = ["num_records", "parse_stats"]
+from airflow_delta.engine.arrow.parallel import map_ordered
+
+__all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
+
+STATS_ROWS = 1 << 15
+"""How many texts to parse in one call: a few megabytes, and what one bad text slows down."""
 
 _NUM_RECORDS = pa.struct([("numRecords", pa.int64())])
 
@@ -30,27 +38,36 @@ def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def parse_stats(stats: pa.ChunkedArray, type_: pa.StructType) -> pa.ChunkedArray:
+    """Parse the fields of a type out of texts of statistics, in threads; see `parse_stats_array`."""
+    chunks = list(map_ordered(partial(parse_stats_array, type_=type_), _slices(stats)))
+    return pa.chunked_array(chunks, type=type_)
+
+
+def _slices(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for chunk in stats.chunks:
+        for first in range(0, len(chunk), STATS_ROWS):
+            yield chunk.slice(first, STATS_ROWS)
+
+
+def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
     """Parse the fields of a type out of texts of statistics.
 
     Args:
         stats: JSON texts; null or empty for none.
-        type_: the struct to parse, of nested structs, ``int64``, ``double``, ``bool`` and ``string``.
+        type_: the struct to parse, of nested structs, ``int64``, ``double``, ``decimal128``, ``bool``
+            and ``string``.
 
     Returns:
-        One struct a text; null where there are no statistics or they aren't JSON objects.
+        One struct a text; null where there are no statistics or they aren't JSON objects. A field
+        that isn't of its type is null; of doubles, NaN and infinities may be there or be null.
     """
-    chunks = [_parse_chunk(chunk, type_) for chunk in stats.chunks if len(chunk)]
-    return pa.chunked_array(chunks, type=type_)
-
-
-def _parse_chunk(stats: pa.Array, type_: pa.StructType) -> pa.Array:
     texts = pc.if_else(pc.equal(stats, ""), pa.scalar(None, pa.string()), stats)
     lines = pc.binary_join_element_wise('{"s":', pc.coalesce(texts, pa.scalar("null")), "}\n", "")
     text = _text(lines)
     try:
         parsed = pj.read_json(
             pa.BufferReader(text),
-            read_options=pj.ReadOptions(block_size=max(len(text), 1)),
+            read_options=pj.ReadOptions(use_threads=False, block_size=max(len(text), 1)),
             parse_options=pj.ParseOptions(
                 explicit_schema=pa.schema([("s", type_)]), unexpected_field_behavior="ignore"
             ),
@@ -69,16 +86,18 @@ def _text(lines: pa.Array) -> pa.Buffer:
 
 
 def _exact(texts: pa.Array, type_: pa.StructType) -> pa.Array:
-    # A loop over files, for the rare chunk that the fast reader refuses.
-    return pa.array([_picked(_object(text), type_) for text in texts.to_pylist()], type_)
+    # A loop over files, for the rare slice that the fast reader refuses. As bytes, because texts
+    # that aren't UTF-8 are among what it refuses.
+    objects = (_object(text) for text in texts.cast(pa.binary()).to_pylist())
+    return pa.array([_picked(value, type_) for value in objects], type_)
 
 
-def _object(text: str | None) -> Any:
+def _object(text: bytes | None) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, ArithmeticError, RecursionError):
         return None
 
 
@@ -90,11 +109,38 @@ def _picked(value: Any, type_: pa.DataType) -> Any:
         return {field.name: _picked(value.get(field.name), field.type) for field in type_}
     if pa.types.is_boolean(type_):
         return value if isinstance(value, bool) else None
-    if isinstance(value, bool):
+    if pa.types.is_string(type_):
+        return value if isinstance(value, str) and _is_unicode(value) else None
+    if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool):
         return None
-    if pa.types.is_int64(type_):
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        return int(value) if whole and -(2**63) <= value < 2**63 else None
-    if pa.types.is_float64(type_):
-        return float(value) if isinstance(value, (int, float)) else None
-    return value if isinstance(value, str) else None
+    return _number(value, type_)
+
+
+def _number(value: int | float | Decimal, type_: pa.DataType) -> Any:
+    if isinstance(value, float):  # only NaN and infinities are read so
+        return value if pa.types.is_floating(type_) else None
+    if pa.types.is_floating(type_):
+        number = float(str(value))  # not float(value), which overflows for large integers
+        return number if math.isfinite(number) else None
+    if pa.types.is_decimal(type_):
+        return _rescaled(Decimal(value), type_)
+    whole = -(2**63) <= value < 2**63 and value == int(value)
+    return int(value) if whole else None
+
+
+def _rescaled(number: Decimal, type_: pa.DataType) -> Decimal | None:
+    """The number with the scale of the type; None where it has more digits."""
+    context = Context(prec=type_.precision, traps=[Inexact, InvalidOperation])
+    try:
+        return number.quantize(Decimal((0, (1,), -type_.scale)), context=context)
+    except (Inexact, InvalidOperation):
+        return None
+
+
+def _is_unicode(text: str) -> bool:
+    """False for half a surrogate pair, which JSON can escape and UTF-8 can't hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.engine.arrow.parquet import ActionFile, reader_threads
-from airflow_delta.engine.arrow.read_ahead import read_ahead
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
 from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
@@ -115,7 +115,7 @@ class CheckpointReader:
     def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
         if self._json is not None:
             return self._json.small_actions()
-        parts = read_ahead([file.small_actions for file in self._parquet], threads=self._threads)
+        parts = map_ordered(ActionFile.small_actions, self._parquet, workers=self._threads)
         return [action for part in parts for action in part]
 
     @cached_property
@@ -131,13 +131,12 @@ class CheckpointReader:
         sidecars = self._sidecar_files
         if self._json is not None:
             yield from self._json.files(kind, columns)
-        files = read_ahead(
-            (file.load_footer for file in (*self._parquet, *sidecars)), threads=self._threads
+        files = map_ordered(
+            ActionFile.load_footer, (*self._parquet, *sidecars), workers=self._threads
         )
         pieces = (piece for file in files for piece in file.pieces(kind, columns))
         try:
-            for tables in read_ahead(pieces, threads=self._threads):
-                yield from tables
+            yield from read_pieces(pieces, workers=self._threads)
         except ObjectNotFoundError as error:
             missing = next(
                 (file for file in sidecars if file.path == error.facts.get("path")), None

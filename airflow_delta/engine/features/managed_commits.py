@@ -10,9 +10,10 @@ from __future__ import annotations
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.properties import TableProperties
 
-__all__ = ["commit_owner"]
+__all__ = ["commit_owner", "unseen_commits"]
 
 _FEATURE = "managedCommit"
+_SUCCESSOR = "coordinatedCommits-preview"
 _PROPERTY = "delta.managedCommit.commitOwner"
 
 
@@ -38,3 +39,21 @@ def commit_owner(supported: frozenset[str], properties: TableProperties) -> str 
         f"{found}; they are only valid together, so one commit must add or remove both",
         table=properties.table,
     )
+
+
+def unseen_commits(supported: frozenset[str], properties: TableProperties) -> str | None:
+    """Why the log directory may lack the newest commits of a table; None where it holds them all.
+
+    A commit owner ratifies commits before they are backfilled to where everybody looks.
+
+    Raises:
+        InvalidTableError: as `commit_owner`.
+    """
+    owner = commit_owner(supported, properties)
+    if owner is not None:
+        return f"its commit owner {owner!r} may have ratified commits that aren't backfilled yet"
+    if _SUCCESSOR in supported:
+        return (
+            f"it supports {_SUCCESSOR}: its coordinator may know of commits that aren't backfilled"
+        )
+    return None

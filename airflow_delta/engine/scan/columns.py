@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.features.schema_walk import SchemaPath
-from airflow_delta.engine.model.schema import DataType, StructType
+from airflow_delta.engine.model.schema import DOUBLE, FLOAT, DataType, StructType
 
 __all__ = ["ScanColumn", "find_column"]
+
+_TYPE_CHANGES = "delta.typeChanges"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +23,14 @@ class ScanColumn:
         physical: its physical names from the top down, by which partition values and statistics are
             kept (PROTOCOL.md, "Column Mapping").
         data_type: its type.
+        statistics_type: the type that the values in its statistics may have had: another than its
+            own where floats became doubles later (type widening).
         is_partition: whether the table is partitioned by it.
     """
 
     physical: SchemaPath
     data_type: DataType
+    statistics_type: DataType
     is_partition: bool
 
 
@@ -44,6 +49,7 @@ def find_column(
         InvalidTableError: it lacks the physical name that the mode needs.
     """
     inside: DataType = schema
+    changed = False
     physical: list[str] = []
     for name in path:
         field = inside.field(name) if isinstance(inside, StructType) else None
@@ -58,5 +64,7 @@ def find_column(
             )
         physical.append(physical_name(field, mapping_mode))
         inside = field.data_type
+        changed = _TYPE_CHANGES in field.metadata
     is_partition = len(path) == 1 and path[0] in partition_columns
-    return ScanColumn(tuple(physical), inside, is_partition)
+    statistics_type = FLOAT if changed and inside == DOUBLE else inside
+    return ScanColumn(tuple(physical), inside, statistics_type, is_partition)

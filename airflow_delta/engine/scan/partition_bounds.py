@@ -96,11 +96,18 @@ def _map_values(maps: pa.MapArray, key: str) -> pa.StringArray:
     offsets = offsets_view(maps)
     entries = int(offsets[-1] - offsets[0])
     # The usual case, ten times as fast as a lookup: every map has the same keys in the same order.
-    if rows and entries and entries % rows == 0 and bool((np.diff(offsets) == entries // rows).all()):
+    if (
+        rows
+        and entries
+        and entries % rows == 0
+        and bool((np.diff(offsets) == entries // rows).all())
+    ):
         keys = maps.keys.slice(int(offsets[0]), entries)
         found = pc.indices_nonzero(pc.equal(keys, key))
         if len(found) == rows:
             place = np.frombuffer(found.buffers()[1], np.uint64, rows)
-            if bool((place // np.uint64(entries // rows) == np.arange(rows, dtype=np.uint64)).all()):
+            if bool(
+                (place // np.uint64(entries // rows) == np.arange(rows, dtype=np.uint64)).all()
+            ):
                 return maps.items.slice(int(offsets[0]), entries).take(found)
     return pc.map_lookup(maps, key, "last")

@@ -6,6 +6,7 @@ it. Files, tombstones and statistics are read when they are asked for, with the 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -14,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
-from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
-from airflow_delta.engine.features.protocol import check_readable
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidArgumentError
+from airflow_delta.engine.features.managed_commits import unseen_commits
+from airflow_delta.engine.features.protocol import check_readable, supported_features
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_counts import num_rows
 from airflow_delta.engine.snapshot.state import LogState
@@ -58,6 +61,13 @@ class Snapshot:
             )
         self._protocol, self._metadata = small.protocol, small.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
+        unseen = unseen_commits(supported_features(self._protocol), self.properties)
+        if unseen is not None:
+            warnings.warn(
+                f"{self.table}: the snapshot of version {self.version} may be stale: {unseen}",
+                DeltaWarning,
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         return f"Snapshot({self.table!r}, version={self.version})"
@@ -157,16 +167,34 @@ class Snapshot:
         storage = self._state.storage
         return Snapshot(storage, load_segment(storage))
 
-    def files(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def files(
+        self, columns: Sequence[str] | None = None, predicate: pc.Expression | None = None
+    ) -> pa.Table:
         """The live files: one row per ``add``.
 
         Args:
             columns: columns of the protocol's ``add``; None for all.
+            predicate: over the columns of the table; leaves out files of which partition values or
+                statistics tell that no row matches. The others may still hold rows that don't.
 
         Raises:
-            InvalidArgumentError: there's no such column.
+            InvalidArgumentError: there's no such column, or the predicate isn't an expression over
+                the table's columns.
         """
-        return self._state.live_adds(_checked_columns(columns))
+        wanted = _checked_columns(columns)
+        if predicate is None:
+            return self._state.live_adds(wanted)
+        pruner = FilePruner(
+            predicate,
+            schema=self.schema,
+            partition_columns=self._metadata.partition_columns,
+            mapping_mode=mapping_mode(self._protocol, self._metadata, table=self.table),
+            table=self.table,
+        )
+        if wanted is None:
+            return pruner.prune(self._state.live_adds())
+        adds = self._state.live_adds((*wanted, *pruner.columns))
+        return pruner.prune(adds).select([name for name in adds.column_names if name in wanted])
 
     def tombstones(self, *, include_expired: bool = False) -> pa.Table:
         """The removed files that are still protected from vacuum: one row per ``remove``.
@@ -186,10 +214,14 @@ class Snapshot:
         deleted = pc.coalesce(removes["deletionTimestamp"], pa.scalar(0, pa.int64()))
         return removes.filter(pc.greater(deleted, oldest))
 
-    def file_uris(self) -> list[str]:
-        """Where the live files are: absolute, decoded."""
+    def file_uris(self, predicate: pc.Expression | None = None) -> list[str]:
+        """Where the live files are: absolute, decoded.
+
+        Args:
+            predicate: see `files`.
+        """
         # A loop in Python: the answer is Python strings.
-        paths = self.files(columns=["path"])["path"].to_pylist()
+        paths = self.files(columns=["path"], predicate=predicate)["path"].to_pylist()
         return [resolve(self.table, path) for path in paths]
 
     @cached_property

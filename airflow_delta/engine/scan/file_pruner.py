@@ -1,0 +1,113 @@
+"""Leave out the files that hold no row of a predicate: the front of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.stats import STATS_ROWS
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.scan.bounds import Bounds
+from airflow_delta.engine.scan.columns import find_column
+from airflow_delta.engine.scan.expressions import read_predicate, useful_columns
+from airflow_delta.engine.scan.masks import Mask, all_of
+from airflow_delta.engine.scan.may_match import may_be
+from airflow_delta.engine.scan.partition_bounds import PartitionColumn
+from airflow_delta.engine.scan.statistics_bounds import StatisticsBounds, has_statistics
+
+__all__ = ["FilePruner"]
+
+
+class FilePruner:
+    """Tells which files may hold rows for which a predicate is true.
+
+    No other rows match: not those for which it is false, nor those for which it is null.
+
+    Args:
+        predicate: a `pyarrow.compute.Expression` over the table's logical columns. What can be told
+            from bounds is used: comparisons of columns with constants and with each other, ``isin``,
+            ``is_null``, ``is_valid``, boolean columns, and ``&``, ``|`` and ``~`` of these. All else,
+            functions of a column for example, keeps files.
+        schema: the table's, logical names.
+        partition_columns: the table's, logical names.
+        mapping_mode: how logical names become physical ones; see ``features/column_mapping.py``.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidArgumentError: the predicate isn't an expression, or names a column that the table
+            doesn't have.
+        InvalidTableError: such a column lacks its physical name.
+    """
+
+    def __init__(
+        self,
+        predicate: Any,
+        *,
+        schema: StructType,
+        partition_columns: Collection[str],
+        mapping_mode: str,
+        table: str,
+    ) -> None:
+        read = read_predicate(predicate)
+        found = {
+            path: find_column(
+                path,
+                schema,
+                partition_columns=partition_columns,
+                mapping_mode=mapping_mode,
+                table=table,
+            )
+            for path in sorted(read.columns)
+        }
+        self._root = read.root
+        useful = {path: found[path] for path in useful_columns(read.root)}
+        self._partitions = {
+            path: PartitionColumn(column.physical[0], column.data_type)
+            for path, column in useful.items()
+            if column.is_partition
+        }
+        data = {
+            path: column
+            for path, column in useful.items()
+            if not column.is_partition and has_statistics(column.data_type)
+        }
+        self._statistics = StatisticsBounds(data) if data else None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of ``add`` that `prune` looks at."""
+        needed = {"partitionValues": bool(self._partitions), "stats": self._statistics is not None}
+        return tuple(name for name, is_needed in needed.items() if is_needed)
+
+    def prune(self, adds: pa.Table) -> pa.Table:
+        """The rows whose files may hold matching rows, in order.
+
+        Args:
+            adds: one row a file, with at least the `columns`; see ``arrow/action_schema.py``.
+        """
+        if not self.columns:
+            kept = may_be(True, self._root, {})  # the same for all files
+            return adds if kept else adds.slice(0, 0)
+        batches = adds.select(self.columns).to_batches(max_chunksize=STATS_ROWS)
+        masks = list(map_ordered(self._may_match, batches))
+        return adds.filter(pa.chunked_array(masks, pa.bool_()))
+
+    def _may_match(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        bounds: dict[SchemaPath, Bounds] = {
+            path: column.bounds(batch["partitionValues"])
+            for path, column in self._partitions.items()
+        }
+        kept = may_be(True, self._root, bounds)
+        if self._statistics is not None and kept is not False:
+            stats = batch["stats"]
+            if kept is not True:
+                # The statistics of files that are out already needn't be parsed.
+                stats = pc.if_else(kept, stats, pa.scalar(None, stats.type))
+            bounds |= self._statistics.bounds(stats)
+            kept = all_of((kept, may_be(True, self._root, bounds)))
+        return pa.repeat(pa.scalar(kept), len(batch)) if isinstance(kept, bool) else kept

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as Peer
+
+from airflow_delta.engine.errors import InvalidArgumentError, StorageError
+from airflow_delta.spark import copies, write
+from airflow_delta.spark.copies import MARKER, CopyRequest, copy_snapshot
+from airflow_delta.spark.hadoop_directories import HadoopDirectories
+from tests.spark.conftest import bag, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> str:
+    """A table of three versions with ids 0, then 0 to 1, then 0 to 2; partitioned by ``p``."""
+    table = str(tmp_path / "source")
+    for number in range(3):
+        row = spark.range(number, number + 1).selectExpr("id", "'x y' AS p")
+        write(row.coalesce(1), table, partition_by=["p"])
+    return table
+
+
+def ids(spark: SparkSession, target: Path) -> list[int]:
+    return sorted(row["id"] for row in rows_of(spark.read.parquet(str(target))))
+
+
+def siblings(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+def delta_ids(target: Path) -> list[int]:
+    return sorted(pa.table(Peer(target).to_pyarrow_table())["id"].to_pylist())
+
+
+def test_a_parquet_copy_holds_the_version_asked_for(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "a b%"
+    result = copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert (result.num_rows, result.num_files) == (2, 2)
+    got = rows_of(spark.read.parquet(str(target)))
+    assert bag(got) == bag([{"id": 0, "p": "x y"}, {"id": 1, "p": "x y"}])
+    marker = json.loads((target / MARKER).read_text())
+    assert (marker["table_uri"], marker["version"], marker["num_rows"]) == (source, 1, 2)
+    assert siblings(target) == ["a b%", "source"]
+
+
+def test_a_copy_replaces_an_earlier_one_and_nothing_else(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    for version in (0, 2, 2):
+        copy_snapshot(spark, CopyRequest(source, version, str(target)))
+    assert ids(spark, target) == [0, 1, 2]
+    with pytest.raises(
+        InvalidArgumentError, match="a copy of version 2, which is newer than version 1"
+    ):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0, 1, 2]
+    copy_snapshot(spark, CopyRequest(source, 1, str(target), replace_newer=True))
+    assert ids(spark, target) == [0, 1]
+    assert siblings(target) == ["copy", "source"]
+
+
+def test_what_is_no_copy_of_the_table_stays(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    # An empty directory is no loss.
+    copy_snapshot(spark, CopyRequest(source, 0, str(foreign)))
+    write(spark.range(5), str(tmp_path / "other"))
+    with pytest.raises(InvalidArgumentError, match="it holds no copy of this table"):
+        copy_snapshot(spark, CopyRequest(str(tmp_path / "other"), 0, str(foreign)))
+    (foreign / MARKER).write_text("{")
+    with pytest.raises(InvalidArgumentError, match=f"its {MARKER} can't be read"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(foreign)))
+    (foreign / MARKER).unlink()
+    with pytest.raises(InvalidArgumentError, match="which no earlier copy has written"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(foreign)))
+    assert ids(spark, foreign) == [0]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+@pytest.mark.parametrize("place", ["", "/inside", "/..", "/../link"])
+def test_table_and_copy_must_lie_apart(
+    spark: SparkSession, source: str, tmp_path: Path, format_: str, place: str
+) -> None:
+    (tmp_path / "link").symlink_to(source)
+    before = sorted(Path(source).rglob("*"))
+    with pytest.raises(InvalidArgumentError, match="lie inside one another"):
+        copy_snapshot(spark, CopyRequest(source, 0, f"{source}{place}", format_))
+    assert sorted(Path(source).rglob("*")) == before
+
+
+def test_a_copy_that_fails_leaves_what_was_there(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    rename = HadoopDirectories.rename
+
+    def fails(self: HadoopDirectories, path: str, new_path: str) -> None:
+        if ".unfinished-" in path:
+            raise StorageError("no")
+        rename(self, path, new_path)
+
+    monkeypatch.setattr(HadoopDirectories, "rename", fails)
+    with pytest.raises(StorageError, match="no"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0]
+    assert siblings(target) == ["copy", "source"]
+
+
+def test_a_newer_copy_that_comes_first_wins(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy"
+    list_data_files = copies.list_data_files
+
+    def slow(*arguments: Any) -> Any:
+        # Another run finishes while this one has written its files.
+        monkeypatch.setattr(copies, "list_data_files", list_data_files)
+        copy_snapshot(spark, CopyRequest(source, 2, str(target)))
+        return list_data_files(*arguments)
+
+    monkeypatch.setattr(copies, "list_data_files", slow)
+    with pytest.raises(InvalidArgumentError, match="newer than version 1"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0, 1, 2]
+    assert siblings(target) == ["copy", "source"]
+
+
+def test_a_parquet_copy_of_no_rows_has_the_columns(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    write(spark.sql("SELECT 1 AS id, null AS nothing WHERE 1 = 0"), str(tmp_path / "none"))
+    target = tmp_path / "copy"
+    assert copy_snapshot(spark, CopyRequest(str(tmp_path / "none"), 0, str(target))).num_rows == 0
+    assert spark.read.parquet(str(target)).columns == ["id"]
+
+
+def test_a_delta_copy_is_a_table_with_a_commit_for_each_copy(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    first = copy_snapshot(spark, CopyRequest(source, 1, str(target), "delta"))
+    assert (first.num_rows, first.num_files, first.committed_version) == (2, 1, 0)
+    assert Peer(target).metadata().partition_columns == ["p"]
+    second = copy_snapshot(spark, CopyRequest(source, 2, str(target), "delta"))
+    assert second.committed_version == 1
+    assert delta_ids(target) == [0, 1, 2]
+    with pytest.raises(InvalidArgumentError, match="newer than version 0"):
+        copy_snapshot(spark, CopyRequest(source, 0, str(target), "delta"))
+    third = CopyRequest(source, 0, str(target), "delta", replace_newer=True)
+    assert copy_snapshot(spark, third).committed_version == 2
+    assert delta_ids(target) == [0]
+
+
+def test_a_repeated_delta_copy_finds_its_commit(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    request = CopyRequest(source, 1, str(target), "delta", txn=("dag.task", 5))
+    first = copy_snapshot(spark, request)
+    later = CopyRequest(source, 2, str(target), "delta", txn=("dag.task", 6))
+    assert copy_snapshot(spark, later).committed_version == 1
+    # Though a later run has replaced it.
+    assert copy_snapshot(spark, request) == first
+    assert Peer(target).version() == 1
+
+
+def test_a_delta_table_that_is_no_copy_stays(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "theirs"
+    write(spark.range(5), str(target))
+    with pytest.raises(InvalidArgumentError, match="it holds no copy of this table"):
+        copy_snapshot(spark, CopyRequest(source, 0, str(target), "delta"))
+    files = tmp_path / "files"
+    spark.range(1).write.parquet(str(files))
+    with pytest.raises(InvalidArgumentError, match="which no earlier copy has written"):
+        copy_snapshot(spark, CopyRequest(source, 0, str(files), "delta"))
+    assert delta_ids(target) == [0, 1, 2, 3, 4]
+
+
+def test_an_unknown_format_is_refused(spark: SparkSession, source: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="unknown format 'csv'"):
+        copy_snapshot(spark, CopyRequest(source, 0, str(tmp_path / "copy"), "csv"))
