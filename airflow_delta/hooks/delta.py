@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.storage_options import default_connection_id, storage_options
 from airflow_delta.version_compat import (
+    AirflowException,
     AirflowNotFoundException,
     BaseHook,
     get_async_connection,
@@ -67,6 +68,22 @@ class DeltaHook(BaseHook):
             if any(word in name.lower() for word in _SECRET_WORDS):
                 mask_secret(value)
         return options
+
+    def common_storage_options(self, *uris: str) -> dict[str, str]:
+        """The options for a job that works on several tables of one store.
+
+        :raises AirflowException: the tables need different options.
+        """
+        found: dict[str, str] = {}
+        for uri in uris:
+            options = self.storage_options(uri)
+            if found and options and options != found:
+                raise AirflowException(
+                    f"{' and '.join(uris)} need different credentials, and a job has one set; use "
+                    "a connection of type 'delta' that serves both"
+                )
+            found = found or options
+        return found
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
         """As `storage_options`, for triggers: never blocks the event loop."""

@@ -22,7 +22,7 @@ class CheckpointOperator(BaseOperator):
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to write a checkpoint of; None: the newest. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
-        default connection of the URI's scheme.
+        default connection of the URI's scheme. (templated)
     """
 
     template_fields: Sequence[str] = ("table_uri", "version", "delta_conn_id")

@@ -29,8 +29,9 @@ class TimeTravelSnapshotOperator(BaseOperator):
         )
 
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
-    ``size_in_bytes`` and ``num_rows``, and with a target also ``target_uri`` and what the job
-    reports of it.
+    ``size_in_bytes`` and ``num_rows``, and with a target also ``target_uri``, ``target_version``
+    (the version of a copy in Delta format, else None), ``target_num_files`` and
+    ``target_num_rows``.
 
     A retry, and the task when it is cleared, pins what the first try of the DAG run pinned. A copy
     that an earlier try has committed is found and not made again.
@@ -42,9 +43,11 @@ class TimeTravelSnapshotOperator(BaseOperator):
         (templated)
     :param target_uri: where to copy the pinned version to; None: nothing is copied. (templated)
     :param target_format: the format of the copy: ``delta`` or ``parquet``. (templated)
+    :param replace_newer: replace a copy of a later version, too. A late run of a DAG does not undo
+        the work of the run after it unless this is set.
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
-        default connection of the URI's scheme.
-    :param spark_conn_id: the Spark connection that copies; must exist.
+        default connection of the URI's scheme. (templated)
+    :param spark_conn_id: the Spark connection that copies; must exist. (templated)
     :param spark_conf: Spark properties of the copying job. (templated)
     """
 
@@ -68,6 +71,7 @@ class TimeTravelSnapshotOperator(BaseOperator):
         timestamp: int | str | None = None,
         target_uri: str | None = None,
         target_format: str = "delta",
+        replace_newer: bool = False,
         delta_conn_id: str | None = None,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, str] | None = None,
@@ -79,6 +83,7 @@ class TimeTravelSnapshotOperator(BaseOperator):
         self.timestamp = timestamp
         self.target_uri = target_uri
         self.target_format = target_format
+        self.replace_newer = replace_newer
         self.delta_conn_id = delta_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -95,7 +100,9 @@ class TimeTravelSnapshotOperator(BaseOperator):
         self.log.info("pinned version %s of %s", pinned["version"], self.table_uri)
         if not self.target_uri:
             return pinned
-        return {**pinned, **self._copy(pinned, context)}
+        copied = self._copy(pinned, context)
+        self.log.info("copied version %s: %s", pinned["version"], copied)
+        return {**pinned, **copied}
 
     def on_kill(self) -> None:
         """End the copying job."""
@@ -125,22 +132,40 @@ class TimeTravelSnapshotOperator(BaseOperator):
         return pinned
 
     def _copy(self, pinned: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        app_id, app_version = run_identity(context)
+        hook = DeltaHook(self.delta_conn_id)
+        target_uri = str(self.target_uri)
+        if self.target_format == "delta":
+            committed = hook.committed_version(target_uri, app_id=app_id, app_version=app_version)
+            if committed is not None:
+                self.log.info("an earlier try has copied it: version %s of the copy", committed)
+                return _target(hook.pin(target_uri, version=committed), committed)
+
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
         from airflow_delta.hooks.spark_job import SparkJobHook
 
-        app_id, app_version = run_identity(context)
         self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=app_id)
-        report: dict[str, Any] = self._job.run(
+        report = self._job.run(
             _JOB,
             {
                 "table_uri": self.table_uri,
                 "version": pinned["version"],
-                "target_uri": self.target_uri,
+                "target_uri": target_uri,
                 "format": self.target_format,
                 "app_id": app_id,
                 "app_version": app_version,
+                "replace_newer": self.replace_newer,
             },
-            storage_options=DeltaHook(self.delta_conn_id).storage_options(self.table_uri),
+            storage_options=hook.common_storage_options(self.table_uri, target_uri),
         )
-        self.log.info("copied version %s to %s: %s", pinned["version"], self.target_uri, report)
-        return {"target_uri": self.target_uri, **report}
+        return _target({**report, "table_uri": target_uri}, report.get("committed_version"))
+
+
+def _target(copy: Mapping[str, Any], version: int | None) -> dict[str, Any]:
+    """The facts of a copy, by names of their own beside those of the table."""
+    return {
+        "target_uri": copy["table_uri"],
+        "target_version": version,
+        "target_num_files": copy["num_files"],
+        "target_num_rows": copy["num_rows"],
+    }

@@ -39,7 +39,7 @@ from airflow_delta.spark.data_files import list_data_files, write_data_files
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.read import read_snapshot
-from airflow_delta.spark.writing import write_table
+from airflow_delta.spark.writing import is_in_write_directory, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,6 +209,9 @@ class _Copy:
 
     def _check_empty(self, target: Storage) -> None:
         for info in target.walk(""):
+            if is_in_write_directory(info.path):
+                # Left by an earlier try of a Delta copy, which was killed before its first commit.
+                continue
             raise self._refusal(f"it holds {info.path}, which no earlier copy has written")
 
     def _check_held(self, version: int | None) -> None:

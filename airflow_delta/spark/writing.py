@@ -15,6 +15,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers".
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,8 +58,9 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["WriteResult", "write", "write_table"]
+__all__ = ["WriteResult", "is_in_write_directory", "write", "write_table"]
 
+_WRITE_DIRECTORY = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
 _MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
 
 
@@ -167,6 +169,14 @@ def write_table(
             "there is a table already; append to it, or overwrite it", table=uri
         )
     return _write(rows, request, target)
+
+
+def is_in_write_directory(path: str) -> bool:
+    """Whether a file below a table's root lies where a write has put it.
+
+    Where there is no log such a file is what a write that was killed has left.
+    """
+    return _WRITE_DIRECTORY.match(path) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ __all__ = ["checkpoint_only", "load_dag", "rows_by_peer", "run_dag"]
 
 
 def load_dag() -> Any:
-    """The DAG, from the folder that Airflow is configured with."""
+    """The DAG, from the folder that Airflow is configured with; anew for each run.
+
+    A run in this process leaves its params behind in the DAG's object.
+    """
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag()

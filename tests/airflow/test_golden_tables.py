@@ -42,7 +42,7 @@ CASES = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def dag(airflow_database: Path) -> Any:
     return load_dag()
 

@@ -15,7 +15,7 @@ from tests.airflow.maintenance import checkpoint_only, load_dag, rows_by_peer, r
 Copy = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def dag(airflow_database: Path) -> Any:
     return load_dag()
 

@@ -202,35 +202,73 @@ def test_a_connection_asked_for_must_exist(golden_case: Copy) -> None:
         pin(golden_case("snapshot-data3"), delta_conn_id="not_there")
 
 
-# Stands for the job: reports what it was asked to do.
+# Stands for the job: writes down what it was asked to do.
 ECHO = """
 import json, sys
 parameters = json.load(open(sys.argv[-1]))
-json.dump({"target_version": 0, "asked": parameters}, open(parameters["result_path"], "w"))
+answer = {{"num_rows": 20, "num_files": 2, "committed_version": 5}}
+json.dump(answer, open(parameters.pop("result_path"), "w"))
+json.dump(parameters, open({asked!r}, "w"))
 """
 
 
 def test_a_copy_is_asked_for_with_the_pinned_version_and_the_identity_of_the_task(
-    golden_case: Copy, fake_spark_submit: Path
+    golden_case: Copy, fake_spark_submit: Path, tmp_path: Path
 ) -> None:
-    fake_spark_submit.write_text(ECHO)
+    asked = tmp_path / "asked.json"
+    fake_spark_submit.write_text(ECHO.format(asked=str(asked)))
     table = golden_case("snapshot-data3")
     result = pin(table, version="2", target_uri="/data/copy")
-    asked = result.pop("asked")
-    del asked["result_path"]
-    assert asked == {
+    assert json.loads(asked.read_text()) == {
         "table_uri": str(table),
         "version": 2,
         "target_uri": "/data/copy",
         "format": "delta",
         "app_id": "airflow:lake.copy",
         "app_version": 1772323200000000,
+        "replace_newer": False,
     }
-    assert (result["version"], result["target_uri"]) == (2, "/data/copy")
-    assert result["target_version"] == 0
+    assert result == {
+        **pin(table, version=2),
+        "target_uri": "/data/copy",
+        "target_version": 5,
+        "target_num_files": 2,
+        "target_num_rows": 20,
+    }
 
 
 @pytest.mark.parametrize("target", [None, ""])
 def test_without_a_target_nothing_is_submitted(golden_case: Copy, target: str | None) -> None:
     result = pin(golden_case("snapshot-data3"), target_uri=target, spark_conn_id="not_there")
     assert "target_uri" not in result
+
+
+def test_a_copy_that_an_earlier_try_has_committed_is_found_without_spark(
+    golden_copy: Copy, fake_spark_submit: Path
+) -> None:
+    from airflow_delta.engine import DeltaTable
+
+    fake_spark_submit.write_text("raise SystemExit('must not be started')")
+    table, target = golden_copy("snapshot-data3"), golden_copy("snapshot-data2")
+    transaction = DeltaTable(str(target)).transaction("WRITE")
+    transaction.set_transaction("airflow:lake.copy", 1772323200000000)
+    committed = transaction.commit().version
+    result = pin(table, target_uri=str(target))
+    assert (result["version"], result["target_version"]) == (3, committed)
+
+
+def test_credentials_of_two_stores_are_refused(
+    golden_case: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_delta.hooks.delta import DeltaHook
+    from airflow_delta.version_compat import AirflowException
+
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", '{"conn_type": "aws", "login": "a"}')
+    monkeypatch.setenv("AIRFLOW_CONN_WASB_DEFAULT", '{"conn_type": "wasb", "login": "b"}')
+    hook = DeltaHook()
+    one = {"aws_access_key_id": "a"}
+    assert hook.common_storage_options("s3://lake/t", "/data/t") == one
+    assert hook.common_storage_options("/data/t", "s3://lake/t") == one
+    assert hook.common_storage_options("s3://lake/t", "s3://lake/u") == one
+    with pytest.raises(AirflowException, match="s3://lake/t and az://lake/t need different"):
+        hook.common_storage_options("s3://lake/t", "az://lake/t")

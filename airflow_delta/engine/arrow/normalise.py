@@ -68,6 +68,8 @@ def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
         if (array.type.key_type, array.type.item_type) == (target.key_type, target.item_type):
             return array
         keys, items = array.keys, array.items
+    elif not _is_list_of_pairs(array.type):
+        return pc.cast(array, target)
     else:
         keys, items = array.values.field(0), array.values.field(1)
     # Keys and items are those of the whole buffer, of which a slice uses what its offsets say.
@@ -79,3 +81,9 @@ def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
         type=target,
         mask=array.is_null() if array.null_count else None,
     )
+
+
+def _is_list_of_pairs(type_: pa.DataType) -> bool:
+    if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
+        return False
+    return bool(type_.value_type.num_fields == 2)

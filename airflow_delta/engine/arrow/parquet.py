@@ -150,12 +150,12 @@ class ActionFile:
         return read_pieces(self.pieces(kind, columns), workers=self._threads)
 
     def _may_hold(self, group: int, kind: str) -> bool:
-        if not self._source.has(kind):
-            return False
         witness = f"{kind}.{_REQUIRED_FIELD[kind]}"
-        if witness not in self._source.leaves:
+        if witness in self._source.leaves:
+            return not self._source.all_null(group, witness)
+        if self._source.has(kind):
             raise self._source.corrupt(f"its column {kind!r} lacks {_REQUIRED_FIELD[kind]!r}")
-        return not self._source.all_null(group, witness)
+        return False
 
 
 class _FileRows:
@@ -218,11 +218,13 @@ class _FileRows:
         return table
 
     def _converted(self, stored: str, array: pa.Array, target: pa.DataType) -> pa.Array:
+        if not stored.endswith("_parsed"):
+            return conform(array, target)
+        if not pa.types.is_struct(array.type):
+            raise self._source.corrupt(f"its column {stored!r} is no struct, but {array.type}")
         if stored == "stats_parsed":
             return stats_from_parsed(array, utc=self._source.int96_leaves)
-        if stored == "partitionValues_parsed":
-            return partition_values_from_parsed(array)
-        return conform(array, target)
+        return partition_values_from_parsed(array)
 
 
 def _plain(value: Any, type_: pa.DataType) -> Any:

@@ -71,7 +71,15 @@ class ParquetSource:
 
     def has(self, column: str) -> bool:
         """Whether there is a leaf at or below a dotted path."""
-        return column in self.leaves or any(leaf.startswith(f"{column}.") for leaf in self.leaves)
+        return column in self._columns
+
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        """The dotted paths of the leaves, and of everything above them."""
+        names = (leaf.split(".") for leaf in self.leaves)
+        return frozenset(
+            ".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)
+        )
 
     def nulls(self, group: int, leaf: str) -> int | None:
         """How many values of a leaf are null in a row group, None where the footer doesn't tell."""

@@ -116,7 +116,7 @@ def _picked(value: Any, type_: pa.DataType) -> Any:
     return _number(value, type_)
 
 
-def _number(value: int | float | Decimal, type_: pa.DataType) -> Any:
+def _number(value: float | Decimal, type_: pa.DataType) -> Any:
     if isinstance(value, float):  # only NaN and infinities are read so
         return value if pa.types.is_floating(type_) else None
     if pa.types.is_floating(type_):

@@ -97,28 +97,21 @@ def typed_stats(stats: pa.StringArray, type_: pa.StructType) -> pa.StructArray:
         stats: JSON texts.
         type_: see `stats_type`.
     """
-    texts = pa.chunked_array([stats], type=pa.string())
-    try:
-        parsed = parse_stats(texts, _as_read(type_, decimals=True))
-    except pa.ArrowException:
-        # What the fast reader refuses can't be read with exact decimals: do without these.
-        parsed = parse_stats(texts, _as_read(type_, decimals=False))
+    parsed = parse_stats(pa.chunked_array([stats], type=pa.string()), _as_read(type_))
     chunks = [_typed(chunk, type_) for chunk in parsed.chunks]
     return pa.concat_arrays(chunks) if chunks else pa.array([], type_)
 
 
-def _as_read(type_: pa.DataType, *, decimals: bool) -> pa.DataType:
+def _as_read(type_: pa.DataType) -> pa.DataType:
     """The type in which JSON holds the values of another."""
     if pa.types.is_struct(type_):
-        return pa.struct([(field.name, _as_read(field.type, decimals=decimals)) for field in type_])
+        return pa.struct([(field.name, _as_read(field.type)) for field in type_])
     if pa.types.is_integer(type_):
         return pa.int64()
     if pa.types.is_floating(type_):
         return pa.float64()
-    if pa.types.is_boolean(type_):
+    if pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
         return type_
-    if pa.types.is_decimal(type_):
-        return type_ if decimals else pa.bool_()
     return pa.string()
 
 
@@ -127,19 +120,15 @@ def _typed(array: pa.Array, target: pa.DataType) -> pa.Array:
         children = [_typed(array.field(i), field.type) for i, field in enumerate(target)]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
-    if array.type == target:
-        return array
-    if pa.types.is_decimal(target):
-        return pa.nulls(len(array), target)
     if pa.types.is_floating(target):
-        return pc.cast(array, target, safe=False)
+        finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
+        return pc.cast(finite, target, safe=False)
     try:
         return pc.cast(array, target)
     except pa.ArrowInvalid:
         # A loop over values, for the rare column in which one doesn't fit.
-        return pa.concat_arrays(
-            [_cast_or_null(array.slice(i, 1), target) for i in range(len(array))]
-        )
+        values = [_cast_or_null(array.slice(row, 1), target) for row in range(len(array))]
+        return pa.concat_arrays(values)
 
 
 def _cast_or_null(value: pa.Array, target: pa.DataType) -> pa.Array:

@@ -86,21 +86,15 @@ class CheckpointReader:
     @property
     def metadata(self) -> CheckpointMetadata | None:
         """What a checkpoint of the V2 spec says about itself; None for the V1 spec."""
-        found = self._of_kind("checkpointMetadata")
-        if len(found) > 1:
-            raise self._corrupt(f"it has {len(found)} checkpointMetadata actions, expected one")
-        return (
-            CheckpointMetadata.from_json(found[0], f"{self.path}: checkpointMetadata")
-            if found
-            else None
-        )
+        return self._metadata_of(self._small_actions)
 
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
         """The sidecars that hold the file actions; none where the checkpoint holds them itself."""
         return tuple(
             Sidecar.from_json(action, f"{self.path}: sidecar")
-            for action in self._of_kind("sidecar")
+            for kind, action in self._small_actions
+            if kind == "sidecar"
         )
 
     def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -114,13 +108,15 @@ class CheckpointReader:
     @cached_property
     def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
         if self._json is not None:
-            return self._json.small_actions()
-        parts = map_ordered(ActionFile.small_actions, self._parquet, workers=self._threads)
-        return [action for part in parts for action in part]
+            actions = self._json.small_actions()
+        else:
+            parts = map_ordered(ActionFile.small_actions, self._parquet, workers=self._threads)
+            actions = [action for part in parts for action in part]
+        self._check_version(self._metadata_of(actions))
+        return actions
 
     @cached_property
     def _sidecar_files(self) -> tuple[ActionFile, ...]:
-        self._check_version()
         files = (
             sidecar_file(sidecar, table=self._table, checkpoint=self.path)
             for sidecar in self.sidecars
@@ -145,9 +141,15 @@ class CheckpointReader:
                 raise
             raise self._corrupt(f"its sidecar {missing.path} is missing") from error
 
-    def _check_version(self) -> None:
+    def _metadata_of(self, actions: list[tuple[str, dict[str, Any]]]) -> CheckpointMetadata | None:
+        found = [action for kind, action in actions if kind == "checkpointMetadata"]
+        if len(found) > 1:
+            raise self._corrupt(f"it has {len(found)} checkpointMetadata actions, expected one")
+        where = f"{self.path}: checkpointMetadata"
+        return CheckpointMetadata.from_json(found[0], where) if found else None
+
+    def _check_version(self, metadata: CheckpointMetadata | None) -> None:
         """Content and name of a V2 checkpoint must agree; its name alone proves nothing."""
-        metadata = self.metadata
         if metadata is None:
             if isinstance(self._checkpoint, V2Checkpoint):
                 raise self._corrupt("it has no checkpointMetadata action, expected one")
@@ -159,9 +161,6 @@ class CheckpointReader:
     @property
     def _threads(self) -> int:
         return reader_threads(self._storage)
-
-    def _of_kind(self, kind: str) -> list[dict[str, Any]]:
-        return [action for name, action in self._small_actions if name == kind]
 
     def _corrupt(self, finding: str) -> CorruptLogError:
         return CorruptLogError(

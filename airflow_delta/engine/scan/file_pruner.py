@@ -15,9 +15,10 @@ from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.scan.bounds import Bounds
 from airflow_delta.engine.scan.columns import find_column
 from airflow_delta.engine.scan.expressions import read_predicate, useful_columns
-from airflow_delta.engine.scan.masks import Mask, all_of
+from airflow_delta.engine.scan.masks import as_array
 from airflow_delta.engine.scan.may_match import may_be
 from airflow_delta.engine.scan.partition_bounds import PartitionColumn
+from airflow_delta.engine.scan.partition_filter import can_evaluate, evaluate
 from airflow_delta.engine.scan.statistics_bounds import StatisticsBounds, has_statistics
 
 __all__ = ["FilePruner"]
@@ -64,17 +65,20 @@ class FilePruner:
             )
             for path in sorted(read.columns)
         }
+        self._predicate = predicate
         self._root = read.root
-        useful = {path: found[path] for path in useful_columns(read.root)}
+        self._only_partitions = all(column.is_partition for column in found.values())
+        # Of a predicate over partition columns alone every part is useful, of others what's known.
+        wanted = found if self._only_partitions else set(useful_columns(read.root))
         self._partitions = {
             path: PartitionColumn(column.physical[0], column.data_type)
-            for path, column in useful.items()
-            if column.is_partition
+            for path, column in found.items()
+            if path in wanted and column.is_partition
         }
         data = {
             path: column
-            for path, column in useful.items()
-            if not column.is_partition and has_statistics(column.data_type)
+            for path, column in found.items()
+            if path in wanted and not column.is_partition and has_statistics(column.data_type)
         }
         self._statistics = StatisticsBounds(data) if data else None
 
@@ -98,16 +102,21 @@ class FilePruner:
         return adds.filter(pa.chunked_array(masks, pa.bool_()))
 
     def _may_match(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        bounds: dict[SchemaPath, Bounds] = {
+        bounds = self._partition_bounds(batch)
+        if self._only_partitions and can_evaluate(bounds):
+            return as_array(evaluate(self._predicate, bounds), len(batch))
+        kept = as_array(may_be(True, self._root, bounds), len(batch))
+        if self._statistics is None:
+            return kept
+        # The statistics of files that are out already needn't be parsed.
+        rows = pc.indices_nonzero(kept)
+        left = batch if len(rows) == len(batch) else batch.take(rows)
+        bounds = self._partition_bounds(left) | self._statistics.bounds(left["stats"])
+        answers = as_array(may_be(True, self._root, bounds), len(left))
+        return pc.replace_with_mask(kept, kept, answers)
+
+    def _partition_bounds(self, batch: pa.RecordBatch) -> dict[SchemaPath, Bounds]:
+        return {
             path: column.bounds(batch["partitionValues"])
             for path, column in self._partitions.items()
         }
-        kept = may_be(True, self._root, bounds)
-        if self._statistics is not None and kept is not False:
-            stats = batch["stats"]
-            if kept is not True:
-                # The statistics of files that are out already needn't be parsed.
-                stats = pc.if_else(kept, stats, pa.scalar(None, stats.type))
-            bounds |= self._statistics.bounds(stats)
-            kept = all_of((kept, may_be(True, self._root, bounds)))
-        return pa.repeat(pa.scalar(kept), len(batch)) if isinstance(kept, bool) else kept

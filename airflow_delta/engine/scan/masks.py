@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Mask", "all_of", "any_of", "known_true", "opposite", "true_unless_known"]
+__all__ = ["Mask", "all_of", "any_of", "as_array", "known_true", "opposite", "true_unless_known"]
 
 Mask: TypeAlias = "bool | Any"
 """A bool for all files, or a `pyarrow.BooleanArray` without nulls, one entry a file."""
@@ -33,6 +34,11 @@ def any_of(masks: Iterable[Mask]) -> Mask:
         if mask is not False:
             result = mask if result is False else pc.or_(result, mask)
     return result
+
+
+def as_array(mask: Mask, length: int) -> Any:
+    """The mask as an array of booleans, one entry a file."""
+    return pa.repeat(pa.scalar(mask), length) if isinstance(mask, bool) else mask
 
 
 def opposite(mask: Mask) -> Mask:

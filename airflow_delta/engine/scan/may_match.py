@@ -35,7 +35,7 @@ _MOST_RANGES = 64
 """A longer list of values is tested as this many ranges of neighbouring values."""
 
 
-def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Mask:  # noqa: FBT001
+def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Mask:
     """Whether a predicate may be true, or false, for a row of each file.
 
     Args:

@@ -16,8 +16,14 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidArgumentError
+from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.managed_commits import unseen_commits
-from airflow_delta.engine.features.protocol import check_readable, supported_features
+from airflow_delta.engine.features.protocol import (
+    FeatureStatus,
+    check_readable,
+    describe_features,
+    supported_features,
+)
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.model.paths import resolve
@@ -26,8 +32,10 @@ from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_counts import num_rows
+from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.snapshot.verify import VerifyResult, verify
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["Snapshot"]
@@ -137,6 +145,20 @@ class Snapshot:
         """The configuration of each metadata domain."""
         return self._state.small.domains
 
+    @property
+    def features(self) -> tuple[FeatureStatus, ...]:
+        """What each table feature, known or listed by the protocol, means for the table."""
+        return describe_features(self._protocol, self._metadata, table=self.table)
+
+    @property
+    def row_tracking(self) -> RowTracking | None:
+        """Where row ids and row commit versions come from; None without the feature.
+
+        Raises:
+            InvalidTableError: the high water mark of row ids can't be read.
+        """
+        return row_tracking(self._protocol, self.properties, self.domains)
+
     @cached_property
     def timeline(self) -> Timeline:
         """The versions up to this one, with their times."""
@@ -223,6 +245,14 @@ class Snapshot:
         # A loop in Python: the answer is Python strings.
         paths = self.files(columns=["path"], predicate=predicate)["path"].to_pylist()
         return [resolve(self.table, path) for path in paths]
+
+    def verify(self) -> VerifyResult:
+        """Compare this version with its checksum file, where a writer left one.
+
+        Raises:
+            CorruptLogError: the checksum file can't be read.
+        """
+        return verify(self._state, unexpired=self.transactions)
 
     @cached_property
     def num_files(self) -> int:

@@ -15,7 +15,13 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS, FileActions
+from airflow_delta.engine.arrow.action_schema import (
+    ADD_FIELDS,
+    POSITION,
+    REMOVE_FIELDS,
+    VERSION,
+    FileActions,
+)
 from airflow_delta.engine.arrow.json_actions import ParsedCommits
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
@@ -158,7 +164,8 @@ class LogState:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
             for table in reader.adds(wanted) if adds else reader.removes(wanted):
                 yield tail.survivors(table)
-        yield tail.adds if adds else tail.removes
+        # Where an action stood in the log no longer matters, and checkpoints don't tell it.
+        yield (tail.adds if adds else tail.removes).drop_columns([VERSION, POSITION])
 
 
 def _no_files(tail: ParsedCommits) -> FileActions:

@@ -35,6 +35,12 @@ def test_maps_and_lists_of_pairs_become_string_maps(
     assert conformed.to_pylist() == ENTRIES[start:stop]
 
 
+@pytest.mark.parametrize("array", [pa.array([["a"]]), pa.array(["a"]), pa.array([{"a": "b"}])])
+def test_what_is_no_map_is_an_error(array: pa.Array) -> None:
+    with pytest.raises(pa.ArrowException, match="cast"):
+        conform(array, STRING_MAP)
+
+
 def test_a_column_of_nothing_becomes_null_maps() -> None:
     assert conform(pa.nulls(2), STRING_MAP).to_pylist() == [None, None]
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.parquet import ActionFile
-from airflow_delta.engine.arrow.parquet_source import ParquetSource
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.local import LocalStorage
@@ -348,6 +347,23 @@ def test_an_action_without_its_path_is_damage() -> None:
         all_rows(file.adds())
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([{"path": "a", "partitionValues": ["p"]}]),
+        pa.array([{"path": "a", "size": "large"}]),
+        pa.array([{"path": "a", "deletionVector": "u"}]),
+        pa.array([{"path": "a", "stats_parsed": 5}]),
+        pa.array([{"path": {"x": "a"}}]),
+        pa.array([[{"path": "a"}]]),
+        pa.array(["a"]),
+    ],
+)
+def test_a_column_of_a_type_that_makes_no_sense_is_damage(column: pa.Array) -> None:
+    with pytest.raises(CorruptLogError, match=PATH):
+        all_rows(store(written({"add": column})).adds())
+
+
 def test_a_missing_file_is_missing_not_damaged() -> None:
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
     with pytest.raises(ObjectNotFoundError, match=PATH):
@@ -358,15 +374,3 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
     file = ActionFile(storage, FileInfo(PATH, 10, 0))
     assert file.path == PATH
-
-
-def test_a_source_counts_nulls_only_where_the_footer_tells() -> None:
-    storage = MemoryStorage(f"memory://{uuid.uuid4()}")
-    for name, statistics in (("with", True), ("without", False)):
-        storage.create(name, written(mixed(), write_statistics=statistics))
-    told = ParquetSource(storage, storage.head("with"), slice_rows=10)
-    untold = ParquetSource(storage, storage.head("without"), slice_rows=10)
-    assert told.nulls(0, "add.path") == 6
-    assert untold.nulls(0, "add.path") is None
-    assert told.has("add.partitionValues")
-    assert not told.has("add.part")

@@ -78,7 +78,7 @@ def test_decimals_are_exact() -> None:
     )
 
 
-def test_a_decimal_that_does_not_fit_costs_only_decimals() -> None:
+def test_a_decimal_that_does_not_fit_costs_no_other_value() -> None:
     texts = pa.array(['{"minValues":{"c":1.123456,"d":4}}'])
     type_ = stats_type(schema(c=DecimalType(5, 2), d=PrimitiveType("long")))
     assert typed_stats(texts, type_).to_pylist()[0]["minValues"] == {"c": None, "d": 4}
@@ -89,6 +89,12 @@ def test_one_bad_value_costs_no_other() -> None:
     texts = pa.array([json.dumps({"maxValues": {"c": day}}) for day in days])
     structs = typed_stats(texts, stats_type(schema(c=PrimitiveType("date")))).to_pylist()
     assert [row["maxValues"]["c"] for row in structs] == [dt.date(2024, 2, 29), None, None]
+
+
+def test_floats_that_are_no_bounds_are_null() -> None:
+    texts = pa.array(['{"maxValues":{"c":NaN}}', '{"maxValues":{"c":Infinity}}', "{}"])
+    structs = typed_stats(texts, stats_type(schema(c=PrimitiveType("double")))).to_pylist()
+    assert [row["maxValues"] and row["maxValues"]["c"] for row in structs] == [None, None, None]
 
 
 def test_types_without_an_order_have_null_counts_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,27 @@ def test_we_read_what_deltalake_writes(table: DeltaTable, tmp_path: Path) -> Non
     assert sum(tombstones.num_rows for tombstones in reader.removes()) == 1
 
 
-def test_deltalake_reads_what_we_write(table: DeltaTable, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"delta.checkpoint.writeStatsAsStruct": "true"},
+        {
+            "delta.checkpoint.writeStatsAsStruct": "true",
+            "delta.checkpoint.writeStatsAsJson": "false",
+        },
+    ],
+)
+def test_deltalake_reads_what_we_write(
+    table: DeltaTable, tmp_path: Path, properties: dict[str, str]
+) -> None:
     root = str(tmp_path / "table")
     before = state(table)
     reader = reader_of(root)
+    metadata = Metadata.from_json(actions(reader, "metaData")[0], "test")
     content = CheckpointContent(
         protocol=Protocol.from_json(actions(reader, "protocol")[0], "test"),
-        metadata=Metadata.from_json(actions(reader, "metaData")[0], "test"),
+        metadata=replace(metadata, configuration=properties),
         transactions=(Txn("app", 3, 1),),
         domains=(DomainMetadata("d", "{}"),),
         # All of it first: the file that is read here is the one that is replaced.

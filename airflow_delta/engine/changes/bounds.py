@@ -1,0 +1,134 @@
+"""Which versions a range of changes has, by version or by time.
+
+Both ends belong to the range. A time at the start means the first commit at or after it, at the end
+the last commit at or before it, so that the ranges of consecutive half-open periods neither overlap
+nor leave a commit out if one period's start is one millisecond after the end of the period before.
+A time beyond the newest commit is refused, as in the reference implementation (edge cases G13): a
+commit with such a time may still come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_delta.engine.errors import (
+    ChangesNotAvailableError,
+    InvalidArgumentError,
+    TimestampOutOfRangeError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.log.segment import check_version
+from airflow_delta.engine.snapshot.history import Timeline
+
+__all__ = ["Bound", "Moment", "resolve_range"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time as the end of a range, in epoch milliseconds."""
+
+    timestamp_ms: int
+
+
+Bound: TypeAlias = int | Moment
+"""An end of a range: a version or a time."""
+
+
+def resolve_range(
+    timeline: Timeline, start: Bound, end: Bound | None, *, latest: int, table: str
+) -> range:
+    """The versions from ``start`` to ``end``, all of whose commits are there.
+
+    Args:
+        timeline: of the newest version.
+        start: the first version, or the time that it isn't older than.
+        end: the last version, or the time that it isn't younger than; None for the newest.
+        latest: the newest version.
+        table: the table's location, for errors.
+
+    Raises:
+        InvalidArgumentError: the range ends before it starts, or an end is no version.
+        VersionNotFoundError: a version is beyond the newest.
+        TimestampOutOfRangeError: a time is beyond the commits, or no commit lies between two times.
+        ChangesNotAvailableError: cleanup has taken commits of the range.
+        CorruptLogError: commits are missing that no cleanup takes.
+    """
+    available = _available(timeline, latest, table)
+    first = _start(timeline, start, available, table)
+    last = _end(timeline, latest if end is None else end, table)
+    if max(first, last) > latest:
+        version = max(first, last)
+        raise VersionNotFoundError(
+            f"there is no version {version} yet: the newest is {latest}",
+            table=table,
+            version=version,
+            earliest=available.start,
+            latest=latest,
+        )
+    if first > last:
+        raise _empty(start, end, first, last, timeline, table)
+    if first < available.start:
+        raise ChangesNotAvailableError(
+            f"the changes from version {first} to {last} can't be told: the log has the commits from "
+            f"{available.start} to {latest} to read, cleanup has taken the ones before; start at "
+            f"{available.start}, or read the table itself",
+            table=table,
+            start=first,
+            end=last,
+            earliest=available.start,
+            latest=latest,
+        )
+    return range(first, last + 1)
+
+
+def _available(timeline: Timeline, latest: int, table: str) -> range:
+    """The versions whose commits are there and whose state before can be rebuilt."""
+    commits = timeline.commits
+    if not commits:
+        raise ChangesNotAvailableError(
+            "no changes can be told: the log has a checkpoint, but no commit file",
+            table=table,
+            start=None,
+            end=latest,
+        )
+    return range(max(timeline.earliest_recreatable, commits[0].version), latest + 1)
+
+
+def _start(timeline: Timeline, start: Bound, available: range, table: str) -> int:
+    if not isinstance(start, Moment):
+        check_version(start, table=table)
+        return start
+    if available.start == 0 and start.timestamp_ms <= timeline.timestamp_ms(0):
+        # Before the table was made nothing changed.
+        return 0
+    version = timeline.version_at(start.timestamp_ms)
+    return version if timeline.timestamp_ms(version) == start.timestamp_ms else version + 1
+
+
+def _end(timeline: Timeline, end: Bound, table: str) -> int:
+    if isinstance(end, Moment):
+        return timeline.version_at(end.timestamp_ms)
+    check_version(end, table=table)
+    return end
+
+
+def _empty(
+    start: Bound, end: Bound | None, first: int, last: int, timeline: Timeline, table: str
+) -> InvalidArgumentError | TimestampOutOfRangeError:
+    if isinstance(start, Moment) and isinstance(end, Moment) and start != end:
+        if start.timestamp_ms < end.timestamp_ms:
+            return TimestampOutOfRangeError(
+                f"no version was committed from {start.timestamp_ms} ms to {end.timestamp_ms} ms: "
+                f"version {last} is older, version {first} is younger",
+                table=table,
+                timestamp_ms=start.timestamp_ms,
+                earliest_ms=timeline.timestamp_ms(last),
+                latest_ms=timeline.timestamp_ms(first),
+            )
+    return InvalidArgumentError(
+        f"the range of changes starts at version {first}, after its end at version {last}",
+        table=table,
+        start=first,
+        end=last,
+    )

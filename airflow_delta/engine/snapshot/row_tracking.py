@@ -1,0 +1,83 @@
+"""What a table says about the identity of its rows.
+
+Spec: PROTOCOL.md, "Row Tracking". The feature is *supported* once the protocol lists it: from then
+on writers give row ids out. It is *enabled* once ``delta.enableRowTracking`` is true as well: only
+then every file has its ids, and readers may rely on them. How the ids of single rows come about is
+in ``arrow/row_tracking.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.row_tracking import DOMAIN
+from airflow_delta.engine.model.actions import DomainMetadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+
+__all__ = ["RowTracking", "row_tracking"]
+
+_FEATURE = "rowTracking"
+_HIGH_WATER_MARKS = ("highWaterMark", "rowIdHighWaterMark")
+"""The key that the specification names, and the one that writers use."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTracking:
+    """Row tracking of a table whose protocol supports it.
+
+    Attributes:
+        enabled: whether row ids and row commit versions are there to be read.
+        row_id_column: the hidden column of data files with row ids; None without one.
+        row_commit_version_column: the hidden column with row commit versions; None without one.
+        high_water_mark: the highest row id that was ever given out; -1 for none.
+    """
+
+    enabled: bool
+    row_id_column: str | None
+    row_commit_version_column: str | None
+    high_water_mark: int
+
+
+def row_tracking(
+    protocol: Protocol,
+    properties: TableProperties,
+    domains: Mapping[str, DomainMetadata],
+) -> RowTracking | None:
+    """The row tracking of a table, None where its protocol doesn't support it.
+
+    Raises:
+        InvalidTableError: the high water mark can't be read, or the property is neither true nor
+            false.
+    """
+    if _FEATURE not in supported_features(protocol):
+        return None
+    return RowTracking(
+        enabled=properties.row_tracking_enabled,
+        row_id_column=properties.row_id_column_name,
+        row_commit_version_column=properties.row_commit_version_column_name,
+        high_water_mark=_high_water_mark(domains.get(DOMAIN), properties.table),
+    )
+
+
+def _high_water_mark(domain: DomainMetadata | None, table: str) -> int:
+    if domain is None:
+        return -1
+    try:
+        configuration = json.loads(domain.configuration)
+    except (ValueError, RecursionError):
+        configuration = None
+    if isinstance(configuration, dict):
+        for name in _HIGH_WATER_MARKS:
+            mark = configuration.get(name)
+            if isinstance(mark, int) and not isinstance(mark, bool):
+                return mark
+    raise InvalidTableError(
+        f"the domain {DOMAIN} holds {domain.configuration!r}: expected a JSON object with an integer "
+        f"{' or '.join(_HIGH_WATER_MARKS)}; its writer broke the protocol",
+        table=table,
+        domain=DOMAIN,
+    )

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.storage.memory import MemoryStorage
+
+ROWS = [{"n": 1, "pairs": [("k", "v")]}, None, {"n": None, "pairs": []}, None, None]
+TYPE = pa.struct([("n", pa.int64()), ("pairs", pa.map_(pa.string(), pa.string()))])
+
+
+def source(*, statistics: bool = True, slice_rows: int = 10) -> ParquetSource:
+    buffer = io.BytesIO()
+    table = pa.table({"a": pa.array(ROWS, TYPE)})
+    pq.write_table(table, buffer, row_group_size=3, write_statistics=statistics)
+    storage = MemoryStorage(f"memory://{uuid.uuid4()}")
+    storage.create("f", buffer.getvalue())
+    return ParquetSource(storage, storage.head("f"), slice_rows=slice_rows)
+
+
+def test_nulls_are_those_of_the_leaf_and_of_what_is_above_it() -> None:
+    assert [source().nulls(group, "a.n") for group in range(2)] == [2, 2]
+    assert [source().all_null(group, "a.n") for group in range(2)] == [False, True]
+    assert [source().rows(group) for group in range(2)] == [3, 2]
+
+
+def test_nulls_are_unknown_where_the_footer_does_not_tell() -> None:
+    assert source(statistics=False).nulls(1, "a.n") is None
+    assert not source(statistics=False).all_null(1, "a.n")
+
+
+@pytest.mark.parametrize("column", ["a", "a.n", "a.pairs", "a.pairs.key_value.key"])
+def test_a_column_is_there_at_every_depth(column: str) -> None:
+    assert source().has(column)
+
+
+@pytest.mark.parametrize("column", ["b", "a.nn", "a.n.x", "a.pair", ""])
+def test_other_columns_are_not(column: str) -> None:
+    assert not source().has(column)
+
+
+@pytest.mark.parametrize(("slice_rows", "sizes"), [(10, [3]), (2, [2, 1]), (1, [1, 1, 1])])
+def test_a_row_group_comes_in_slices(slice_rows: int, sizes: list[int]) -> None:
+    sliced = source(slice_rows=slice_rows)
+    batches = list(sliced.batches(0, ["a.n"]))
+    assert [batch.num_rows for batch in batches] == sizes
+    assert sliced.is_large(0) == (len(sizes) > 1)
+    assert [row for batch in batches for row in batch.column("a").to_pylist()] == [
+        row and {"n": row["n"]} for row in ROWS[:3]
+    ]
+
+
+def test_only_what_arrow_raises_is_damage() -> None:
+    file = source()
+    for error in (pa.ArrowInvalid("x"), OSError("x"), IndexError("x")):
+        with pytest.raises(CorruptLogError, match=r"f is damaged: .*: x"), file.damage():
+            raise error
+    with pytest.raises(KeyError, match="x"), file.damage():
+        raise KeyError("x")
