@@ -2,16 +2,16 @@
 # A second run finds everything in place and starts at once.
 
 VENV := .venv
-PYTHON := $(VENV)/bin/python
+VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test setup azurite check lint types layers golden bench clean
 
 demo: setup
-	@. scripts/find_java.sh && $(PYTHON) scripts/demo.py
+	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
 test: setup azurite
-	@. scripts/find_java.sh && $(PYTHON) -m pytest
+	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest
 
 setup: $(STAMP)
 	@. scripts/find_java.sh
@@ -45,10 +45,10 @@ layers: setup
 	$(VENV)/bin/lint-imports
 
 golden: setup
-	$(PYTHON) -m pytest tests/golden
+	$(VENV_PYTHON) -m pytest tests/golden
 
 bench: setup
-	$(PYTHON) -m benchmarks
+	$(VENV_PYTHON) -m benchmarks
 
 clean:
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache

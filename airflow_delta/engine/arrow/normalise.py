@@ -75,7 +75,7 @@ def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
     # Keys and items are those of the whole buffer, of which a slice uses what its offsets say.
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return pa.MapArray.from_arrays(
-        pc.subtract(array.offsets, first),
+        pc.subtract(array.offsets, array.offsets[0]),
         conform(keys.slice(first, last - first), target.key_type),
         conform(items.slice(first, last - first), target.item_type),
         type=target,

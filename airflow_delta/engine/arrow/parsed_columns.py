@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
+from airflow_delta.engine.arrow.numpy_arrays import int32_array, int64_array
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 
 __all__ = ["partition_values_from_parsed", "stats_from_parsed"]
 
@@ -52,15 +54,15 @@ def _struct_json(array: pa.StructArray, utc: Collection[str], path: str) -> pa.S
         value = _value_json(array.field(index), utc, f"{path}.{field.name}")
         if value is not None:
             name = _NAMES.get(field.name, field.name)
-            key = _quoted(pa.array([name], pa.string()))[0].as_py()
-            member = pc.binary_join_element_wise(f",{key}:", value, "")
-            members.append(pc.coalesce(member, pa.scalar("")))
+            key = _quoted(array_of([name], pa.string()))[0].as_py()
+            member = joined_text(f",{key}:", value)
+            members.append(pc.coalesce(member, scalar_of("", pa.string())))
     # The commas are part of the members, and the first is taken off at the end, because Arrow's
     # join, told to skip nulls, leaves out the whole row where all of them are null.
-    open_ = pa.repeat(pa.scalar("{"), len(array))
-    text = pc.binary_join_element_wise(open_, *members, "}", "")
+    open_ = pa.repeat(scalar_of("{", pa.string()), len(array))
+    text = joined_text(open_, *members, "}")
     text = pc.replace_substring(text, "{,", "{", max_replacements=1)
-    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+    return pc.if_else(array.is_valid(), text, scalar_of(None, pa.string()))
 
 
 def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringArray | None:
@@ -72,11 +74,11 @@ def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringAr
         zone = "Z" if type_.tz is not None or path in utc else ""
         return _timestamp_json(array, zone)
     if pa.types.is_date(type_):
-        return pc.binary_join_element_wise('"', pc.cast(array, pa.string()), '"', "")
+        return joined_text('"', pc.cast(array, pa.string()), '"')
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return _quoted(pc.cast(array, pa.string()))
     if pa.types.is_floating(type_):
-        finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, type_))
+        finite = pc.if_else(pc.is_finite(array), array, scalar_of(None, type_))
         return pc.cast(finite, pa.string())
     if pa.types.is_integer(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
         return pc.cast(array, pa.string())
@@ -90,7 +92,7 @@ def _timestamp_json(array: pa.Array, zone: str) -> pa.StringArray:
     whole = pc.floor_temporal(instants, unit="millisecond")
     text = pc.cast(pc.cast(whole, pa.timestamp("ms")), pa.string())
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
-    return pc.binary_join_element_wise('"', text, zone + '"', "")
+    return joined_text('"', text, zone + '"')
 
 
 def _quoted(text: pa.StringArray) -> pa.StringArray:
@@ -99,22 +101,22 @@ def _quoted(text: pa.StringArray) -> pa.StringArray:
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
         for character, escape in _CONTROL_CHARACTERS.items():
             text = pc.replace_substring(text, character, escape)
-    return pc.binary_join_element_wise('"', text, '"', "")
+    return joined_text('"', text, '"')
 
 
 def partition_values_from_parsed(parsed: pa.StructArray) -> pa.MapArray:
     """``partitionValues`` from its typed form (PROTOCOL.md, "Partition Value Serialization")."""
     rows, names = len(parsed), [field.name for field in parsed.type]
     if not names:
-        return pa.array([[]] * rows, STRING_MAP)
+        return array_of([{}] * rows, STRING_MAP)
     columns = [_partition_text(parsed.field(index)) for index in range(len(names))]
     # Row by row instead of column by column: entry i belongs to row i // k and to column i % k.
     entries = np.arange(rows * len(names))
     row, column = np.divmod(entries, len(names))
     return pa.MapArray.from_arrays(
-        pa.array(np.arange(rows + 1) * len(names), pa.int32()),
-        pa.array(names, pa.string()).take(pa.array(column)),
-        pa.concat_arrays(columns).take(pa.array(column * rows + row)),
+        int32_array(np.arange(rows + 1) * len(names)),
+        array_of(names, pa.string()).take(int64_array(column)),
+        pa.concat_arrays(columns).take(int64_array(column * rows + row)),
         type=STRING_MAP,
     )
 

@@ -1,8 +1,10 @@
-"""Arrow arrays from Python values, without pandas.
+"""Arrow arrays and scalars from Python values, without pandas.
 
-``pa.array`` and ``pa.scalar`` import pandas where it is installed, which costs more time and memory
-than the few values that the engine hands over. These arrays are put together from their buffers
-instead. Meant for few values: what is many never was Python.
+``pa.array`` and ``pa.scalar`` import pandas where it is installed, to find out whether the values are
+from there. That costs more time and memory than opening a table does. So do the functions of
+``pyarrow.compute`` that are given a Python value in place of an Arrow one. What is made here is put
+together from buffers instead, and a scalar is taken out of an array of one. Meant for few values:
+what is many never was Python.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import bool_array, int32_array
 
-__all__ = ["array_of"]
+__all__ = ["array_of", "joined_text", "scalar_of"]
 
 _FIXED = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 
@@ -48,6 +51,26 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return _from_buffers(
         type_, len(values), _validity(present), np.array(filled, dtype=_FIXED[type_])
     )
+
+
+def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """One value as a scalar.
+
+    Args:
+        value: None for a null of any type; else as for `array_of`.
+        type_: the type; see `array_of`.
+    """
+    return pa.nulls(1, type_)[0] if value is None else array_of([value], type_)[0]
+
+
+def joined_text(*parts: pa.Array | pa.ChunkedArray | pa.Scalar | str) -> Any:
+    """Texts end to end, row by row; null where a part is.
+
+    Args:
+        parts: arrays of strings, and texts that are the same in each row.
+    """
+    texts = (scalar_of(part, pa.string()) if isinstance(part, str) else part for part in parts)
+    return pc.binary_join_element_wise(*texts, scalar_of("", pa.string()))
 
 
 def _validity(present: np.ndarray[Any, Any]) -> pa.Buffer | None:

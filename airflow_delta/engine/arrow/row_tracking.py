@@ -5,7 +5,7 @@ Spec: PROTOCOL.md, "Reader Requirements for Row Tracking". Each has a default, w
 that were moved there from another file:
 
 =====================  ===================================  ======================================
-\\                      materialised                         default
+of a row               materialised                         default
 =====================  ===================================  ======================================
 row id                 the column's value, if not null      ``baseRowId`` + the row's index
 row commit version     the column's value, if not null      ``defaultRowCommitVersion``

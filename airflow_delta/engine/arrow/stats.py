@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.python_arrays import joined_text, scalar_of
 
 __all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
 
@@ -61,8 +62,9 @@ def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
         One struct a text; null where there are no statistics or they aren't JSON objects. A field
         that isn't of its type is null; of doubles, NaN and infinities may be there or be null.
     """
-    texts = pc.if_else(pc.equal(stats, ""), pa.scalar(None, pa.string()), stats)
-    lines = pc.binary_join_element_wise('{"s":', pc.coalesce(texts, pa.scalar("null")), "}\n", "")
+    empty = pc.equal(stats, scalar_of("", pa.string()))
+    texts = pc.if_else(empty, scalar_of(None, pa.string()), stats)
+    lines = joined_text('{"s":', pc.coalesce(texts, scalar_of("null", pa.string())), "}\n")
     text = _text(lines)
     try:
         parsed = pj.read_json(

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.arrow.stats import parse_stats_array
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
@@ -198,7 +199,7 @@ def _date_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     return _parsed(low, pa.date32()), _parsed(high, pa.date32())
 
 
-_MILLISECOND = pa.scalar(1000, pa.duration("us"))
+_MILLISECOND = array_of([1000], pa.int64()).cast(pa.duration("us"))[0]
 
 
 def _timestamp_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.arrow.stats import parse_stats
 from airflow_delta.engine.model.schema import DecimalType, PrimitiveType, StructType
 
@@ -99,7 +100,7 @@ def typed_stats(stats: pa.StringArray, type_: pa.StructType) -> pa.StructArray:
     """
     parsed = parse_stats(pa.chunked_array([stats], type=pa.string()), _as_read(type_))
     chunks = [_typed(chunk, type_) for chunk in parsed.chunks]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], type_)
+    return pa.concat_arrays(chunks) if chunks else pa.nulls(0, type_)
 
 
 def _as_read(type_: pa.DataType) -> pa.DataType:
@@ -121,7 +122,7 @@ def _typed(array: pa.Array, target: pa.DataType) -> pa.Array:
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     if pa.types.is_floating(target):
-        finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
+        finite = pc.if_else(pc.is_finite(array), array, scalar_of(None, array.type))
         return pc.cast(finite, target, safe=False)
     try:
         return pc.cast(array, target)

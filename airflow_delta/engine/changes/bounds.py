@@ -116,16 +116,19 @@ def _end(timeline: Timeline, end: Bound, table: str) -> int:
 def _empty(
     start: Bound, end: Bound | None, first: int, last: int, timeline: Timeline, table: str
 ) -> InvalidArgumentError | TimestampOutOfRangeError:
-    if isinstance(start, Moment) and isinstance(end, Moment) and start != end:
-        if start.timestamp_ms < end.timestamp_ms:
-            return TimestampOutOfRangeError(
-                f"no version was committed from {start.timestamp_ms} ms to {end.timestamp_ms} ms: "
-                f"version {last} is older, version {first} is younger",
-                table=table,
-                timestamp_ms=start.timestamp_ms,
-                earliest_ms=timeline.timestamp_ms(last),
-                latest_ms=timeline.timestamp_ms(first),
-            )
+    if (
+        isinstance(start, Moment)
+        and isinstance(end, Moment)
+        and start.timestamp_ms <= end.timestamp_ms
+    ):
+        return TimestampOutOfRangeError(
+            f"no version was committed from {start.timestamp_ms} ms to {end.timestamp_ms} ms: "
+            f"version {last} is older, version {first} is younger",
+            table=table,
+            timestamp_ms=start.timestamp_ms,
+            earliest_ms=timeline.timestamp_ms(last),
+            latest_ms=timeline.timestamp_ms(first),
+        )
     return InvalidArgumentError(
         f"the range of changes starts at version {first}, after its end at version {last}",
         table=table,

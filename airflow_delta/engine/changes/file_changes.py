@@ -136,7 +136,11 @@ def _file_in_commit(actions: pa.Table, table: str) -> pa.Array:
         table=table,
     )
     versions = pc.cast(actions[VERSION], pa.large_string())
-    return _whole(pc.binary_join_element_wise(versions, pc.cast(paths, pa.large_string()), " "))
+    return _whole(
+        pc.binary_join_element_wise(
+            versions, pc.cast(paths, pa.large_string()), pa.scalar(" ", pa.large_string())
+        )
+    )
 
 
 def _entries(
@@ -186,4 +190,4 @@ def _cdc_entries(cdc: Sequence[SmallAction]) -> pa.Table:
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column as one array."""
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,8 +1,8 @@
 """The plan of the changes between two versions: which files, which rows of them, which kind.
 
 PROTOCOL.md, "Add CDC File" and "Change Data Files". The plan is made from the log alone; reading the
-rows is up to a data plane, which must add the columns `CHANGE_TYPE`, `COMMIT_VERSION` and
-`COMMIT_TIMESTAMP` to them. Compacted commits don't tell changes, so every commit of the range is
+rows is up to a data plane, which must add the columns ``_change_type``, ``_commit_version`` and
+``_commit_timestamp`` to them. Compacted commits don't tell changes, so every commit of the range is
 read itself.
 """
 
@@ -19,7 +19,6 @@ from airflow_delta.engine.changes.availability import check_available
 from airflow_delta.engine.changes.bounds import Bound, resolve_range
 from airflow_delta.engine.changes.file_changes import (
     ACTION_COLUMNS,
-    CHANGE_TYPE,
     COMMIT_VERSION,
     file_changes,
 )
@@ -118,9 +117,11 @@ def _snapshot(newest: Snapshot, version: int) -> Snapshot:
 
 
 def _read(newest: Snapshot, versions: range) -> ParsedCommits:
-    commits = [commit for commit in newest.timeline.commits if commit.version in versions]
+    # The segment has the commits that a commit owner hasn't backfilled, the timeline older ones.
+    commits = {c.version: c for c in (*newest.timeline.commits, *newest.segment.commits)}
+    wanted = [commits[version] for version in versions]
     try:
-        return read_tail(newest.state.storage, commits, columns=ACTION_COLUMNS, table=newest.table)
+        return read_tail(newest.state.storage, wanted, columns=ACTION_COLUMNS, table=newest.table)
     except ObjectNotFoundError as error:
         raise ChangesNotAvailableError(
             f"the changes from version {versions[0]} to {versions[-1]} can't be told any more: "
@@ -131,9 +132,7 @@ def _read(newest: Snapshot, versions: range) -> ParsedCommits:
         ) from error
 
 
-def _check_partitions(
-    files: pa.Table, metadata: Metadata, versions: range, table: str
-) -> None:
+def _check_partitions(files: pa.Table, metadata: Metadata, versions: range, table: str) -> None:
     """A remove may leave its partition values out; then its rows can't be told."""
     missing = files.filter(files["partitionValues"].is_null())
     if metadata.partition_columns and missing.num_rows:

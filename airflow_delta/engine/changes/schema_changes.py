@@ -60,9 +60,7 @@ def _field_change(
     return _type_change(older.data_type, newer.data_type, modes, name)
 
 
-def _type_change(
-    older: DataType, newer: DataType, modes: tuple[str, str], name: str
-) -> str | None:
+def _type_change(older: DataType, newer: DataType, modes: tuple[str, str], name: str) -> str | None:
     match older, newer:
         case StructType(), StructType():
             return _struct_change(older, newer, modes, f"{name}.")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS, STRING_MAP
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 
 __all__ = [
     "DICTIONARY_LEAVES",
@@ -176,16 +177,16 @@ def file_structs(files: pa.Table, type_: pa.StructType) -> pa.StructArray:
     for field in type_:
         if field.name == "dataChange":
             # A checkpoint repeats what commits have told; it changes no data.
-            column = pa.repeat(pa.scalar(False), rows)
+            column = pa.repeat(_EMPTY[pa.bool_()], rows)
         elif field.name in files.column_names:
             column = files[field.name].combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         else:
             column = pa.nulls(rows, field.type)
         if field.name == "partitionValues" and not field.nullable and column.null_count:
-            column = pc.coalesce(column, pa.scalar([], STRING_MAP))
+            column = pc.coalesce(column, scalar_of({}, STRING_MAP))
         if not field.nullable and column.null_count:
-            row = pc.index(column.is_null(), True).as_py()
+            row = pc.index(column.is_null(), scalar_of(True, pa.bool_())).as_py()
             raise ValueError(f"{field.name} of {files['path'][row].as_py()!r}")
         columns.append(column)
     return pa.StructArray.from_arrays(columns, fields=list(type_))
@@ -193,7 +194,7 @@ def file_structs(files: pa.Table, type_: pa.StructType) -> pa.StructArray:
 
 def null_structs(rows: int, type_: pa.StructType) -> pa.StructArray:
     """A column of a kind of action without one."""
-    mask = pa.repeat(pa.scalar(True), rows)
+    mask = pa.repeat(scalar_of(True, pa.bool_()), rows)
     return pa.StructArray.from_arrays(_no_values(rows, type_), fields=list(type_), mask=mask)
 
 
@@ -211,13 +212,13 @@ def _empty_values(rows: int, type_: pa.DataType) -> pa.Array:
         # Offsets that are all 0, and nothing behind them. Copying an empty list is much slower.
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))
         entries = type_.field(0).type if pa.types.is_map(type_) else type_.value_type
-        return pa.Array.from_buffers(type_, rows, [None, offsets], children=[pa.array([], entries)])
+        return pa.Array.from_buffers(type_, rows, [None, offsets], children=[pa.nulls(0, entries)])
     return pa.repeat(_EMPTY[type_], rows)
 
 
 _EMPTY = {
-    pa.string(): pa.scalar(""),
-    pa.bool_(): pa.scalar(False),
-    pa.int32(): pa.scalar(0, pa.int32()),
-    pa.int64(): pa.scalar(0, pa.int64()),
+    pa.string(): scalar_of("", pa.string()),
+    pa.bool_(): scalar_of(False, pa.bool_()),
+    pa.int32(): scalar_of(0, pa.int32()),
+    pa.int64(): scalar_of(0, pa.int64()),
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.model.paths import canonical_key
 
 __all__ = ["file_keys"]
@@ -30,9 +31,9 @@ def file_keys(actions: pa.Table, *, table: str) -> pa.ChunkedArray:
     vectors = actions["deletionVector"]
     if vectors.null_count == len(vectors):
         return paths
-    suffixes = pc.binary_join_element_wise(_SEPARATOR, _unique_ids(vectors), "")
+    suffixes = joined_text(_SEPARATOR, _unique_ids(vectors))
     # No deletion vector adds nothing, so that the key doesn't depend on the file's neighbours.
-    return pc.binary_join_element_wise(paths, pc.coalesce(suffixes, pa.scalar("")), "")
+    return joined_text(paths, pc.coalesce(suffixes, scalar_of("", pa.string())))
 
 
 def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -40,9 +41,9 @@ def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = pc.struct_field(vectors, "storageType")
     place = pc.struct_field(vectors, "pathOrInlineDv")
     offset = pc.cast(pc.struct_field(vectors, "offset"), pa.string())
-    suffix = pc.coalesce(pc.binary_join_element_wise("@", offset, ""), pa.scalar(""))
+    suffix = pc.coalesce(joined_text("@", offset), scalar_of("", pa.string()))
     # struct_field of a null struct is null, and so is what is joined from it.
-    return pc.binary_join_element_wise(kind, place, suffix, "")
+    return joined_text(kind, place, suffix)
 
 
 def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
@@ -58,4 +59,4 @@ def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     mask = odd.combine_chunks() if isinstance(odd, pa.ChunkedArray) else odd
     if isinstance(mask, pa.ChunkedArray):
         mask = pa.concat_arrays(mask.chunks)
-    return pa.chunked_array([pc.replace_with_mask(flat, mask, pa.array(canonical, pa.string()))])
+    return pa.chunked_array([pc.replace_with_mask(flat, mask, array_of(canonical, pa.string()))])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.managed_commits import unseen_commits
@@ -233,8 +234,8 @@ class Snapshot:
     def unexpired(self, removes: pa.Table) -> pa.Table:
         """The rows of a table of removes that haven't expired; see `tombstones`."""
         oldest = _now_ms() - self.properties.deleted_file_retention_ms
-        deleted = pc.coalesce(removes["deletionTimestamp"], pa.scalar(0, pa.int64()))
-        return removes.filter(pc.greater(deleted, oldest))
+        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
+        return removes.filter(pc.greater(deleted, scalar_of(oldest, pa.int64())))
 
     def file_uris(self, predicate: pc.Expression | None = None) -> list[str]:
         """Where the live files are: absolute, decoded.

@@ -25,7 +25,7 @@ taken the commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -154,13 +154,10 @@ def _file_size_histogram(
         and boundaries[:1] == [0]
         and boundaries == sorted(boundaries)
     ):
-        path = checksum_path(state.segment.version)
-        raise CorruptLogError(
-            f"{path}: the sortedBinBoundaries of fileSizeHistogram are {boundaries!r}: expected "
-            "ascending integers from 0 on; the file is optional, delete it",
-            table=state.segment.table,
-            version=state.segment.version,
-            path=path,
+        raise _damaged(
+            state,
+            f"the sortedBinBoundaries of fileSizeHistogram are {boundaries!r}: expected ascending "
+            "integers from 0 on",
         )
     bins = _bins(sizes, np.array(boundaries, np.int64))
     totals = np.zeros(len(boundaries), np.int64)
@@ -184,9 +181,7 @@ def _small_actions(
     if checksum.set_transactions is not None:
         told = {txn.app_id: txn for txn in checksum.set_transactions}
         found = {
-            app: txn
-            for app, txn in small.transactions.items()
-            if app in told or app in unexpired
+            app: txn for app, txn in small.transactions.items() if app in told or app in unexpired
         }
         yield _same_entries("setTransactions", told, found)
     if checksum.domain_metadata is not None:
@@ -219,12 +214,24 @@ def _files(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     if checksum.all_files is None:
         return
     # A loop over files: writers tell all files only where they are few (50, in practice).
-    told = (AddFile.from_json(file, "allFiles") for file in checksum.all_files)
-    live = (
-        AddFile.from_json(_with_dicts(row), "the log's add")
-        for row in state.live_adds().to_pylist()
+    try:
+        told = _by_key(AddFile.from_json(file, "allFiles") for file in checksum.all_files)
+    except CorruptLogError as error:
+        raise _damaged(state, error.message) from error
+    rows = state.live_adds().to_pylist()
+    live = _by_key(AddFile.from_json(_with_dicts(row), "add") for row in rows)
+    yield _same_entries("allFiles", told, live)
+
+
+def _damaged(state: LogState, reason: str) -> CorruptLogError:
+    version = state.segment.version
+    path = checksum_path(version)
+    return CorruptLogError(
+        f"the version checksum {path} can't be used: {reason}; the file is optional, delete it",
+        table=state.segment.table,
+        version=version,
+        path=path,
     )
-    yield _same_entries("allFiles", _by_key(told), _by_key(live))
 
 
 def _with_dicts(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +240,7 @@ def _with_dicts(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "dataChange": False, **maps}
 
 
-def _by_key(files: Iterator[AddFile]) -> dict[str, tuple[AddFile, object]]:
+def _by_key(files: Iterable[AddFile]) -> dict[str, tuple[AddFile, object]]:
     """By path and deletion vector: what is compared of each file."""
     found = {}
     for file in files:

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
@@ -51,9 +52,7 @@ def test_missing_parameters_are_named() -> None:
 def test_the_job_runs_as_spark_submit_starts_it(tmp_path: Path) -> None:
     """From a zip of the package, as a submission ships it; not from this checkout."""
     table, target, result = tmp_path / "table", tmp_path / "copy", tmp_path / "result.json"
-    write_deltalake(
-        table, pq.pa.table({"id": [1, 2, 3], "p": ["x", "x", None]}), partition_by=["p"]
-    )
+    write_deltalake(table, pa.table({"id": [1, 2, 3], "p": ["x", "x", None]}), partition_by=["p"])
     shipped = tmp_path / "airflow_delta.zip"
     with zipfile.ZipFile(shipped, "w") as archive:
         for part in ("engine", "spark"):

@@ -1,0 +1,147 @@
+"""The command line: what it prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.cli.main import main
+from airflow_delta.engine.version import VERSION
+
+Copy = Callable[[str], Path]
+
+
+def test_describe_prints_the_facts_of_a_table(
+    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = golden_case("dat-basic_partitioned")
+    assert main(["describe", str(table), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["table_uri"] == str(table)
+    assert facts["version"] == 1
+    assert facts["partition_columns"] == ["letter"]
+    assert [field["name"] for field in facts["schema"]] == ["letter", "number", "a_float"]
+    assert (facts["reader_version"], facts["writer_version"]) == (1, 2)
+    assert facts["num_rows"] == 6
+
+
+def test_describe_for_people_says_the_same(
+    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", str(golden_case("dat-basic_partitioned"))]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["version", "1"] in lines
+    assert ["num", "rows", "6"] in lines
+    assert ["partition", "columns", "letter"] in lines
+    assert ["schema", "letter:", "string"] in lines
+    assert ["number:", "long"] in lines
+    assert ["name", "-"] in lines
+
+
+def test_describe_of_an_older_version(
+    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = golden_case("snapshot-data3")
+    modified = (table / "_delta_log" / f"{1:020}.json").stat().st_mtime
+    seconds = int(modified) + 1  # after version 1
+    for choice in (["--version", "1"], ["--timestamp", f"{_iso(seconds)}"]):
+        assert main(["describe", str(table), "--json", *choice]) == 0
+        assert json.loads(capsys.readouterr().out)["version"] in (1, 2)
+
+
+def test_history_is_newest_first_and_can_be_limited(
+    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = golden_case("snapshot-data3")
+    assert main(["history", str(table), "--json"]) == 0
+    commits = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [commit["version"] for commit in commits] == [3, 2, 1, 0]
+    for commit in commits:
+        log = table / "_delta_log" / f"{commit['version']:020}.json"
+        infos = [json.loads(line) for line in log.read_text().splitlines() if "commitInfo" in line]
+        assert commit["operation"] == infos[0]["commitInfo"]["operation"]
+    assert main(["history", str(table), "--json", "--limit", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_history_for_people_has_a_line_for_each_commit(
+    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", str(golden_case("snapshot-data3"))]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["version", "timestamp", "operation", "parameters"]
+    assert [line.split()[0] for line in lines] == ["3", "2", "1", "0"]
+    assert all(line.split()[2] == "WRITE" for line in lines)
+
+
+def test_a_table_that_cannot_be_read_is_one_line_and_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", str(tmp_path / "nothing")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("airflow-delta: ")
+    assert str(tmp_path / "nothing") in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["describe"],
+        ["vanish", "/t"],
+        ["history", "/t", "--limit", "0"],
+        ["history", "/t", "--limit", "many"],
+        ["describe", "/t", "--version", "1", "--timestamp", "2024-01-01T00:00:00Z"],
+    ],
+)
+def test_a_wrong_command_line_is_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: airflow-delta" in capsys.readouterr().err
+
+
+def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.strip() == f"airflow-delta {VERSION}"
+
+
+def test_a_reader_that_stops_early_is_no_error(golden_case: Copy) -> None:
+    code = "import sys; from airflow_delta.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "history", str(golden_case("snapshot-data3"))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # before anything was written
+    errors = process.stderr.read()
+    assert process.wait() == 0, errors
+    assert errors == b""
+
+
+def test_the_command_needs_neither_airflow_nor_spark(golden_case: Copy) -> None:
+    code = (
+        "import sys; from airflow_delta.cli.main import main; main(sys.argv[1:]); "
+        "assert not {'airflow', 'pyspark'} & set(sys.modules)"
+    )
+    table = str(golden_case("snapshot-data3"))
+    for verb in ("describe", "history"):
+        subprocess.run(
+            [sys.executable, "-c", code, verb, table], check=True, stdout=subprocess.DEVNULL
+        )
+
+
+def _iso(seconds: int) -> str:
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
