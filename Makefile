@@ -5,7 +5,7 @@ VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup azurite check lint types layers golden bench clean
+.PHONY: demo test setup azurite check lint types layers golden bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
@@ -49,6 +49,10 @@ golden: setup
 
 bench: setup
 	$(VENV_PYTHON) -m benchmarks
+
+# After a change of the dependencies.
+pins: setup
+	scripts/pins.sh $(VENV)
 
 clean:
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache

@@ -79,18 +79,13 @@ def _aws(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
         "session_kwargs",
     )
     service: Mapping[str, Any] = (extra.get("service_config") or {}).get("s3") or {}
-    endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
-    options = {
+    return {
         "aws_access_key_id": connection.login or extra.get("aws_access_key_id"),
         "aws_secret_access_key": connection.password or extra.get("aws_secret_access_key"),
         "aws_session_token": extra.get("aws_session_token"),
         "aws_region": extra.get("region_name"),
-        "aws_endpoint": endpoint,
+        "aws_endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),
     }
-    if endpoint and endpoint.startswith("http://"):
-        # Plain HTTP is an opt-in of the store's client; the user opted in by the address.
-        options["aws_allow_http"] = "true"
-    return options
 
 
 def _google(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_an_aws_connection() -> None:
     }
 
 
-def test_an_endpoint_of_s3_alone_wins_and_plain_http_is_allowed_where_it_is_asked_for() -> None:
+def test_an_endpoint_of_s3_alone_wins() -> None:
     found = options(
         conn_type="aws",
         extra=json.dumps(
@@ -68,7 +68,7 @@ def test_an_endpoint_of_s3_alone_wins_and_plain_http_is_allowed_where_it_is_aske
             }
         ),
     )
-    assert found == {"aws_endpoint": "http://minio:9000", "aws_allow_http": "true"}
+    assert found == {"aws_endpoint_url": "http://minio:9000"}
 
 
 def test_a_login_that_cannot_be_translated_is_refused_and_not_left_out() -> None:
@@ -115,3 +115,33 @@ def test_an_azure_blob_connection_with_an_account_key() -> None:
 def test_other_types_of_connections_are_refused() -> None:
     with pytest.raises(AirflowException, match="is of type 'ftp': expected one of adls, aws,"):
         options(conn_type="ftp")
+
+
+AWS = {
+    "conn_type": "aws",
+    "login": "AKIA",
+    "password": "hush",
+    "extra": json.dumps(
+        {"region_name": "r", "aws_session_token": "t", "endpoint_url": "http://minio:9000"}
+    ),
+}
+ADLS = {
+    "conn_type": "adls",
+    "host": "https://lake.dfs.core.windows.net",
+    "login": "client",
+    "password": "hush",
+    "extra": '{"tenant_id": "tenant"}',
+}
+WASB_KEY = {"conn_type": "wasb", "login": "lake", "password": "aHVzaA=="}
+WASB_SAS = {"conn_type": "wasb", "login": "lake", "extra": '{"sas_token": "sv=1&sig=x"}'}
+LAKE = "abfss://files@lake.dfs.core.windows.net/t"
+
+
+@pytest.mark.parametrize(
+    ("uri", "fields"),
+    [("s3://lake/t", AWS), (LAKE, ADLS), ("az://files/t", WASB_KEY), ("az://files/t", WASB_SAS)],
+)
+def test_the_stores_know_the_options(uri: str, fields: dict[str, Any]) -> None:
+    from airflow_delta.engine.storage.location import open_storage
+
+    assert open_storage(uri, options(**fields)).root == uri

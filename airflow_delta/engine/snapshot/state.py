@@ -97,8 +97,15 @@ class LogState:
             DeltaWarning,
             stacklevel=3,
         )
+        told = self._small
         self._excluded |= {checkpoint.path}
         self._reload()
+        # What was told of the table before must hold still, or the damage went further than seen.
+        if told is not None and (told.protocol, told.metadata) != (
+            self.small.protocol,
+            self.small.metadata,
+        ):
+            raise error
 
     def _attempt(self, read: Callable[[], _T]) -> _T:
         while True:
