@@ -32,4 +32,5 @@ fi
 echo "setup: installing into $venv (the first time takes a minute or two)"
 # uv resolves and installs the same packages from the same index as pip, several times faster.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install --quiet --constraint constraints.txt --editable '.[dev]'
+VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install --quiet --constraint constraints.txt \
+    --build-constraint constraints.txt --editable '.[dev]'

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
@@ -92,7 +91,7 @@ def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
             ]
             return F.when(stored.isNotNull(), F.struct(*members))
         case ArrayType(element_type):
-            return F.transform(stored, partial(_logical, data_type=element_type, mode=mode))
+            return F.transform(stored, lambda element: _logical(element, element_type, mode))
         case MapType(key_type, value_type):
             pairs = F.transform(
                 F.map_entries(stored),

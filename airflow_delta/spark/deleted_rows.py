@@ -61,7 +61,8 @@ def _chunks(deleted: Mapping[int, npt.NDArray[np.int64]]) -> pa.Table:
     words: list[npt.NDArray[np.int64]] = []
     for number, positions in deleted.items():
         numbers, starts = np.unique(positions >> CHUNK_BITS, return_index=True)
-        for chunk, part in zip(numbers, np.split(positions, starts[1:]), strict=True):
+        # Split at 0, too, so that a vector of no positions has no part: the first part is empty.
+        for chunk, part in zip(numbers, np.split(positions, starts)[1:], strict=True):
             files.append(number)
             chunks.append(int(chunk))
             words.append(_mask(part & (_CHUNK_ROWS - 1)))

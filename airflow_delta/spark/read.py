@@ -242,11 +242,12 @@ def _checked_columns(
 ) -> Sequence[str] | None:
     if columns is None:
         return None
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names", table=uri)
     unknown = [name for name in columns if schema.field(name) is None]
-    if isinstance(columns, str) or unknown:
+    if unknown:
         raise InvalidArgumentError(
-            f"unknown columns {unknown or columns!r}: the table has {', '.join(schema.names)}",
-            table=uri,
+            f"unknown columns {unknown}: the table has {', '.join(schema.names)}", table=uri
         )
     return columns
 

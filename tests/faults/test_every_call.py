@@ -71,7 +71,7 @@ def files_with(*checkpoints: int) -> Files:
         return table.files()
 
 
-LOGS = {"commits": files_with(), "checkpoint": files_with(1), "checkpoints": files_with(1, 2)}
+LOGS = {"commits": files_with(), "checkpoints": files_with(1, 2)}
 
 
 @pytest.fixture(params=list(LOGS))

@@ -195,10 +195,10 @@ def test_a_whole_log_is_read(log: Log) -> None:
 def test_a_damaged_log_is_read_right_or_refused(log: Log) -> None:
     wrong: list[str] = []
     for number, (files, what) in enumerate(cases(log)):
-        for version in (None, 4) if number % 2 else (None,):
+        for version in (None, 4) if number % 4 == 1 else (None,):
             try:
                 outcome = read(files, version)
-                if number % 4 == 0:
+                if number % 8 == 0:
                     look_around(files)
             except Exception as error:
                 if isinstance(error, AssertionError) and untold(log, files):

@@ -20,6 +20,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+
 __all__ = ["row_commit_versions", "row_ids"]
 
 
@@ -33,7 +35,7 @@ def row_ids(
         base_row_id: the file's ``baseRowId``.
         materialized: the hidden column's values of the same rows; None where the file lacks it.
     """
-    default = pc.add(indexes.cast(pa.int64()), pa.scalar(base_row_id, pa.int64()))
+    default = pc.add(indexes.cast(pa.int64()), scalar_of(base_row_id, pa.int64()))
     return default if materialized is None else pc.coalesce(materialized, default)
 
 
@@ -47,7 +49,7 @@ def row_commit_versions(
         default_row_commit_version: the file's ``defaultRowCommitVersion``.
         materialized: the hidden column's values of these rows; None where the file lacks it.
     """
-    default = pa.scalar(default_row_commit_version, pa.int64())
+    default = scalar_of(default_row_commit_version, pa.int64())
     if materialized is None:
         return pa.repeat(default, num_rows)
     return pc.coalesce(materialized, default)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.python_arrays import joined_text, scalar_of
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 
 __all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
 
@@ -91,7 +91,15 @@ def _exact(texts: pa.Array, type_: pa.StructType) -> pa.Array:
     # A loop over files, for the rare slice that the fast reader refuses. As bytes, because texts
     # that aren't UTF-8 are among what it refuses.
     objects = (_object(text) for text in texts.cast(pa.binary()).to_pylist())
-    return pa.array([_picked(value, type_) for value in objects], type_)
+    picked = array_of([_picked(value, type_) for value in objects], _with_decimals_as_text(type_))
+    return picked.cast(type_)
+
+
+def _with_decimals_as_text(type_: pa.DataType) -> pa.DataType:
+    """The type in which decimals are made of Python values: `array_of` has none of their own."""
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _with_decimals_as_text(field.type)) for field in type_])
+    return pa.string() if pa.types.is_decimal(type_) else type_
 
 
 def _object(text: bytes | None) -> Any:
@@ -125,16 +133,16 @@ def _number(value: float | Decimal, type_: pa.DataType) -> Any:
         number = float(str(value))  # not float(value), which overflows for large integers
         return number if math.isfinite(number) else None
     if pa.types.is_decimal(type_):
-        return _rescaled(Decimal(value), type_)
+        return _decimal_text(Decimal(value), type_)
     whole = -(2**63) <= value < 2**63 and value == int(value)
     return int(value) if whole else None
 
 
-def _rescaled(number: Decimal, type_: pa.DataType) -> Decimal | None:
-    """The number with the scale of the type; None where it has more digits."""
+def _decimal_text(number: Decimal, type_: pa.DataType) -> str | None:
+    """The number with the scale of the type, as text; None where it has more digits."""
     context = Context(prec=type_.precision, traps=[Inexact, InvalidOperation])
     try:
-        return number.quantize(Decimal((0, (1,), -type_.scale)), context=context)
+        return f"{number.quantize(Decimal((0, (1,), -type_.scale)), context=context):f}"
     except (Inexact, InvalidOperation):
         return None
 

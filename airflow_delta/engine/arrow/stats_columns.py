@@ -172,7 +172,7 @@ def _decimal_bounds(
     """Move bounds of more than 15 digits outwards by more than a double's error."""
     if data_type.precision <= _EXACT_DIGITS:
         return low, high
-    wide = pa.decimal256(data_type.precision + 2, data_type.scale)
+    wide = pa.decimal256(_WIDE_DIGITS, data_type.scale)
     low, high = low.cast(wide), high.cast(wide)
     return (
         pc.subtract_checked(low, _double_error(low, data_type.scale)),
@@ -182,6 +182,9 @@ def _decimal_bounds(
 
 _EXACT_DIGITS = 15
 """Numbers of this many decimal digits survive becoming doubles."""
+
+_WIDE_DIGITS = 45
+"""More than 128 bits hold, which is what the JSON reader lets through for any precision."""
 
 
 def _double_error(bound: pa.Array, scale: int) -> pa.Array:

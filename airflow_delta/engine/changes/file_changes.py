@@ -27,7 +27,9 @@ Whether two vectors differ in both directions shows when they are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,6 +41,8 @@ from airflow_delta.engine.arrow.action_schema import (
     FileActions,
 )
 from airflow_delta.engine.arrow.json_actions import SmallAction
+from airflow_delta.engine.arrow.numpy_arrays import int32_array
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.arrow.stats import num_records
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.file_key import file_keys
@@ -84,14 +88,14 @@ def file_changes(files: FileActions, small: Sequence[SmallAction], *, table: str
         CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type.
     """
     cdc = [action for action in small if action.kind == "cdc"]
-    told = pa.array(sorted({action.version for action in cdc}), pa.int64())
+    told = array_of(sorted({action.version for action in cdc}), pa.int64())
     adds, removes = _changing(files.adds, told), _changing(files.removes, told)
     partners = _partners(adds, removes, table)
     paired = partners.is_valid()
     again = adds.filter(paired)
     partners = partners.drop_null()
     former = removes.take(partners)
-    rows = pa.chunked_array([pa.array(range(removes.num_rows), pa.int32())])
+    rows = int32_array(np.arange(removes.num_rows))
     removes = removes.filter(pc.invert(pc.is_in(rows, value_set=partners)))
     adds = adds.filter(pc.invert(paired))
     changes = pa.concat_tables(
@@ -120,8 +124,8 @@ def _partners(adds: pa.Table, removes: pa.Table, table: str) -> pa.Array:
     """
     places = pc.index_in(_file_in_commit(adds, table), value_set=_file_in_commit(removes, table))
     same = pc.equal(file_keys(adds, table=table), file_keys(removes, table=table).take(places))
-    partners = pc.if_else(pc.coalesce(same, pa.scalar(False)), pa.scalar(None, pa.int32()), places)
-    return _whole(partners)
+    unrelated = pc.coalesce(same, scalar_of(False, pa.bool_()))
+    return _whole(pc.if_else(unrelated, scalar_of(None, pa.int32()), places))
 
 
 def _file_in_commit(actions: pa.Table, table: str) -> pa.Array:
@@ -135,12 +139,9 @@ def _file_in_commit(actions: pa.Table, table: str) -> pa.Array:
         ),
         table=table,
     )
-    versions = pc.cast(actions[VERSION], pa.large_string())
-    return _whole(
-        pc.binary_join_element_wise(
-            versions, pc.cast(paths, pa.large_string()), pa.scalar(" ", pa.large_string())
-        )
-    )
+    versions = actions[VERSION].cast(pa.string())
+    # Large, because one array has to hold the texts of all actions.
+    return _whole(joined_text(versions, " ", paths).cast(pa.large_string()))
 
 
 def _entries(
@@ -161,7 +162,7 @@ def _entries(
             "selectionVector": (
                 pa.nulls(length, DELETION_VECTOR_TYPE) if selected is None else selected
             ),
-            CHANGE_TYPE: pa.repeat(pa.scalar(change), length),
+            CHANGE_TYPE: pa.repeat(scalar_of(change, pa.string()), length),
             COMMIT_VERSION: actions[VERSION],
             POSITION: actions[POSITION],
         },
@@ -173,21 +174,25 @@ def _entries(
 def _cdc_entries(cdc: Sequence[SmallAction]) -> pa.Table:
     # A loop over change data files: the reader of commits gives them as dicts, which must be
     # checked one by one.
-    rows = []
-    for action in cdc:
-        file = AddCdcFile.from_json(action.value, f"commit {action.version}: cdc")
-        rows.append(
-            {
-                "path": file.path,
-                "partitionValues": list(file.partition_values.items()),
-                "size": file.size,
-                COMMIT_VERSION: action.version,
-                POSITION: action.position,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(_FIELDS.items())))
+    files = [AddCdcFile.from_json(a.value, f"commit {a.version}: cdc") for a in cdc]
+    values: dict[str, list[Any]] = {
+        "path": [file.path for file in files],
+        "partitionValues": [file.partition_values for file in files],
+        "size": [file.size for file in files],
+        COMMIT_VERSION: [action.version for action in cdc],
+        POSITION: [action.position for action in cdc],
+    }
+    return pa.table(
+        {
+            name: array_of(values[name], type_) if name in values else pa.nulls(len(cdc), type_)
+            for name, type_ in _FIELDS.items()
+        }
+    )
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column as one array."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.Array):
+        return column
+    # Not combine_chunks(): without chunks it imports pandas.
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.json_actions import ParsedCommits, SmallAction
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.changes.availability import check_available
 from airflow_delta.engine.changes.bounds import Bound, resolve_range
 from airflow_delta.engine.changes.file_changes import (
@@ -156,9 +157,8 @@ def _with_times(files: pa.Table, newest: Snapshot, small: Sequence[SmallAction])
             info = CommitInfo.from_json(action.value, version=action.version)
             infos.setdefault(action.version, info)
     times = [_time(newest, version, infos.get(version)) for version in versions.to_pylist()]
-    column = pa.array(times, pa.timestamp("ms", tz="UTC")).take(
-        pc.index_in(files[COMMIT_VERSION], value_set=versions)
-    )
+    places = pc.index_in(files[COMMIT_VERSION], value_set=versions)
+    column = array_of(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).take(places)
     return files.append_column(COMMIT_TIMESTAMP, column)
 
 

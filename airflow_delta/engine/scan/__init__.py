@@ -8,4 +8,7 @@ all files at once; `file_pruner` puts it together.
 
 The answer may be "yes" without need, never "no" wrongly: whatever isn't known, understood or
 well-formed keeps the file.
+
+(Elsewhere the engine avoids the functions of pyarrow that import pandas where it's installed. Here
+that would be in vain: to make an expression of a Python value is one of them.)
 """

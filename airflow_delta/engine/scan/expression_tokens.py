@@ -33,7 +33,7 @@ class Token:
     """One step of the tree.
 
     Attributes:
-        kind: ``call``, ``end``, ``field`` , ``literal`` or ``options``.
+        kind: ``call``, ``end``, ``field``, ``literal`` or ``options``.
         value: the function's name for ``call`` and ``end``; the names of a field from the top down,
             as a tuple; a `pyarrow.Scalar` for ``literal`` and ``options``.
     """

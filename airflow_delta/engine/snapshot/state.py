@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -20,24 +19,17 @@ from airflow_delta.engine.arrow.action_schema import (
     POSITION,
     REMOVE_FIELDS,
     VERSION,
-    FileActions,
 )
-from airflow_delta.engine.arrow.json_actions import ParsedCommits
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import LogSegment, load_segment
-from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
-from airflow_delta.engine.snapshot.tail import read_tail
+from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["LogState"]
 
 _T = TypeVar("_T")
-
-_LIGHT = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
-"""What nearly every question needs: parsed at the first reading of the tail, so that opening a table
-and listing its files read each commit once. Statistics and tags are most of a commit's text."""
 
 
 class LogState:
@@ -49,9 +41,7 @@ class LogState:
         self._excluded: frozenset[str] = frozenset()
         self._relisted = False
         self._reader: CheckpointReader | None = None
-        self._tail: ParsedCommits | None = None
-        self._tail_columns: frozenset[str] | None = frozenset()
-        self._reconciled: ReconciledTail | None = None
+        self._tail: Tail | None = None
         self._small: SmallState | None = None
 
     @property
@@ -125,8 +115,7 @@ class LogState:
         self.segment = load_segment(
             self.storage, version=version, excluded_checkpoints=self._excluded
         )
-        self._reader = self._tail = self._reconciled = self._small = None
-        self._tail_columns = frozenset()
+        self._reader = self._tail = self._small = None
 
     def _checkpoint(self) -> CheckpointReader | None:
         if self._reader is None and self.segment.checkpoint is not None:
@@ -143,29 +132,22 @@ class LogState:
             base = reconcile_small_actions(
                 (kind, value, f"{where}: {kind}") for kind, value in reader.small_actions()
             )
-        tail, _ = self._read_tail(_LIGHT)
         return reconcile_small_actions(
-            ((a.kind, a.value, f"commit {a.version}: {a.kind}") for a in tail.small), base
+            (
+                (action.kind, action.value, f"commit {action.version}: {action.kind}")
+                for action in self._commits().small()
+            ),
+            base,
         )
 
-    def _read_tail(self, columns: tuple[str, ...] | None) -> tuple[ParsedCommits, ReconciledTail]:
-        wanted = None if columns is None else frozenset(columns)
-        known = self._tail_columns
-        enough = known is None or (wanted is not None and wanted <= known)
-        if self._tail is None or self._reconciled is None or not enough:
-            if wanted is not None:
-                columns = tuple({*_LIGHT, *wanted})
-            self._tail = read_tail(
-                self.storage, self.segment.plan(), columns=columns, table=self.segment.table
-            )
-            self._tail_columns = None if columns is None else frozenset(columns)
-            self._reconciled = reconcile_tail(self._tail.files, table=self.segment.table)
-            # The actions before reconciliation aren't needed again; the small ones are.
-            self._tail = replace(self._tail, files=_no_files(self._tail))
-        return self._tail, self._reconciled
+    def _commits(self) -> Tail:
+        if self._tail is None:
+            segment = self.segment
+            self._tail = Tail(self.storage, segment.plan(), table=segment.table)
+        return self._tail
 
     def _stream(self, columns: tuple[str, ...] | None, *, adds: bool) -> Iterator[pa.Table]:
-        _, tail = self._read_tail(columns)
+        tail = self._commits().files(columns)
         reader = self._checkpoint()
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
@@ -173,13 +155,6 @@ class LogState:
                 yield tail.survivors(table)
         # Where an action stood in the log no longer matters, and checkpoints don't tell it.
         yield (tail.adds if adds else tail.removes).drop_columns([VERSION, POSITION])
-
-
-def _no_files(tail: ParsedCommits) -> FileActions:
-    # Not a slice: that would keep the memory of the whole.
-    return FileActions(
-        tail.files.adds.schema.empty_table(), tail.files.removes.schema.empty_table()
-    )
 
 
 def _is_of_checkpoint(path: str | None) -> bool:

@@ -1,22 +1,100 @@
-"""Read the commits after a checkpoint: the tail of a segment.
+"""The commits after a checkpoint: the tail of a segment, read when asked for and as far as asked.
 
 The commits are read in runs of bounded size while earlier ones are parsed, so that the text of a
 long log is never in memory as a whole; only the wanted columns of its file actions stay.
+
+Whoever opens a table asks for protocol and metadata, and perhaps for nothing else, or else for the
+files later. The text of a tail of moderate size is kept in between: the first question costs a search
+for a few lines, the second the parsing, and no commit is read twice. The text of a longer tail isn't
+kept; both questions are answered by one reading then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits
+from airflow_delta.engine.arrow.json_actions import ParsedCommits, SmallAction, parse_commits
+from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
+from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["read_tail"]
+__all__ = ["Tail", "read_tail"]
 
 _RUN_BYTES = 16 << 20
 _RUN_FILES = 256
+
+_KEPT_BYTES = 128 << 20
+"""The most text to keep between the question for the metadata and the one for the files."""
+
+_STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
+"""The actions that are part of the state; ``commitInfo`` and ``cdc`` belong to their commit alone."""
+
+_LIGHT = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
+"""What nearly every question needs: parsed at the first reading of the files, so that the next
+question needn't read again. Statistics and tags are most of a commit's text."""
+
+
+class Tail:
+    """The state that the commits after a checkpoint bring.
+
+    All methods raise `ObjectNotFoundError` where a commit vanished since it was listed, and
+    `CorruptLogError` where one breaks the protocol.
+
+    Args:
+        storage: where the log is.
+        commits: ascending by version.
+        table: the table's location, for errors.
+    """
+
+    def __init__(
+        self, storage: Storage, commits: Sequence[LogCommit | CompactedCommits], *, table: str
+    ) -> None:
+        self._storage = storage
+        self._commits = commits
+        self._table = table
+        self._kept: list[tuple[int, bytes]] | None = None
+        self._small: tuple[SmallAction, ...] | None = None
+        self._files: ReconciledTail | None = None
+        self._columns: frozenset[str] | None = frozenset()
+
+    def small(self) -> tuple[SmallAction, ...]:
+        """The actions of the state that aren't about files, in log order."""
+        if self._small is None:
+            if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
+                self.files(_LIGHT)
+            else:
+                self._kept = list(self._contents())
+                self._small = find_small_actions(self._kept, kinds=_STATE_KINDS, table=self._table)
+        assert self._small is not None
+        return self._small
+
+    def files(self, columns: Sequence[str] | None) -> ReconciledTail:
+        """The file actions, reconciled among themselves.
+
+        Args:
+            columns: columns that there must be; None for all.
+        """
+        wanted = None if columns is None else frozenset(columns)
+        enough = self._columns is None or (wanted is not None and wanted <= self._columns)
+        if self._files is None or not enough:
+            parsed = parse_commits(
+                self._contents(),
+                columns=None if wanted is None else sorted({*_LIGHT, *wanted}),
+                kinds=_STATE_KINDS,
+                table=self._table,
+            )
+            self._kept = None
+            self._small = parsed.small
+            self._files = reconcile_tail(parsed.files, table=self._table)
+            self._columns = None if wanted is None else wanted | {*_LIGHT}
+        return self._files
+
+    def _contents(self) -> Iterable[tuple[int, bytes]]:
+        if self._kept is not None:
+            return self._kept
+        return _contents(self._storage, self._commits, self._table)
 
 
 def read_tail(

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.numpy_arrays import int64_view
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.log.commit_file import read_commit_info
@@ -127,7 +128,9 @@ def _totals(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     yield _equal("numMetadata", checksum.num_metadata, 1)
     yield _equal("numProtocol", checksum.num_protocol, 1)
     vectors = files["deletionVector"]
-    deleted = _values(pc.coalesce(pc.struct_field(vectors, "cardinality"), pa.scalar(0)))
+    deleted = _values(
+        pc.coalesce(pc.struct_field(vectors, "cardinality"), scalar_of(0, pa.int64()))
+    )
     if checksum.num_deleted_records is not None:
         yield _equal("numDeletedRecordsOpt", checksum.num_deleted_records, int(deleted.sum()))
     if checksum.num_deletion_vectors is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ChangesNotAvailableError, UnsupportedFeatureError
 from tests.engine.changes.logs import FEED_ON, PROTOCOL
-from tests.log_builder import SCHEMA, add, metadata, write_commit
+from tests.log_builder import add, metadata, write_commit
 
 ON, OFF = metadata(configuration=FEED_ON), metadata()
 
@@ -25,7 +24,7 @@ def table_of(root: Path, *history: list[dict[str, Any]]) -> DeltaTable:
 def test_a_feed_turned_on_later_is_told_from_there_on(tmp_path: Path) -> None:
     table = table_of(tmp_path, [PROTOCOL, OFF], [], [], [ON], [])
     assert table.changes(3).files["path"].to_pylist() == ["f3", "f4"]
-    with pytest.raises(ChangesNotAvailableError, match="in version 2 delta.enableChange") as caught:
+    with pytest.raises(ChangesNotAvailableError, match="in version 2 delta") as caught:
         table.changes(2)
     facts = caught.value
     assert (facts.start, facts.end, facts.version) == (2, 4, 2)
@@ -104,6 +103,5 @@ def test_a_change_that_was_taken_back_is_refused_all_the_same(tmp_path: Path) ->
 
 
 def test_other_properties_may_change(tmp_path: Path) -> None:
-    other = metadata(configuration={**FEED_ON, "delta.appendOnly": "true"}, schema=SCHEMA)
-    assert json.loads(other["metaData"]["schemaString"]) == SCHEMA
+    other = metadata(configuration={**FEED_ON, "delta.appendOnly": "true"})
     assert table_of(tmp_path, [PROTOCOL, ON], [other]).changes(0).files.num_rows == 2

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.changes.plan import plan_changes
 from airflow_delta.engine.changes.row_selection import selected_rows
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.engine.model.paths import resolve
 from tests.conftest import GOLDEN
 from tests.engine.changes.logs import FEED_ON, PROTOCOL, cdc, with_vector
-from tests.log_builder import add, commit_path, metadata, remove, write_commit
+from tests.log_builder import SCHEMA, add, commit_path, metadata, remove, write_commit
 from tests.table_builder import MemoryTable, commits
 
 ROWS = 6
@@ -97,7 +98,9 @@ def test_golden_ranges_have_the_expected_rows(
     files = table.changes(start, end).files
     times = dict(
         zip(
-            files["_commit_version"].to_pylist(), files["_commit_timestamp"].to_pylist(), strict=True
+            files["_commit_version"].to_pylist(),
+            files["_commit_timestamp"].to_pylist(),
+            strict=True,
         )
     )
     for version, time in case.get("commit_timestamps", {}).items():
@@ -105,70 +108,77 @@ def test_golden_ranges_have_the_expected_rows(
         assert times[int(version)] == expected_time
 
 
-def rows_of(entry: dict[str, Any], table: MemoryTable) -> set[tuple[str, int]]:
-    """The rows that an entry of a plan stands for, in a table whose files have `ROWS` rows."""
-    everything = {"storageType": "i", "pathOrInlineDv": "", "sizeInBytes": 0, "cardinality": 0}
-    selection, deleted = entry["selectionVector"], entry["deletionVector"]
-    if selection is not None:
-        rows = set(selected_rows(selection, deleted, table.storage, table=table.uri))
-    else:
-        rows = set(range(ROWS))
-        if deleted is not None:
-            rows -= set(selected_rows(deleted, None, table.storage, table=table.uri))
-    assert everything["cardinality"] == 0
-    return {(entry["path"], row) for row in rows}
+Step = tuple[str, str, frozenset[int]]
+"""``add`` or ``remove``, the path, and the rows that its deletion vector deletes."""
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
+def histories(draw: st.DrawFn) -> list[list[Step]]:
     """Commits that add and remove files and change deletion vectors, in any direction."""
     live: dict[str, frozenset[int]] = {}
-    history: list[list[dict[str, Any]]] = []
+    history: list[list[Step]] = []
     for version in range(draw(st.integers(1, 6))):
-        actions: list[dict[str, Any]] = []
-        before = sorted(live)
-        touched = draw(st.lists(st.sampled_from(before), unique=True)) if before else []
-        for path in touched:
-            actions.append(with_vector(remove(path), live.pop(path)))
-            if draw(st.booleans()):
-                deleted = draw(st.frozensets(st.integers(0, ROWS - 1), max_size=ROWS - 1))
-                if with_vector(remove(path), deleted) != actions[-1]:
-                    live[path] = deleted
-                    actions.append(with_vector(add(path, stats=STATS), deleted))
+        steps: list[Step] = []
+        for path in draw(st.lists(st.sampled_from(sorted(live)), unique=True)) if live else []:
+            before = live.pop(path)
+            after = draw(st.none() | st.frozensets(st.integers(0, ROWS - 1)))
+            steps.append(("remove", path, before))
+            # The protocol allows no remove and add of one logical file in one commit.
+            if after is not None and after != before:
+                live[path] = after
+                steps.append(("add", path, after))
         for number in range(draw(st.integers(0, 2))):
             path = f"{version}-{number}"
             live[path] = draw(st.frozensets(st.integers(0, ROWS - 1), max_size=2))
-            actions.append(with_vector(add(path), live[path]))
-        history.append(draw(st.permutations(actions)))
-    history[0] = [PROTOCOL, metadata(configuration=FEED_ON), *history[0]]
+            steps.append(("add", path, live[path]))
+        history.append(draw(st.permutations(steps)))
     return history
 
 
-def rows_by_version(history: list[list[dict[str, Any]]]) -> list[set[tuple[str, int]]]:
-    """The rows of every version, action by action."""
-    live: dict[tuple[str, str], set[tuple[str, int]]] = {}
-    states = []
-    for actions in history:
-        for kind in ("remove", "add"):
-            for action in (a[kind] for a in actions if kind in a):
-                vector = action.get("deletionVector")
-                key = action["path"], json.dumps(vector)
-                if kind == "remove":
-                    del live[key]
-                    continue
-                deleted = set(selected_rows(vector, None, None, table="")) if vector else set()  # type: ignore[arg-type]
-                live[key] = {(action["path"], row) for row in set(range(ROWS)) - deleted}
-        states.append(set().union(*live.values()))
+def model_rows(history: list[list[Step]]) -> list[set[tuple[str, int]]]:
+    """The rows of every version, step by step; version 0 is empty."""
+    live: dict[str, frozenset[int]] = {}
+    states: list[set[tuple[str, int]]] = [set()]
+    for steps in history:
+        for kind, path, deleted in sorted(steps, key=lambda step: step[0], reverse=True):
+            if kind == "remove":
+                del live[path]
+            else:
+                live[path] = deleted
+        states.append(
+            {(path, row) for path, gone in live.items() for row in range(ROWS) if row not in gone}
+        )
     return states
+
+
+def as_log(history: list[list[Step]]) -> list[list[dict[str, Any]]]:
+    """The history as commits, after a version 0 that makes the table."""
+    makers = {"add": lambda path: add(path, stats=STATS), "remove": remove}
+    told = [[with_vector(makers[k](path), gone) for k, path, gone in steps] for steps in history]
+    note = {"commitInfo": {"operation": "TEST"}}
+    return [[PROTOCOL, metadata(configuration=FEED_ON)], *([note, *actions] for actions in told)]
+
+
+def rows_of(entry: dict[str, Any], table: MemoryTable) -> list[tuple[str, int]]:
+    """The rows that an entry of a plan stands for."""
+    selection, deleted = entry["selectionVector"], entry["deletionVector"]
+    if selection is not None:
+        rows = set(selected_rows(selection, deleted, table.storage, table=table.uri))
+    elif deleted is not None:
+        gone = selected_rows(deleted, None, table.storage, table=table.uri)
+        rows = {row for row in range(ROWS) if row not in gone}
+    else:
+        rows = set(range(ROWS))
+    return [(entry["path"], row) for row in rows]
 
 
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_the_changes_of_each_version_are_the_difference_of_its_rows(
-    history: list[list[dict[str, Any]]],
+    history: list[list[Step]],
 ) -> None:
-    states = rows_by_version(history)
-    with MemoryTable(commits(history)) as memory:
+    states = model_rows(history)
+    with MemoryTable(commits(as_log(history))) as memory:
         files = memory.delta().changes(0).files.to_pylist()
         for version, after in enumerate(states):
             before = states[version - 1] if version else set()
@@ -251,14 +261,8 @@ def test_times_are_those_of_the_history(tmp_path: Path) -> None:
 
 
 def test_added_columns_are_told_in_the_newest_schema(tmp_path: Path) -> None:
-    schema = {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": "long", "nullable": True, "metadata": {}}
-            for name in ("new", "id", "part")
-        ],
-    }
-    schema["fields"][2]["type"] = "string"  # type: ignore[index]
+    new = {"name": "new", "type": "long", "nullable": True, "metadata": {}}
+    schema = {"type": "struct", "fields": [new, *SCHEMA["fields"]]}
     table = table_of(
         tmp_path, [add("a")], [metadata(configuration=FEED_ON, schema=schema)], [add("b")]
     )
@@ -288,10 +292,8 @@ def test_a_remove_without_partition_values_is_refused_where_rows_need_them(
 def test_a_commit_that_vanishes_is_a_typed_error(tmp_path: Path) -> None:
     table = table_of(tmp_path, [add("a")], [add("b")], [add("c")])
     snapshot = table.snapshot()
-    assert snapshot.timeline.commits
+    assert len(snapshot.timeline.commits) == 3
     commit_path(tmp_path, 1).unlink()
-    from airflow_delta.engine.changes.plan import plan_changes
-
     with pytest.raises(ChangesNotAvailableError, match="vanished") as caught:
         plan_changes(snapshot, 0, 2)
     assert (caught.value.start, caught.value.end) == (0, 2)

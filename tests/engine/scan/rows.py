@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -107,23 +108,18 @@ def statistics(rows: Iterable[dict[str, Any]], types: dict[str, str]) -> dict[st
     return {"numRecords": len(rows), "minValues": low, "maxValues": high, "nullCount": nulls}
 
 
-class Number(float):
-    """A number that `json` writes as the given text."""
+@dataclass(frozen=True)
+class Number:
+    """A number that is written as the given text."""
 
-    def __new__(cls, text: str) -> Number:
-        number = super().__new__(cls, 0.0)
-        number.text = text  # type: ignore[attr-defined]
-        return number
-
-    def __repr__(self) -> str:
-        return self.text  # type: ignore[attr-defined, no-any-return]
+    text: str
 
 
 def to_json(value: Any) -> str:
-    """JSON text, with `Number` as it is (`json` writes floats by their own ``repr`` only)."""
+    """JSON text, with each `Number` as it is."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(k)}:{to_json(v)}" for k, v in value.items()) + "}"
-    return repr(value) if isinstance(value, Number) else json.dumps(value)
+    return value.text if isinstance(value, Number) else json.dumps(value)
 
 
 def _is_nan(value: Any) -> bool:

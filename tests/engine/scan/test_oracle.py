@@ -61,8 +61,10 @@ POOLS: dict[str, list[Any]] = {
         Decimal(v).quantize(Decimal("1e-18"))
         for v in ("-1", "0.1", "0.100000000000000001", "1234567890.123456789012345678", "2")
     ],
-    "string": ["", "a", "é", "\uffff", "\U0001f600", _LONG, _LONG + "a", _LONG + "\U0001f600b"]
-    + [_LONG + "ab", _LONG + "a\x7f\x7f", _LONG + "x" + "\U0010ffff" * 40, "null"],
+    "string": [
+        *("", "a", "é", "\uffff", "\U0001f600", "null", _LONG, _LONG + "a", _LONG + "ab"),
+        *(_LONG + "\U0001f600b", _LONG + "a\x7f\x7f", _LONG + "x" + "\U0010ffff" * 40),
+    ],
     "date": [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)],
     "timestamp": [moment.replace(tzinfo=UTC) for moment in _MOMENTS],
     "timestamp_ntz": _MOMENTS,
@@ -104,7 +106,9 @@ _OPERATORS = st.sampled_from(("<", "<=", ">", ">=", "==", "!="))
 def _leaves(draw: Any) -> Any:
     name = draw(st.sampled_from(_NAMES))
     type_ = TYPES.get(name, "long")
-    kind = draw(st.sampled_from(("literal", "literal", "flipped", "isin", "null", "column", "other")))
+    kind = draw(
+        st.sampled_from(("literal", "literal", "flipped", "isin", "null", "column", "other"))
+    )
     column = _field(name)
     if kind == "literal":
         return _compare(draw(_OPERATORS), column, draw(_literal(type_)))
@@ -213,7 +217,10 @@ def test_a_file_with_a_matching_row_is_kept(files: Any, predicates: list[Any]) -
                 matches = live.filter(predicate).num_rows
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 continue  # pyarrow can't evaluate it
-            assert not matches or number in found, (str(predicate), live.filter(predicate).to_pylist())
+            assert not matches or number in found, (
+                str(predicate),
+                live.filter(predicate).to_pylist(),
+            )
 
 
 @settings(max_examples=50, deadline=None)

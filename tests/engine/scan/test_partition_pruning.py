@@ -13,7 +13,7 @@ import pytest
 from tests.engine.scan.rows import adds, kept, schema, stats
 
 UTC = timezone.utc
-P = pc.field("p")
+p = pc.field("p")
 
 
 def matches(type_: str, texts: list[str | None], predicate: Any) -> list[int]:
@@ -29,31 +29,31 @@ def matches(type_: str, texts: list[str | None], predicate: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("type_", "texts", "predicate", "expected"),
     [
-        ("string", ["a", "b", "", None, "null", "__HIVE_DEFAULT_PARTITION__"], P == "null", [4]),
-        ("string", ["a", "", None], P.is_null(), [1, 2]),
-        ("string", ["a", "", None], P == "", []),
-        ("string", ["a", "", None], P != "b", [0]),
-        ("string", ["a", "", None], ~(P == "a"), []),
-        ("string", ["a", "b", None], ~P.isin(["a"]), [1, 2]),
-        ("string", ["a", "b", None], P.isin(["a", None]), [0, 2]),
-        ("string", ["\uff5e", "\U0001f600"], P > "\uff5e", [1]),
-        ("string", ["__HIVE_DEFAULT_PARTITION__"], P.is_null(), []),
-        ("long", ["9", "10", "-0", "+7", None], P > 7, [0, 1]),
-        ("long", ["9", "10", "-0", "+7"], P == 0, [2]),
-        ("long", ["9", "10", "11"], P.isin(list(range(10, 200, 2))), [1]),
-        ("byte", ["1", "2"], P > 300, []),
-        ("byte", ["1", "2"], ~P.isin([1, 300]), [1]),
-        ("double", ["1e3", "-0", "2.5", "Infinity"], P == 1000, [0]),
-        ("double", ["1e3", "-0", "-Infinity"], P < 0, [2]),
-        ("decimal(10,1)", ["1.10", "1.1", "2"], P == Decimal("1.1"), [0, 1]),
-        ("decimal(10,1)", ["1.10", "1.1", "2"], P > 1.5, [2]),
-        ("date", ["0001-01-01", "2024-1-5", "2024-01-05"], P == date(2024, 1, 5), [1, 2]),
-        ("date", ["0001-01-01"], P < date(1, 1, 2), [0]),
-        ("boolean", ["true", "FALSE", None], P, [0]),
-        ("boolean", ["true", "FALSE", None], ~P, [1]),
-        ("binary", ["\u00ff", "a"], P == b"\xff", [0]),
+        ("string", ["a", "b", "", None, "null", "__HIVE_DEFAULT_PARTITION__"], p == "null", [4]),
+        ("string", ["a", "", None], p.is_null(), [1, 2]),
+        ("string", ["a", "", None], p == "", []),
+        ("string", ["a", "", None], p != "b", [0]),
+        ("string", ["a", "", None], ~(p == "a"), []),
+        ("string", ["a", "b", None], ~p.isin(["a"]), [1, 2]),
+        ("string", ["a", "b", None], p.isin(["a", None]), [0, 2]),
+        ("string", ["\uff5e", "\U0001f600"], p > "\uff5e", [1]),
+        ("string", ["__HIVE_DEFAULT_PARTITION__"], p.is_null(), []),
+        ("long", ["9", "10", "-0", "+7", None], p > 7, [0, 1]),
+        ("long", ["9", "10", "-0", "+7"], p == 0, [2]),
+        ("long", ["9", "10", "11"], p.isin(list(range(10, 200, 2))), [1]),
+        ("byte", ["1", "2"], p > 300, []),
+        ("byte", ["1", "2"], ~p.isin([1, 300]), [1]),
+        ("double", ["1e3", "-0", "2.5", "Infinity"], p == 1000, [0]),
+        ("double", ["1e3", "-0", "-Infinity"], p < 0, [2]),
+        ("decimal(10,1)", ["1.10", "1.1", "2"], p == Decimal("1.1"), [0, 1]),
+        ("decimal(10,1)", ["1.10", "1.1", "2"], p > 1.5, [2]),
+        ("date", ["0001-01-01", "2024-1-5", "2024-01-05"], p == date(2024, 1, 5), [1, 2]),
+        ("date", ["0001-01-01"], p < date(1, 1, 2), [0]),
+        ("boolean", ["true", "FALSE", None], p, [0]),
+        ("boolean", ["true", "FALSE", None], ~p, [1]),
+        ("binary", ["\u00ff", "a"], p == b"\xff", [0]),
         ("timestamp_ntz", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.000001"],
-         P > datetime(2024, 1, 1), [1]),
+         p > datetime(2024, 1, 1), [1]),
     ],
 )  # fmt: skip
 def test_values_compare_by_type(
@@ -67,7 +67,7 @@ def test_an_instant_has_many_texts() -> None:
         "2024-01-01 00:00:00", "2024-01-01T00:00:00Z", "2024-01-01 05:30:00+05:30",
         "2023-12-31T16:00:00.000000-0800", "2024-01-01 00:00:00.000001",
     ]  # fmt: skip
-    assert matches("timestamp", texts, P == datetime(2024, 1, 1, tzinfo=UTC)) == [0, 1, 2, 3]
+    assert matches("timestamp", texts, p == datetime(2024, 1, 1, tzinfo=UTC)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -79,21 +79,21 @@ def test_an_instant_has_many_texts() -> None:
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_value_keeps_its_file(type_: str, text: str) -> None:
-    assert matches(type_, [text, None, ""], P.is_valid()) == [0]
-    assert matches(type_, [text, None, ""], P.is_null()) == [0, 1, 2]
-    assert matches(type_, [text, None], P == P) == [0]
+    assert matches(type_, [text, None, ""], p.is_valid()) == [0]
+    assert matches(type_, [text, None, ""], p.is_null()) == [0, 1, 2]
+    assert matches(type_, [text, None], p == p) == [0]
 
 
 def test_nan_keeps_its_file_where_engines_disagree() -> None:
-    assert matches("double", ["NaN", "1.0"], P > 5) == [0, 1]
-    assert matches("double", ["2.0", "7.0"], P > 5) == [1]
-    assert matches("double", ["NaN", None], P.is_null()) == [1]
+    assert matches("double", ["NaN", "1.0"], p > 5) == [0, 1]
+    assert matches("double", ["2.0", "7.0"], p > 5) == [1]
+    assert matches("double", ["NaN", None], p.is_null()) == [1]
 
 
 def test_any_function_of_partition_columns_is_evaluated() -> None:
-    assert matches_alone("string", ["ab", "b", None], pc.starts_with(P, "a")) == [0]
-    assert matches_alone("long", ["1", "2", None], P + 1 == 3) == [1]
-    assert matches_alone("date", ["2024-01-05", "2023-01-05"], pc.year(P) == 2024) == [0]
+    assert matches_alone("string", ["ab", "b", None], pc.starts_with(p, "a")) == [0]
+    assert matches_alone("long", ["1", "2", None], p + 1 == 3) == [1]
+    assert matches_alone("date", ["2024-01-05", "2023-01-05"], pc.year(p) == 2024) == [0]
 
 
 def matches_alone(type_: str, texts: list[str | None], predicate: Any) -> list[int]:
@@ -102,8 +102,8 @@ def matches_alone(type_: str, texts: list[str | None], predicate: Any) -> list[i
 
 
 def test_a_predicate_that_fails_on_the_values_keeps_all() -> None:
-    assert matches_alone("long", ["1", "2"], P == "a") == [0, 1]
-    assert matches_alone("long", ["1", "0"], pc.divide(pc.scalar(1), P) == 1) == [0, 1]
+    assert matches_alone("long", ["1", "2"], p == "a") == [0, 1]
+    assert matches_alone("long", ["1", "0"], pc.divide(pc.scalar(1), p) == 1) == [0, 1]
 
 
 def test_maps_of_any_shape() -> None:
@@ -118,14 +118,14 @@ def test_maps_of_any_shape() -> None:
     def chosen(predicate: Any, table: pa.Table) -> list[int]:
         return kept(predicate, table, columns, partition_columns=("p", "q"))
 
-    assert chosen(P == 2, files) == [1, 2, 5]
-    assert chosen(P == 2, files.slice(1, 2)) == [1, 2]
-    assert chosen(P.is_null(), files) == [3, 4]
-    assert chosen((P == 2) & (pc.field("q") == "x"), files) == [1]
+    assert chosen(p == 2, files) == [1, 2, 5]
+    assert chosen(p == 2, files.slice(1, 2)) == [1, 2]
+    assert chosen(p.is_null(), files) == [3, 4]
+    assert chosen((p == 2) & (pc.field("q") == "x"), files) == [1]
     regular = files.take([0, 0, 5]).slice(0, 2)
-    assert chosen(P == 1, regular) == [0, 0]
+    assert chosen(p == 1, regular) == [0, 0]
     absent = files.set_column(1, "partitionValues", pa.nulls(6, files["partitionValues"].type))
-    assert chosen(P.is_valid(), absent) == []
+    assert chosen(p.is_valid(), absent) == []
 
 
 def test_partition_and_data_columns_together() -> None:
@@ -137,9 +137,9 @@ def test_partition_and_data_columns_together() -> None:
         return kept(predicate, files, columns, partition_columns=("p",))
 
     a = pc.field("a")
-    assert chosen((P == 1) & (a > 5)) == [1]
-    assert chosen((P == 2) | (a > 5)) == [1, 2, 3]
-    assert chosen(P.is_null() & (a > 5)) == [3]
-    assert chosen(~((P == 1) | (a > 5))) == [2]
-    assert chosen(a > P) == [0, 1, 2]
-    assert chosen((P == 3) & (a > 5)) == []
+    assert chosen((p == 1) & (a > 5)) == [1]
+    assert chosen((p == 2) | (a > 5)) == [1, 2, 3]
+    assert chosen(p.is_null() & (a > 5)) == [3]
+    assert chosen(~((p == 1) | (a > 5))) == [2]
+    assert chosen(a > p) == [0, 1, 2]
+    assert chosen((p == 3) & (a > 5)) == []

@@ -1,0 +1,94 @@
+"""The doorway to the engine: credentials, and what it makes of the engine's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.version_compat import AirflowNotFoundException
+from tests.airflow.maintenance import checkpoint_only
+
+Copy = Callable[[str], Path]
+SECRET = "gr8-s3cr3t-of-the-hook"
+AWS = json.dumps({"conn_type": "aws", "login": "AKIA", "password": SECRET})
+OPTIONS = {"aws_access_key_id": "AKIA", "aws_secret_access_key": SECRET}
+
+
+def both_ways(hook: DeltaHook, uri: str) -> dict[str, str]:
+    """The options as tasks and as triggers get them, which must be the same."""
+    options = hook.storage_options(uri)
+    assert asyncio.run(hook.storage_options_async(uri)) == options
+    return options
+
+
+def test_the_default_connection_of_the_scheme_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", AWS)
+    assert both_ways(DeltaHook(), "s3://lake/t") == OPTIONS
+    assert both_ways(DeltaHook(""), "s3://lake/t") == OPTIONS, "as a template renders nothing"
+    assert both_ways(DeltaHook(), "/data/t") == {}
+
+
+def test_without_a_default_connection_the_environment_decides() -> None:
+    assert both_ways(DeltaHook(), "s3://lake/t") == {}
+
+
+def test_a_named_connection_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", '{"conn_type": "aws", "login": "other"}')
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", AWS)
+    assert both_ways(DeltaHook("lake"), "s3://lake/t") == OPTIONS
+
+
+def test_a_named_connection_must_exist() -> None:
+    with pytest.raises(AirflowNotFoundException, match=r"'lake' \(delta_conn_id\) isn't defined"):
+        DeltaHook("lake").storage_options("s3://lake/t")
+    with pytest.raises(AirflowNotFoundException, match=r"'lake' \(delta_conn_id\) isn't defined"):
+        asyncio.run(DeltaHook("lake").storage_options_async("s3://lake/t"))
+
+
+def test_secrets_of_any_option_are_masked_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.log import redact
+
+    # A name that Airflow's own rules for extras don't know.
+    extra = {
+        "azure_storage_account_key": "k3y-of-the-account",
+        "azure_storage_account_name": "lake",
+    }
+    connection = {"conn_type": "delta", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+    assert DeltaHook("lake").storage_options("az://files/t") == extra
+    assert "k3y-of-the-account" not in str(redact("opened with k3y-of-the-account"))
+    assert redact("the account lake") == "the account lake"
+
+
+def test_a_version_whose_commit_is_gone_can_be_pinned(golden_copy: Copy) -> None:
+    table = golden_copy("snapshot-data3")
+    hook = DeltaHook()
+    before = hook.pin(str(table))
+    hook.checkpoint(str(table))
+    checkpoint_only(table, 3)
+    assert before["timestamp_ms"] is not None
+    assert hook.pin(str(table)) == {**before, "timestamp_ms": None}
+
+
+def test_the_facts_of_a_checkpoint(golden_copy: Copy) -> None:
+    table = golden_copy("snapshot-data3")
+    hook = DeltaHook()
+    first, second = hook.checkpoint(str(table)), hook.checkpoint(str(table))
+    file = table / first["path"]
+    assert file.name == f"{3:020}.checkpoint.parquet"
+    assert first["size_in_bytes"] == file.stat().st_size
+    assert first["num_files"] == hook.pin(str(table))["num_files"]
+    assert (first["written"], second["written"]) == (True, False)
+    assert second["version"] == 3
+
+
+def test_a_table_without_a_commit_of_ours(golden_case: Copy, tmp_path: Path) -> None:
+    table = str(golden_case("snapshot-data3"))
+    assert DeltaHook().committed_version(table, app_id="airflow:a.b", app_version=1) is None
+    nowhere = str(tmp_path / "nowhere")
+    assert DeltaHook().committed_version(nowhere, app_id="airflow:a.b", app_version=1) is None

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.spark.file_list import scan_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = T.StructType().add("n", "long")
+
+
+def scan(spark: SparkSession, uris: list[str], size: int = 500) -> DataFrame:
+    sizes = [size] * len(uris)
+    return scan_files(
+        spark, uris, sizes=sizes, modified_ms=[0] * len(uris), schema=SCHEMA, table="t"
+    )
+
+
+def test_nothing_but_the_files_named_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    uris = []
+    for number in range(40):
+        file = tmp_path / f"k={number % 2}" / f"f{number}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"n": [number]}), file)
+        uris.append(f"file:{file}")
+    size = file.stat().st_size
+    frame = scan(spark, uris[::3], size)
+    assert frame.columns == ["n"]
+    assert sorted(row.n for row in frame.collect()) == list(range(0, 40, 3))
+
+
+@pytest.mark.parametrize("name", ["_f.parquet", ".f.parquet"])
+def test_names_that_spark_skips(spark: SparkSession, name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"file:/t/{name} can't be read with Spark"):
+        scan(spark, ["file:/t/f.parquet", f"file:/t/{name}"])
+
+
+def test_files_without_bytes(spark: SparkSession) -> None:
+    with pytest.raises(InvalidTableError, match="has the size 0 in the log"):
+        scan(spark, ["file:/t/f.parquet"], 0)
+
+
+def test_a_session_that_ignores_file_lists(spark: SparkSession) -> None:
+    setting = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+    spark.conf.set(setting, "true")
+    try:
+        with pytest.raises(UnsupportedFeatureError, match="0 of the 1 files of the table"):
+            scan(spark, ["file:/t/f.parquet"])
+    finally:
+        spark.conf.unset(setting)
