@@ -11,6 +11,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import Phase, settings
+
+# In CI the same examples every time: a run shall tell of the change, not of its luck. Elsewhere new
+# ones. "explain" is left out: it can take minutes.
+settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
+settings.load_profile("house")
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 

@@ -32,16 +32,10 @@ FAR_FUTURE_MS = 2**42
 
 _CERTAINLY_EXPIRED_MS = 2_000_000_000_000 - 10**12  # the year 2001
 
-_ADD = (
-    "path partitionValues size modificationTime stats tags deletionVector baseRowId "
-    "defaultRowCommitVersion clusteringProvider"
-).split()
+_ADD = ["path", "partitionValues", "size", "modificationTime", "stats", "tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider"]
 # What a checkpoint keeps of a remove.
-_REMOVE = (
-    "path deletionTimestamp extendedFileMetadata partitionValues size deletionVector baseRowId "
-    "defaultRowCommitVersion"
-).split()
-_VECTOR = "storageType pathOrInlineDv offset sizeInBytes cardinality maxRowIndex".split()
+_REMOVE = ["path", "deletionTimestamp", "extendedFileMetadata", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
+_VECTOR = ["storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality", "maxRowIndex"]
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 
 

@@ -18,28 +18,19 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
+from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
     ConstraintViolationError,
     InvalidArgumentError,
     TableAlreadyExistsError,
-    UnsupportedFeatureError,
 )
-from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
-from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.features.new_table import protocol_for_new_table
-from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.paths import encode_path, resolve
-from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import StructField, StructType
-from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.spark.columns import quoted
 from airflow_delta.spark.data_files import DataFile, list_data_files, write_data_files
 from airflow_delta.spark.locations import hadoop_path
@@ -47,11 +38,17 @@ from airflow_delta.spark.partitioning import directory_text, partition_values
 from airflow_delta.spark.row_rules import (
     NOT_NULL_VIOLATION,
     check_rows_fit,
-    new_table_schema,
     stored_columns,
     with_not_null_checks,
 )
 from airflow_delta.spark.statistics import file_statistics, indexed_columns
+from airflow_delta.spark.write_target import (
+    MODES,
+    WriteRequest,
+    WriteTarget,
+    existing_target,
+    new_target,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["WriteResult", "is_in_write_directory", "write", "write_table"]
 
 _WRITE_DIRECTORY = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
-_MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +147,14 @@ def write_table(
         marks: versions to set for further applications, whatever they were.
         storage_options: see `write`.
     """
-    if mode not in _MODES:
+    if mode not in MODES:
         raise InvalidArgumentError(
-            f"unknown mode {mode!r}: expected one of {', '.join(_MODES)}", table=uri
+            f"unknown mode {mode!r}: expected one of {', '.join(MODES)}", table=uri
         )
     table = DeltaTable(uri, storage_options)
     transactions = {**(marks or {}), **dict([txn] if txn else [])}
-    request = _Request(table, mode, tuple(partition_by), properties or {}, transactions)
-    target = _existing_target(request) if table.exists() else _new_target(request, rows)
+    request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions)
+    target = existing_target(request) if table.exists() else new_target(request, rows)
     if txn and target.exists:
         # Looked for after the transaction has begun: a commit made later is a conflict.
         earlier = table.version_of_transaction(*txn)
@@ -179,114 +175,7 @@ def is_in_write_directory(path: str) -> bool:
     return _WRITE_DIRECTORY.match(path) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    table: DeltaTable
-    mode: str
-    partition_by: tuple[str, ...]
-    properties: Mapping[str, str]
-    transactions: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The table that the rows go to, as it is or as it will be."""
-
-    transaction: OptimisticTransaction
-    schema: StructType
-    partition_by: tuple[str, ...]
-    properties: TableProperties
-    clustered_by: tuple[tuple[str, ...], ...] = ()
-    exists: bool = True
-    replaced: list[RemoveFile] = field(default_factory=list)
-
-    @property
-    def partition_fields(self) -> tuple[StructField, ...]:
-        """The partition columns, in order."""
-        by_name = {column.name: column for column in self.schema}
-        return tuple(by_name[name] for name in self.partition_by)
-
-
-def _existing_target(request: _Request) -> _Target:
-    table = request.table
-    transaction = table.transaction("WRITE", operation_parameters=_parameters(request))
-    if request.mode == "overwrite":
-        snapshot = transaction.read_table()
-    else:
-        # The very version that the transaction is based on: a change of the schema since then is a
-        # conflict that the commit finds.
-        snapshot = table.snapshot(version=transaction.read_version)
-    _check_no_column_mapping(snapshot.protocol, snapshot.metadata, table.uri)
-    partition_by = snapshot.metadata.partition_columns
-    if request.partition_by not in ((), partition_by):
-        raise InvalidArgumentError(
-            f"the table is partitioned by {list(partition_by)}, not by "
-            f"{list(request.partition_by)}; leave partition_by out",
-            table=table.uri,
-        )
-    domain = snapshot.domains.get(DOMAIN)
-    target = _Target(
-        transaction,
-        snapshot.schema,
-        partition_by,
-        snapshot.properties,
-        parse_clustering_columns(domain.configuration, table=table.uri) if domain else (),
-    )
-    if request.mode != "overwrite":
-        return target
-    now = _now_ms()
-    # A loop over files: a transaction takes its actions one by one.
-    adds = snapshot.files().to_pylist()
-    removes = [_remove(AddFile.from_json(_add_json(add), "add"), now) for add in adds]
-    return replace(target, replaced=removes)
-
-
-def _new_target(request: _Request, rows: DataFrame) -> _Target:
-    uri, properties = request.table.uri, dict(request.properties)
-    schema = new_table_schema(rows)
-    unknown = [name for name in request.partition_by if schema.field(name) is None]
-    if unknown or len(set(request.partition_by)) < len(request.partition_by):
-        raise InvalidArgumentError(
-            f"partition_by={list(request.partition_by)}: expected different columns of the rows, "
-            f"which have {', '.join(schema.names)}",
-            table=uri,
-        )
-    protocol, stored = protocol_for_new_table(schema, properties, table=uri)
-    metadata = Metadata(
-        id=str(uuid.uuid4()),
-        schema_string=schema_to_json(schema),
-        partition_columns=request.partition_by,
-        created_time=_now_ms(),
-        configuration=stored,
-    )
-    _check_no_column_mapping(protocol, metadata, uri)
-    transaction = OptimisticTransaction(
-        request.table.storage, None, "WRITE", operation_parameters=_parameters(request)
-    )
-    transaction.set_protocol(protocol)
-    transaction.set_metadata(metadata)
-    return _Target(
-        transaction, schema, request.partition_by, TableProperties(stored, uri), exists=False
-    )
-
-
-def _parameters(request: _Request) -> dict[str, object]:
-    return {"mode": _MODES[request.mode], "partitionBy": list(request.partition_by)}
-
-
-def _check_no_column_mapping(protocol: Protocol, metadata: Metadata, uri: str) -> None:
-    """The engine commits mapped files that others have written; files made here aren't mapped."""
-    mode = mapping_mode(protocol, metadata, table=uri)
-    if mode != "none":
-        raise UnsupportedFeatureError(
-            f"the table has column mapping of mode {mode!r}, and data files aren't written with "
-            "physical column names; write to a table without it",
-            table=uri,
-            features=("columnMapping",),
-        )
-
-
-def _write(rows: DataFrame, request: _Request, target: _Target) -> WriteResult:
+def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
     storage, transaction = request.table.storage, target.transaction
     directory = f"write-{uuid.uuid4()}"
     try:
@@ -310,7 +199,7 @@ def _write(rows: DataFrame, request: _Request, target: _Target) -> WriteResult:
     metrics = {"numFiles": len(files), "numOutputRows": num_rows, "numOutputBytes": size}
     try:
         commit = transaction.commit(operation_metrics=metrics)
-    except (CommitConflictError, ConstraintViolationError, UnsupportedFeatureError):
+    except (CommitConflictError, ConstraintViolationError):
         # Only what is known not to have committed: anything else may have, and needs its files.
         _delete(storage, directory)
         raise
@@ -321,7 +210,7 @@ def _delete(storage: Storage, directory: str) -> None:
     storage.delete([info.path for info in storage.walk(directory)])
 
 
-def _write_rows(rows: DataFrame, target: _Target, path: str) -> None:
+def _write_rows(rows: DataFrame, target: WriteTarget, path: str) -> None:
     table = target.transaction.table
     check_rows_fit(rows, target.schema, table=table)
     stored = stored_columns(target.schema, target.partition_by, table=table)
@@ -345,7 +234,7 @@ def _write_rows(rows: DataFrame, target: _Target, path: str) -> None:
         ) from error
 
 
-def _adds(files: Sequence[DataFile], directory: str, target: _Target) -> list[AddFile]:
+def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> list[AddFile]:
     """An ``add`` for each file. A loop over files: those of one write, whose footers were read."""
     stored = stored_columns(target.schema, target.partition_by, table=target.transaction.table)
     columns = indexed_columns(stored, target.properties, also=target.clustered_by)
@@ -363,33 +252,3 @@ def _adds(files: Sequence[DataFile], directory: str, target: _Target) -> list[Ad
         )
         for file in files
     ]
-
-
-def _add_json(add: Mapping[str, object]) -> dict[str, object]:
-    """A row of the engine's table of adds as the JSON of the action: maps as objects."""
-    maps = ("partitionValues", "tags")
-    return {
-        name: dict(value) if name in maps and isinstance(value, list) else value
-        for name, value in add.items()
-        if value is not None
-    }
-
-
-def _remove(add: AddFile, now_ms: int) -> RemoveFile:
-    return RemoveFile(
-        path=add.path,
-        data_change=True,
-        deletion_timestamp=now_ms,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        stats=add.stats,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-    )
-
-
-def _now_ms() -> int:
-    return int(datetime.now(timezone.utc).timestamp() * 1000)

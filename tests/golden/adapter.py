@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import VersionNotFoundError
 

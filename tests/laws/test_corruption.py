@@ -6,7 +6,6 @@ says which answers are right. ``DELTA_CORRUPTIONS`` sets how many cases are trie
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import warnings

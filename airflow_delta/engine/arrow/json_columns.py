@@ -16,7 +16,8 @@ Inference instead of learning would be shorter, but deep nesting crashes the inf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -119,15 +120,29 @@ def read_columns(
     if len(actions) != rows or actions.null_count:
         return None
     columns = []
+    shared = _shared_names(actions.type)
     for name, type_ in fields.items():
         number = actions.type.get_field_index(name)
         child = actions.field(number) if number >= 0 else _nulls(type_, rows)
         if pa.types.is_map(type_) and number >= 0:
-            child = map_from_struct(child, text=text)
+            child = map_from_struct(child, text=text, shared=shared)
         if child is None or not _identified(name, child):
             return None
         columns.append(child)
     return columns
+
+
+def _shared_names(type_: pa.StructType) -> frozenset[str]:
+    """The names that more than one field has, at any depth."""
+    fields = Counter(_names(type_))
+    return frozenset(name for name, count in fields.items() if count > 1)
+
+
+def _names(type_: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(type_):
+        for field in type_:
+            yield field.name
+            yield from _names(field.type)
 
 
 def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:

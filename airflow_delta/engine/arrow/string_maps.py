@@ -8,6 +8,7 @@ difference shows in a map. `map_from_struct` asks the text itself, by counting `
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,15 @@ _SPACE, _TAB, _RETURN, _QUOTE, _COLON, _N = b' \t\r":n'
 _ESCAPED_ASCII = b"\\u00"
 
 
-def map_from_struct(struct: pa.StructArray, *, text: memoryview) -> pa.MapArray | None:
+def map_from_struct(
+    struct: pa.StructArray, *, text: memoryview, shared: Collection[str] = ()
+) -> pa.MapArray | None:
     """The map array that says the same as a struct array of strings.
 
     Args:
         struct: one string child per key; a row where the struct is null becomes a null map.
         text: the JSON that was read; nothing else.
+        shared: names that the text uses elsewhere too, so that counting their nulls proves nothing.
 
     Returns:
         None where the text must be asked line by line: some of a key's rows miss it and others
@@ -49,6 +53,8 @@ def map_from_struct(struct: pa.StructArray, *, text: memoryview) -> pa.MapArray 
         filled = present & validity(child) if child.null_count else present
         absent = int(present.sum() - filled.sum())
         if absent and (nulls := _explicit_nulls(content, key)) == absent:
+            if key in shared:
+                return None
             filled = present
         elif absent:
             plain = _written_plainly(content) if plain is None else plain

@@ -33,6 +33,7 @@ from airflow_delta.engine.features.in_commit_timestamps import (
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.files import Commit
 from airflow_delta.engine.log.listing import Listing, list_log
+from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.storage.base import Storage
 
@@ -44,30 +45,28 @@ class Timeline:
 
     Args:
         storage: where the log is.
-        table: the table's location, for errors.
+        segment: of the newest version; commits after it, made meanwhile, are left out.
         protocol: of the newest version.
         metadata: of the newest version; the two say where in-commit timestamps begin.
-        latest: the newest version; commits after it, made meanwhile, are left out.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        *,
-        table: str,
-        protocol: Protocol,
-        metadata: Metadata,
-        latest: int,
+        self, storage: Storage, segment: LogSegment, *, protocol: Protocol, metadata: Metadata
     ) -> None:
         self._storage = storage
-        self._table = table
-        self._latest = latest
+        self._segment = segment
+        self._table = segment.table
+        self._latest = segment.version
         self._protocol = protocol
         self._metadata = metadata
 
     @cached_property
     def _listing(self) -> Listing:
-        return list_log(self._storage)
+        """The commits and checkpoints up to the newest version; the segment spares listing its own."""
+        newest = tuple(c for c in self._segment.commits if isinstance(c, Commit))
+        first = newest[0].version if newest else self._latest + 1
+        older = list_log(self._storage, end=first - 1) if first else Listing((), (), (), ())
+        return older.before(Listing(newest, (), (), ()))
 
     @cached_property
     def commits(self) -> tuple[Commit, ...]:
@@ -77,10 +76,8 @@ class Timeline:
             CorruptLogError: a version is missing between two commits that no cleanup leaves behind:
                 older commits than the newest checkpoint may be gone, younger ones may not.
         """
-        commits = [c for c in self._listing.commits if c.version <= self._latest]
-        newest_checkpoint = max(
-            (c.version for c in self._listing.checkpoints if c.version <= self._latest), default=-1
-        )
+        commits, checkpoints = self._listing.commits, self._listing.checkpoints
+        newest_checkpoint = checkpoints[-1].version if checkpoints else -1
         start = len(commits)
         while start and (
             start == len(commits) or commits[start - 1].version + 1 == commits[start].version
@@ -93,7 +90,7 @@ class Timeline:
                 table=self._table,
                 version=commits[start - 1].version + 1,
             )
-        return tuple(commits[start:])
+        return commits[start:]
 
     @cached_property
     def _file_times(self) -> list[int]:
@@ -117,9 +114,7 @@ class Timeline:
         first = self.commits[0].version if self.commits else self._latest + 1
         if first == 0:
             return 0
-        starts = [
-            c.version for c in self._listing.checkpoints if first - 1 <= c.version <= self._latest
-        ]
+        starts = [c.version for c in self._listing.checkpoints if c.version >= first - 1]
         if not starts:
             raise VersionNotFoundError(
                 f"no version can be rebuilt: the log begins at commit {first} and has no checkpoint",

@@ -165,10 +165,9 @@ class Snapshot:
         """The versions up to this one, with their times."""
         return Timeline(
             self._state.storage,
-            table=self.table,
+            self.segment,
             protocol=self._protocol,
             metadata=self._metadata,
-            latest=self.version,
         )
 
     @cached_property

@@ -122,6 +122,17 @@ def test_every_field_of_every_action() -> None:
     assert_same(first, second)
 
 
+def test_a_null_in_one_map_says_nothing_of_the_key_in_another() -> None:
+    assert_same(
+        lines(
+            [
+                action("remove", "a", tags={}, partitionValues={"p": None, "q": ""}),
+                action("remove", "b", tags={"p": ""}),
+            ]
+        )
+    )
+
+
 def test_nothing_at_all() -> None:
     parsed = parse_commits([], table="t")
     assert parsed.files.adds.schema.names == [*ADD_FIELDS, "version", "position"]

@@ -1,0 +1,198 @@
+"""The table that a write goes to: as it is, or as the write will make it.
+
+Either way it is a transaction that has begun, so that the commit finds whatever other writers change
+from here on, with what the rows must be like.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
+from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
+from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.features.new_table import protocol_for_new_table
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructField, StructType
+from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.spark.row_rules import new_table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["MODES", "WriteRequest", "WriteTarget", "existing_target", "new_target"]
+
+MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
+"""The modes of a write, and what the commit calls them, as the reference does."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """A write to be made; see `airflow_delta.spark.write`."""
+
+    table: DeltaTable
+    mode: str
+    partition_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    transactions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where the rows go.
+
+    Attributes:
+        transaction: begun, with protocol and metadata staged for a new table.
+        schema: the table's.
+        partition_by: its partition columns.
+        properties: its properties.
+        clustered_by: the paths of its clustering columns.
+        exists: False for a new table.
+        replaced: the files that the write puts its own in place of.
+    """
+
+    transaction: OptimisticTransaction
+    schema: StructType
+    partition_by: tuple[str, ...]
+    properties: TableProperties
+    clustered_by: tuple[tuple[str, ...], ...] = ()
+    exists: bool = True
+    replaced: list[RemoveFile] = field(default_factory=list)
+
+    @property
+    def partition_fields(self) -> tuple[StructField, ...]:
+        """The partition columns, in order."""
+        by_name = {column.name: column for column in self.schema}
+        return tuple(by_name[name] for name in self.partition_by)
+
+
+def existing_target(request: WriteRequest) -> WriteTarget:
+    """Begin the change of a table.
+
+    Raises:
+        InvalidArgumentError: another partitioning is asked for than the table's.
+        UnsupportedFeatureError: the table needs something of writers that isn't done here.
+        DeltaError: the table can't be read.
+    """
+    table = request.table
+    transaction = table.transaction("WRITE", operation_parameters=_parameters(request))
+    if request.mode == "overwrite":
+        snapshot = transaction.read_table()
+    else:
+        # The very version that the transaction is based on: a change of the schema since then is a
+        # conflict that the commit finds.
+        snapshot = table.snapshot(version=transaction.read_version)
+    _check_no_column_mapping(snapshot.protocol, snapshot.metadata, table.uri)
+    partition_by = snapshot.metadata.partition_columns
+    if request.partition_by not in ((), partition_by):
+        raise InvalidArgumentError(
+            f"the table is partitioned by {list(partition_by)}, not by "
+            f"{list(request.partition_by)}; leave partition_by out",
+            table=table.uri,
+        )
+    domain = snapshot.domains.get(DOMAIN)
+    target = WriteTarget(
+        transaction,
+        snapshot.schema,
+        partition_by,
+        snapshot.properties,
+        parse_clustering_columns(domain.configuration, table=table.uri) if domain else (),
+    )
+    if request.mode != "overwrite":
+        return target
+    now = _now_ms()
+    # A loop over files: a transaction takes its actions one by one.
+    adds = snapshot.files().to_pylist()
+    removes = [_remove(AddFile.from_json(_add_json(add), "add"), now) for add in adds]
+    return replace(target, replaced=removes)
+
+
+def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
+    """Begin the creation of a table with the columns of a DataFrame.
+
+    Raises:
+        InvalidArgumentError: the partition columns aren't different columns of the rows, or a
+            property makes no sense.
+        InvalidTableError: a column's type is none of the protocol's, or none to partition by.
+        UnsupportedFeatureError: the properties ask for what isn't done here.
+    """
+    uri, properties = request.table.uri, dict(request.properties)
+    schema = new_table_schema(rows)
+    unknown = [name for name in request.partition_by if schema.field(name) is None]
+    if unknown or len(set(request.partition_by)) < len(request.partition_by):
+        raise InvalidArgumentError(
+            f"partition_by={list(request.partition_by)}: expected different columns of the rows, "
+            f"which have {', '.join(schema.names)}",
+            table=uri,
+        )
+    protocol, stored = protocol_for_new_table(schema, properties, table=uri)
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        schema_string=schema_to_json(schema),
+        partition_columns=request.partition_by,
+        created_time=_now_ms(),
+        configuration=stored,
+    )
+    table_schema(metadata, table=uri)
+    _check_no_column_mapping(protocol, metadata, uri)
+    transaction = OptimisticTransaction(
+        request.table.storage, None, "WRITE", operation_parameters=_parameters(request)
+    )
+    transaction.set_protocol(protocol)
+    transaction.set_metadata(metadata)
+    return WriteTarget(
+        transaction, schema, request.partition_by, TableProperties(stored, uri), exists=False
+    )
+
+
+def _parameters(request: WriteRequest) -> dict[str, object]:
+    return {"mode": MODES[request.mode], "partitionBy": list(request.partition_by)}
+
+
+def _check_no_column_mapping(protocol: Protocol, metadata: Metadata, uri: str) -> None:
+    """The engine commits mapped files that others have written; files made here aren't mapped."""
+    mode = mapping_mode(protocol, metadata, table=uri)
+    if mode != "none":
+        raise UnsupportedFeatureError(
+            f"the table has column mapping of mode {mode!r}, and data files aren't written with "
+            "physical column names; write to a table without it",
+            table=uri,
+            features=("columnMapping",),
+        )
+
+
+def _add_json(add: Mapping[str, object]) -> dict[str, object]:
+    """A row of the engine's table of adds as the JSON of the action: maps as objects."""
+    maps = ("partitionValues", "tags")
+    return {
+        name: dict(value) if name in maps and isinstance(value, list) else value
+        for name, value in add.items()
+        if value is not None
+    }
+
+
+def _remove(add: AddFile, now_ms: int) -> RemoveFile:
+    return RemoveFile(
+        path=add.path,
+        data_change=True,
+        deletion_timestamp=now_ms,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        stats=add.stats,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+    )
+
+
+def _now_ms() -> int:
+    return int(datetime.now(timezone.utc).timestamp() * 1000)
