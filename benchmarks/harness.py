@@ -92,7 +92,7 @@ def measure(name: str, side: str, table: str) -> Measured:
 
 
 def _peak_mb() -> float:
-    """Peak memory of this process. (``ru_maxrss`` won't do: it survives exec from the parent.)"""
+    """Peak memory of this process; ``ru_maxrss`` won't do, since it survives exec from the parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     peak_kb = next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]
     return int(peak_kb) / 1024

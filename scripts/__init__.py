@@ -1,0 +1,1 @@
+"""What `make` runs: set-up, the demonstration, generated pages."""

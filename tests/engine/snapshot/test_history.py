@@ -69,7 +69,7 @@ def test_a_time_can_be_written_in_several_ways(tmp_path: Path, timestamp: str | 
 @pytest.mark.parametrize("timestamp", ["yesterday", "1970-01-01T00:00:02", "1970-01-01", True, 2.5])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, timestamp: object) -> None:
     table = file_timed_table(tmp_path, [1, 2, 3])
-    with pytest.raises(InvalidArgumentError, match="timestamp|point in time"):
+    with pytest.raises(InvalidArgumentError, match=r"timestamp|point in time"):
         table.version_at(timestamp)
 
 

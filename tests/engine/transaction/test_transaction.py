@@ -255,5 +255,5 @@ def test_a_winner_that_cannot_be_parsed_stops_the_commit(tmp_path: Path) -> None
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
     txn.add_file(file("f"))
     commit_path(tmp_path, 1).write_text("{broken\n", encoding="utf-8")
-    with pytest.raises(CorruptLogError, match="00000000000000000001.json"):
+    with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json"):
         txn.commit()
