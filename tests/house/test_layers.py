@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from airflow_delta.engine import DeltaTable
+from tests.log_builder import add, remove, write_table
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -25,7 +29,7 @@ def loaded_after(statement: str) -> set[str]:
         ("import airflow_delta", {"airflow", "pyspark", "pyarrow", "numpy", "pandas"}),
         ("import airflow_delta.engine", {"airflow", "pyspark", "pyarrow", "numpy", "pandas"}),
         ("import airflow_delta.engine.errors", {"airflow", "pyspark", "pyarrow", "numpy"}),
-        ("import airflow_delta.engine.table", {"airflow", "pyspark"}),
+        ("import airflow_delta.engine.table", {"airflow", "pyspark", "pandas"}),
         ("import airflow_delta.provider", {"airflow", "pyspark", "pyarrow", "numpy"}),
         ("import airflow_delta.spark", {"airflow", "pyspark", "pyarrow", "pandas"}),
         ("import airflow_delta.cli.main", {"airflow", "pyspark", "pyarrow", "pandas"}),
@@ -35,15 +39,44 @@ def test_importing_loads_nothing_heavy(statement: str, absent: set[str]) -> None
     assert not loaded_after(statement) & absent
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
+READ_A_TABLE = """
+from airflow_delta.engine import DeltaTable
+table = DeltaTable({root!r})
+snapshot = table.snapshot()
+assert table.latest_version() == snapshot.version == 2
+assert snapshot.files(columns=["path", "size"]).num_rows == 2
+assert snapshot.files().num_rows == 2
+assert len(table.history()) == 3
+assert table.version_at(snapshot.timestamp) == 2
+"""
+
+
+@pytest.mark.parametrize("checkpoint", [None, 1, 2])
+def test_reading_a_table_does_not_load_pandas(tmp_path: Path, checkpoint: int | None) -> None:
+    # It costs several times what opening a table does, and pyarrow loads it for many small things.
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4,
+              "sizeInBytes": 40, "cardinality": 6}  # fmt: skip
+    write_table(
+        tmp_path,
+        [
+            add("a", stats='{"numRecords":1}', tags={"k": "v"}),
+            add("b", partitionValues={"p": None}),
+        ],
+        [remove("b"), add("file:///else/where/c"), remove("a"), add("a", deletionVector=vector)],
+        [{"commitInfo": {"operation": "WRITE"}}],
+    )
+    if checkpoint is not None:
+        DeltaTable(str(tmp_path)).checkpoint(checkpoint)
+    assert "pandas" not in loaded_after(READ_A_TABLE.format(root=str(tmp_path)))
+
+
+def test_operator_modules_load_neither_the_engines_libraries_nor_spark() -> None:
+    # Operators are imported whenever Airflow parses a DAG.
+    modules = [
         "operators.checkpoint",
         "operators.time_travel_snapshot",
         "sensors.table_version",
         "triggers.table_version",
-    ],
-)
-def test_an_operator_module_loads_neither_engine_libraries_nor_spark(module: str) -> None:
-    # Operators are imported whenever Airflow parses a DAG.
-    assert not loaded_after(f"import airflow_delta.{module}") & {"pyarrow", "pyspark", "numpy"}
+    ]
+    statement = "\n".join(f"import airflow_delta.{module}" for module in modules)
+    assert not loaded_after(statement) & {"pyarrow", "pyspark", "numpy"}
