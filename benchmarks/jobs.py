@@ -1,6 +1,7 @@
 """The jobs: each a pair of functions that do the same work, one with the engine, one with the peer.
 
-The clock runs for the work only, not for the imports. Each function returns a number that both sides
+The clock runs for the work only, not for the imports, nor for what is prepared: a handle that is open
+already, or the predicate of a question. Each function returns a number that both sides
 must agree on, so that no side wins by doing less.
 """
 
@@ -8,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from benchmarks import tables
 
-Side = Callable[[str], int]
+Side = Callable[[Any], int]
+Prepare = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class Job:
         ours: the work with the engine.
         peer: the work with `deltalake`; None where it has no counterpart.
         fresh: whether each run needs a copy of the table, because it writes.
+        given_ours: prepares, outside the clock, what the engine's function is given; by default it
+            is the location of the table.
+        given_peer: likewise for the peer.
     """
 
     name: str
@@ -34,6 +41,8 @@ class Job:
     ours: Side
     peer: Side | None
     fresh: bool = False
+    given_ours: Prepare = str
+    given_peer: Prepare = str
 
 
 def _our_table(uri: str):
@@ -87,7 +96,92 @@ def _peer_history(uri: str) -> int:
     return len(_peer_table(uri, without_files=True).history(1000))
 
 
+_FIRST_ID, _END_ID = 5_000_000, 15_000_000
+"""The range of a predicate that ten thousand files of the log can hold."""
+
+
+def _our_predicate(uri: str):
+    import pyarrow.compute as pc
+
+    id_ = pc.field("id")
+    return uri, (id_ >= _FIRST_ID) & (id_ < _END_ID)
+
+
+def _our_prune(given: Any) -> int:
+    uri, predicate = given
+    return _our_table(uri).snapshot().files(columns=["path"], predicate=predicate).num_rows
+
+
+def _peer_prune(uri: str) -> int:
+    predicate = f"id >= {_FIRST_ID} AND id < {_END_ID}"
+    return len(_peer_table(uri).file_uris(file_pruning_predicate=predicate))
+
+
+def _newest_time(uri: str) -> tuple[str, datetime]:
+    return uri, _time(len(list(Path(uri, "_delta_log").glob("*.json"))) - 1)
+
+
+def _middle_time(uri: str) -> tuple[str, datetime]:
+    return uri, _time(len(list(Path(uri, "_delta_log").glob("*.json"))) * 5 // 9)
+
+
+def _time(version: int) -> datetime:
+    return datetime.fromtimestamp(tables.commit_ms(version) / 1000, timezone.utc)
+
+
+def _our_version_at(given: Any) -> int:
+    uri, time = given
+    return _our_table(uri).version_at(time)
+
+
+def _peer_version_at(given: Any) -> int:
+    # There is no lookup alone; without files, and near a checkpoint, its snapshot is a cheap one.
+    uri, time = given
+    table = _peer_table(uri, without_files=True)
+    table.load_as_version(time)
+    return table.version()
+
+
+def _our_snapshot_at(given: Any) -> int:
+    uri, time = given
+    snapshot = _our_table(uri).snapshot(timestamp=time)
+    return snapshot.version + snapshot.files(columns=["path", "size"]).num_rows
+
+
+def _peer_snapshot_at(given: Any) -> int:
+    uri, time = given
+    table = _peer_table(uri)
+    table.load_as_version(time)
+    return table.version() + len(table.file_uris())
+
+
+_POLLS = 20
+
+
+def _our_poller(uri: str):
+    table = _our_table(uri)
+    return table, table.latest_version()
+
+
+def _our_poll(given: Any) -> int:
+    table, known = given
+    return sum(table.latest_version(known) for _ in range(_POLLS))
+
+
+def _peer_poll(table: Any) -> int:
+    versions = 0
+    for _ in range(_POLLS):
+        table.update_incremental()
+        versions += table.version()
+    return versions
+
+
 COMMITS = 100
+
+
+def _long_log(work: Path, actions: int) -> Path:
+    return tables.long_log(work, actions // 10)
+
 
 JOBS = (
     Job(
@@ -141,11 +235,62 @@ JOBS = (
         _peer_list,
     ),
     Job(
+        "prune-foreign",
+        "open + files that match a predicate, JSON statistics, checkpoint written by the peer",
+        lambda work, n: tables.foreign_checkpoint(work, n, COMMITS),
+        _our_prune,
+        _peer_prune,
+        given_ours=_our_predicate,
+    ),
+    Job(
+        "prune-own",
+        "open + files that match a predicate, JSON statistics, checkpoint written by us",
+        lambda work, n: tables.own_checkpoint(work, n, COMMITS),
+        _our_prune,
+        _peer_prune,
+        given_ours=_our_predicate,
+    ),
+    Job(
+        "prune-parsed",
+        "open + files that match a predicate, parsed statistics, checkpoint written by us",
+        lambda work, n: tables.parsed_checkpoint(work, n, COMMITS),
+        _our_prune,
+        _peer_prune,
+        given_ours=_our_predicate,
+    ),
+    Job(
         "history",
-        "history of 1,000 commits (log of a tenth of the actions in commits)",
-        lambda work, n: tables.json_log(work, n // 10, n // 10),
+        "history of 1,000 commits (a tenth of the actions in commits, ten checkpoints)",
+        _long_log,
         _our_history,
         _peer_history,
+    ),
+    Job(
+        "version-at",
+        "version at a timestamp, lookup alone (the same log; the peer also opens that version)",
+        _long_log,
+        _our_version_at,
+        _peer_version_at,
+        given_ours=_newest_time,
+        given_peer=_newest_time,
+    ),
+    Job(
+        "snapshot-at",
+        "version at a timestamp with its live paths and sizes (the same log)",
+        _long_log,
+        _our_snapshot_at,
+        _peer_snapshot_at,
+        given_ours=_middle_time,
+        given_peer=_middle_time,
+    ),
+    Job(
+        "poll",
+        f"{_POLLS} polls for a new version, nothing new (the same log)",
+        _long_log,
+        _our_poll,
+        _peer_poll,
+        given_ours=_our_poller,
+        given_peer=_peer_table,
     ),
 )
 """All jobs, in the order of the results."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 START_MS = 1_700_000_000_000
@@ -21,9 +21,19 @@ SCHEMA = {
 }
 
 
+def commit_ms(version: int) -> int:
+    """When a version was committed, in epoch milliseconds."""
+    return START_MS + version * 1000
+
+
 def json_log(work: Path, actions: int, commits: int) -> Path:
     """A log of JSON commits: ``actions`` adds in ``commits`` commits, a tenth of them removed."""
     return _made(work / f"json-{actions}-{commits}", lambda root: _write(root, actions, commits))
+
+
+def long_log(work: Path, commits: int) -> Path:
+    """A log of many commits of one add each, none cleaned up, with ten checkpoints along the way."""
+    return _made(work / f"long-{commits}", lambda root: _write_long(root, commits))
 
 
 def own_checkpoint(work: Path, actions: int, commits: int) -> Path:
@@ -42,6 +52,13 @@ def foreign_checkpoint(work: Path, actions: int, commits: int) -> Path:
     )
 
 
+def parsed_checkpoint(work: Path, actions: int, commits: int) -> Path:
+    """The same table with a checkpoint of ours that has the statistics as structs."""
+    return _made(
+        work / f"parsed-{actions}-{commits}", lambda root: _write_parsed(root, actions, commits)
+    )
+
+
 def _made(root: Path, make: object) -> Path:
     if not root.is_dir():
         unfinished = root.with_suffix(".unfinished")
@@ -52,18 +69,36 @@ def _made(root: Path, make: object) -> Path:
     return root
 
 
-def _write(root: Path, actions: int, commits: int) -> None:
+def _write_long(root: Path, commits: int) -> None:
+    from airflow_delta.engine import DeltaTable
+
+    _write(root, commits, commits)
+    for version in range(commits // 10 - 1, commits, commits // 10):
+        DeltaTable(str(root)).checkpoint(version)
+
+
+def _write_parsed(root: Path, actions: int, commits: int) -> None:
+    from airflow_delta.engine import DeltaTable
+
+    _write(root, actions, commits, {"delta.checkpoint.writeStatsAsStruct": "true"})
+    DeltaTable(str(root)).checkpoint()
+    _remove_commits(root)
+
+
+def _write(
+    root: Path, actions: int, commits: int, configuration: Mapping[str, str] | None = None
+) -> None:
     per_commit = actions // commits
     for version in range(commits):
         path = root / "_delta_log" / f"{version:020}.json"
         with path.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(version, per_commit))
-        stamp = (START_MS + version * 1000) * 1_000_000
+            file.writelines(_lines(version, per_commit, configuration or {}))
+        stamp = commit_ms(version) * 1_000_000
         os.utime(path, ns=(stamp, stamp))
 
 
-def _lines(version: int, adds: int) -> Iterator[str]:
-    now = START_MS + version * 1000
+def _lines(version: int, adds: int, configuration: Mapping[str, str]) -> Iterator[str]:
+    now = commit_ms(version)
     info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
     yield json.dumps({"commitInfo": info}) + "\n"
     if version == 0:
@@ -73,14 +108,14 @@ def _lines(version: int, adds: int) -> Iterator[str]:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps(SCHEMA),
             "partitionColumns": ["day"],
-            "configuration": {},
+            "configuration": configuration,
             "createdTime": now,
         }
         yield json.dumps({"metaData": metadata}) + "\n"
     for number in range(adds):
         key = version * adds + number
         yield _add(key, now)
-        if version and number % 10 == 0:
+        if version and key % 10 == 0:
             yield _remove(key - adds, now)
 
 
@@ -122,5 +157,10 @@ def _checkpointed(root: Path, source: Path, *, peer: bool) -> None:
         from airflow_delta.engine import DeltaTable
 
         DeltaTable(str(root)).checkpoint()
-    for commit in sorted(log.glob("*.json"))[:-1]:
+    _remove_commits(root)
+
+
+def _remove_commits(root: Path) -> None:
+    """Remove all commits but the newest, which the checkpoint makes superfluous."""
+    for commit in sorted((root / "_delta_log").glob("*.json"))[:-1]:
         commit.unlink()

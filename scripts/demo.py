@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -42,6 +43,8 @@ def main() -> int:
     shutil.rmtree(DEMO, ignore_errors=True)
     (DEMO / "spark").mkdir(parents=True)
     (DEMO / "spark" / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings().items()]
+    (DEMO / "env.sh").write_text("\n".join([*exports, ""]))
     conf = {"table_uri": str(TABLE), "target_uri": str(COPY)}
     steps = {
         "PySpark writes a table of 25 commits": [
@@ -72,10 +75,9 @@ def main() -> int:
     return 0
 
 
-def environment() -> dict[str, str]:
-    """An Airflow and a Spark of the demo's own, whatever the machine has."""
+def settings() -> dict[str, str]:
+    """What makes Airflow and Spark the demo's own."""
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")},
         "AIRFLOW_HOME": str(AIRFLOW_HOME),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -83,6 +85,12 @@ def environment() -> dict[str, str]:
         "SPARK_CONF_DIR": str(DEMO / "spark"),
         "PYSPARK_PYTHON": sys.executable,
     }
+
+
+def environment() -> dict[str, str]:
+    """The environment of the steps: no other Airflow's settings, whatever the machine has."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    return {**own, **settings()}
 
 
 def run_step(number: int, steps: int, title: str, command: list[str]) -> bool:
@@ -136,7 +144,7 @@ def tell_tasks(states: dict[str, str]) -> None:
         for _ in range(2):  # XCom values are JSON, in some releases inside a JSON text
             value = json.loads(value) if isinstance(value, str) else value
         for name, fact in (value or {}).items():
-            print(f"      {name:<15} {shorter(fact)}")
+            print(f"      {name:<17} {shorter(fact)}")
 
 
 def tell_tables() -> None:
@@ -161,7 +169,7 @@ def tell_more() -> None:
 Look further:
   {command} describe {shorter(TABLE)}
   {command} history {shorter(TABLE)} --limit 5
-  AIRFLOW_HOME={AIRFLOW_HOME} AIRFLOW__CORE__DAGS_FOLDER={REPOSITORY / "dags"} {airflow} standalone
+  . {shorter(DEMO)}/env.sh && {airflow} standalone     # Airflow's user interface
   the DAG: dags/delta_table_maintenance.py; the logs of this demo: {shorter(DEMO)}/step-*.log"""
     )
 

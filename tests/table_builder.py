@@ -14,7 +14,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,10 +32,18 @@ FAR_FUTURE_MS = 2**42
 
 _CERTAINLY_EXPIRED_MS = 2_000_000_000_000 - 10**12  # the year 2001
 
-_ADD = ["path", "partitionValues", "size", "modificationTime", "stats", "tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider"]
+_SHARED = (
+    "path",
+    "partitionValues",
+    "size",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+)
+_ADD = (*_SHARED, "modificationTime", "stats", "tags", "clusteringProvider")
 # What a checkpoint keeps of a remove.
-_REMOVE = ["path", "deletionTimestamp", "extendedFileMetadata", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
-_VECTOR = ["storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality", "maxRowIndex"]
+_REMOVE = (*_SHARED, "deletionTimestamp", "extendedFileMetadata")
+_VECTOR = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality", "maxRowIndex")
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 
 
@@ -420,6 +428,7 @@ def _pairs(value: Any) -> Any:
 # Tables in memory.
 
 
+@final
 class MemoryTable:
     """A table in memory that goes away with the test::
 

@@ -16,6 +16,8 @@ anything else                            refused
 
 A parquet copy is written beside its place and put there by renaming, so that the place never holds
 half of one. (Object stores rename by copying; there readers may find the place empty for a while.)
+A run that is killed may leave ``<place>.unfinished-<uuid>`` or ``<place>.replaced-<uuid>`` beside it,
+which nobody reads and anybody may delete.
 
 The source is known by its table id, which stays when a table is moved.
 """

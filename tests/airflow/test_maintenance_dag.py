@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.airflow.maintenance import checkpoint_only, load_dag, rows_by_peer, run_dag
 
@@ -39,6 +40,8 @@ def test_the_whole_dag_over_a_table(dag: Any, golden_copy: Copy, tmp_path: Path)
     expected = sorted(row["col1"] for row in rows_by_peer(table))
     assert len(expected) == 30
     assert sorted(row["col1"] for row in rows_by_peer(target)) == expected
+    identity = "airflow:delta_table_maintenance.materialise"
+    assert DeltaTable(str(target)).transaction_version(identity) is not None
     checkpoint_only(table, 3)
     assert sorted(row["col1"] for row in rows_by_peer(table)) == expected
 

@@ -32,8 +32,12 @@ DATA = pa.table(
         "part": pa.array(["x", "a b%/ü=", None, "x"], pa.string()),
         "day": pa.array([date(2024, 2, 29), date(1969, 7, 20), None, date(2024, 2, 29)]),
         # No negative ones: deltalake writes them as -3.-25 in partition values.
-        "price": pa.array([Decimal("1.50"), None, Decimal("3.25"), Decimal(0)], pa.decimal128(10, 2)),
-        "at": pa.array([datetime(2024, 1, 1, 12, tzinfo=timezone.utc)] * 4, pa.timestamp("us", "UTC")),
+        "price": pa.array(
+            [Decimal("1.50"), None, Decimal("3.25"), Decimal(0)], pa.decimal128(10, 2)
+        ),
+        "at": pa.array(
+            [datetime(2024, 1, 1, 12, tzinfo=timezone.utc)] * 4, pa.timestamp("us", "UTC")
+        ),
         "flag": pa.array([True, False, None, True]),
         "nested": pa.array([{"a": 1, "b": [1, 2]}] * 4),
     }
@@ -84,9 +88,7 @@ def same(root: Path, version: int | None = None) -> None:
     assert ours.protocol.min_reader_version == protocol.min_reader_version
     assert ours.protocol.min_writer_version == protocol.min_writer_version
     partitions = {
-        action["path"]: {
-            name: action["partition"][name] for name in metadata.partition_columns
-        }
+        action["path"]: {name: action["partition"][name] for name in metadata.partition_columns}
         if metadata.partition_columns
         else {}
         for action in actions

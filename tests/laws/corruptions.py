@@ -115,7 +115,9 @@ def insert_bytes(files: Files, rng: random.Random) -> tuple[Files, str]:
     path = _path(files, rng)
     content = files[path]
     place = _place(content, rng)
-    new = rng.choice((b"\0", b"\n", b'"', b"{", b"}", b"\xef\xbb\xbf", b"\r\n", b"0", b",", b"PAR1"))
+    new = rng.choice(
+        (b"\0", b"\n", b'"', b"{", b"}", b"\xef\xbb\xbf", b"\r\n", b"0", b",", b"PAR1")
+    )
     return {**files, path: content[:place] + new + content[place:]}, f"{path} {new!r} at {place}"
 
 

@@ -10,6 +10,7 @@ import os
 import random
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 
 import pytest
@@ -115,9 +116,13 @@ def logs() -> tuple[Log, ...]:
         for version in (3, 6):
             table.delta().checkpoint(version=version)
         ours = table.files()
-    sums = {p: c for version in range(LAST + 1) for p, c in checksum(told[version], version).items()}
+    sums = {
+        p: c for version in range(LAST + 1) for p, c in checksum(told[version], version).items()
+    }
     v2_json = {
-        p: c for v in (2, 6) for p, c in v2_checkpoint(told_v2[v], v, form="json", sidecars=2).items()
+        p: c
+        for v in (2, 6)
+        for p, c in v2_checkpoint(told_v2[v], v, form="json", sidecars=2).items()
     }
     v2_parquet = {
         p: c
@@ -167,10 +172,8 @@ def look_around(files: Files) -> None:
             lambda: delta.snapshot().num_rows,
             lambda: delta.version_of_transaction("app", 2),
         ):
-            try:
+            with suppress(DeltaError):
                 ask()
-            except DeltaError as error:
-                assert str(error)
 
 
 def cases(log: Log) -> Iterator[tuple[Files, str]]:

@@ -30,7 +30,7 @@ V2 = {
 HISTORY: list[list[Action]] = [
     [V2, metadata(), add("a"), add("b")],
     [add("c"), add("d")],
-    [add("e"), add("f"), add("g")],
+    [add("e"), add("f"), add("a-file-with-a-longer-name")],
 ]
 SIDECAR = "_delta_log/_sidecars/{0:020}.checkpoint.{1:010}.00000000-0000-0000-0000-{0:012}.parquet"
 TOP = "_delta_log/{0:020}.checkpoint.00000000-0000-0000-0000-{0:012}.json"
@@ -48,8 +48,8 @@ def with_v2(version: int, *, sidecars: int = 2) -> Files:
 def test_a_sidecar_of_another_size_than_its_checkpoint_says_is_damage() -> None:
     """The sidecar action tells the size: one sidecar in the place of another shows."""
     files = with_v2(2)
-    files[SIDECAR.format(2, 1)] = with_v2(1)[SIDECAR.format(1, 0)]
-    assert len(files[SIDECAR.format(2, 1)]) != len(with_v2(2)[SIDECAR.format(2, 1)])
+    files[SIDECAR.format(2, 0)] = with_v2(1)[SIDECAR.format(1, 0)]
+    assert len(files[SIDECAR.format(2, 0)]) != len(with_v2(2)[SIDECAR.format(2, 0)])
     with MemoryTable(files) as table, pytest.warns(DeltaWarning, match="checkpoint"):
         assert state_of(table.delta().snapshot()) == states(HISTORY)[2]
 
@@ -117,3 +117,10 @@ def test_a_damaged_compaction_is_named_by_its_own_name() -> None:
     files = {**commits(history), damaged: b"{"}
     with MemoryTable(files) as table, pytest.warns(DeltaWarning, match=r"\d\.compacted\.json"):
         assert state_of(table.delta().snapshot()) == states(history)[1]
+
+
+def test_a_checkpoint_with_an_action_that_is_none_is_left_out() -> None:
+    files = with_v2(2)
+    files[TOP.format(2)] += b'{"txn":{"appId":"app","version":"seven"}}\n'
+    with MemoryTable(files) as table, pytest.warns(DeltaWarning, match=TOP.format(2)):
+        assert state_of(table.delta().snapshot()) == states(HISTORY)[2]

@@ -30,7 +30,9 @@ from tests.table_builder import (
 )
 
 # Shrinking a history takes minutes; what fails is printed and short enough as it is.
-SMALL = settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+SMALL = settings(
+    max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 
 
 def check(files: Files, expected: list[State], *, first: int = 0) -> None:

@@ -6,7 +6,7 @@ Each table has five commits, one second apart; what they come to is told by `rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -48,8 +48,8 @@ VECTOR = {
 class Feature:
     """A kind of table: its first actions, and what each later commit adds to the common ones."""
 
-    protocol: Action = None  # type: ignore[assignment]
-    metadata: Action = None  # type: ignore[assignment]
+    protocol: Action
+    metadata: Action
     more: Callable[[int], list[Action]] = lambda version: []
     in_commit: bool = False
 
@@ -171,9 +171,7 @@ def parts_and_tail(files: Files, told: list[State]) -> Files:
 
 
 def checkpoint_without_its_commit(files: Files, told: list[State]) -> Files:
-    return _without(
-        files | classic_checkpoint(told[CHECKPOINT], CHECKPOINT), range(CHECKPOINT + 1)
-    )
+    return _without(files | classic_checkpoint(told[CHECKPOINT], CHECKPOINT), range(CHECKPOINT + 1))
 
 
 def checkpoint_of_the_last(files: Files, told: list[State]) -> Files:
@@ -234,17 +232,20 @@ def log_state(request: pytest.FixtureRequest) -> LogState:
 
 
 @pytest.fixture(params=list(FEATURES))
-def case(request: pytest.FixtureRequest, log_state: LogState) -> Case:
+def case(request: pytest.FixtureRequest, log_state: LogState) -> Iterator[Case]:
     feature = FEATURES[request.param]
     actions = history(feature)
     told = states(actions)
-    table = MemoryTable(log_state.shape(commits(actions), told))
+    with MemoryTable(log_state.shape(commits(actions), told)) as table:
+        set_times(table, feature)
+        yield Case(table, feature, log_state, [state.visible() for state in told])
+
+
+def set_times(table: MemoryTable, feature: Feature) -> None:
     for info in table.storage.walk("_delta_log"):
         # Where commits carry their time, that of their files must not matter.
         second = 0 if feature.in_commit else int(info.name[:20])
         table.storage.set_modified(info.path, START_MS + 1000 * second)
-    request.addfinalizer(lambda: table.__exit__())
-    return Case(table, feature, log_state, [state.visible() for state in told])
 
 
 def test_every_version(case: Case) -> None:

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActions
-from airflow_delta.engine.arrow.numpy_arrays import bool_array, int64_view
+from airflow_delta.engine.arrow.json_columns import parsing_pool
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, bool_array, int64_view
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.file_key import file_keys
 
@@ -85,11 +86,15 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
     if len(distinct) < len(positions):
         _warn_of_contradictions(actions, codes, keys, table)
     return ReconciledTail(
-        adds.filter(bool_array(wins[: adds.num_rows])),
-        removes.filter(bool_array(wins[adds.num_rows :])),
+        _chosen(adds, wins[: adds.num_rows]),
+        _chosen(removes, wins[adds.num_rows :]),
         distinct,
         table,
     )
+
+
+def _chosen(actions: pa.Table, mask: BoolVector) -> pa.Table:
+    return actions if mask.all() else actions.filter(bool_array(mask))
 
 
 def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
@@ -99,7 +104,10 @@ def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
     if keys.nbytes > _OFFSETS_REACH:
         keys = keys.cast(pa.large_string())
     # One array, because the chunks of an encoding would each carry the dictionary so far.
-    encoded = pa.concat_arrays(keys.chunks).dictionary_encode()
+    # It grows by doubling: in the default pool, zeroing huge pages would cost more than hashing.
+    pool = parsing_pool()
+    whole = pa.concat_arrays(keys.chunks, memory_pool=pool)
+    encoded = pc.dictionary_encode(whole, memory_pool=pool)
     return int64_view(encoded.indices.cast(pa.int64())), encoded.dictionary
 
 

@@ -78,7 +78,8 @@ class LogState:
                 leave out: the fault lies in a commit.
         """
         checkpoint = self.segment.checkpoint
-        path = getattr(error, "path", None)
+        # What is wrong with an action says where the action stands instead.
+        path = getattr(error, "path", None) or getattr(error, "where", None)
         if checkpoint is None or not _is_of_checkpoint(path):
             raise error
         warnings.warn(
@@ -128,9 +129,8 @@ class LogState:
         reader = self._checkpoint()
         base = None
         if reader is not None:
-            where = f"checkpoint of version {reader.version}"
             base = reconcile_small_actions(
-                (kind, value, f"{where}: {kind}") for kind, value in reader.small_actions()
+                (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
             )
         return reconcile_small_actions(
             (

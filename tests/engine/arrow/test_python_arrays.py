@@ -1,4 +1,4 @@
-"""`array_of` against `pa.array`."""
+"""Arrow values from Python ones against pyarrow's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, STRING_MAP
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "é", "offset": 1, "sizeInBytes": None}
 
@@ -32,6 +32,8 @@ def test_same_as_pyarrow(type_: pa.DataType, values: list[Any]) -> None:
         array = array_of(some, type_)
         array.validate(full=True)
         assert array.equals(pa.array(some, type_))
+    for value in values:
+        assert scalar_of(value, type_).equals(pa.scalar(value, type_))
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -39,3 +41,9 @@ def test_what_does_not_fit_is_refused() -> None:
         array_of([1 << 63], pa.int64())
     with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
         array_of(["\ud800"], pa.string())
+
+
+def test_texts_are_joined_row_by_row() -> None:
+    rows = pa.chunked_array([["a", None], ["", "é"]], pa.string())
+    assert joined_text("<", rows, rows, ">").to_pylist() == ["<aa>", None, "<>", "<éé>"]
+    assert joined_text(rows.chunk(0), scalar_of("b", pa.string())).to_pylist() == ["ab", None]

@@ -1,0 +1,69 @@
+"""The search for small actions against the parsing of whole commits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_delta.engine.arrow.json_actions import parse_commits
+from airflow_delta.engine.arrow.json_small import find_small_actions
+from airflow_delta.engine.errors import CorruptLogError
+
+KINDS = ("protocol", "metaData", "txn", "domainMetadata")
+
+LINES = [
+    '{"add":{"path":"a"}}',
+    '{"add":{"path":"p","partitionValues":{"protocol":"x"}}}',
+    '{"remove":{"path":"\\u00e9","stats":"{\\"txn\\":1}"}}',
+    ' { "add" : {"path":"b"} }',
+    '{"txn":{"appId":"a","version":1}}',
+    '{ "metaData" : {"id":"m"}}\r',
+    '{"pr\\u006ftocol":{"minReaderVersion":1}}',
+    '{"domainMetadata":{"domain":"d"},"add":null}',
+    '{"commitInfo":{"operation":"protocol"}}',
+    '{"protocol":null}',
+    '{"novel":{"metaData":1}}',
+    "",
+    "  ",
+]
+
+
+@given(commits=st.lists(st.lists(st.sampled_from(LINES), max_size=5), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_the_same_actions_as_by_parsing_everything(commits: list[list[str]]) -> None:
+    contents = [(v, "\n".join([*lines, ""]).encode() or b"\n") for v, lines in enumerate(commits)]
+    found = find_small_actions(contents, kinds=KINDS, table="t")
+    parsed = parse_commits(contents, kinds=KINDS, table="t").small
+    assert [(a.version, a.kind, a.value) for a in found] == [
+        (a.version, a.kind, a.value) for a in parsed
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"add":{"path":"a"},"metaData":{"id":"m"}}',
+        '{"commitInfo":{}} {"protocol":{"minReaderVersion":1}}',
+        '{"protocol":{"minReaderVersion":1}',
+        '{"protocol":[]}',
+    ],
+)
+def test_a_broken_line_that_may_hold_one_is_refused_by_its_place(line: str) -> None:
+    content = '{"add":{"path":"a"}}\n' + line + "\n"
+    with pytest.raises(CorruptLogError, match=r"00000000000000000004\.json, line 2"):
+        find_small_actions([(3, b"{}\n"), (4, content.encode())], kinds=KINDS, table="t")
+
+
+def test_an_empty_commit_is_refused() -> None:
+    with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json is empty"):
+        find_small_actions([(0, b"{}"), (1, b"")], kinds=KINDS, table="t")
+
+
+def test_lines_of_files_and_commits_without_a_name_are_not_looked_into() -> None:
+    metadata = json.dumps({"metaData": {"id": "m"}})
+    contents = [(0, b"{broken"), (1, f'{{"add":{{broken\n{metadata}'.encode())]
+    (action,) = find_small_actions(contents, kinds=KINDS, table="t")
+    assert (action.version, action.kind, action.value) == (1, "metaData", {"id": "m"})

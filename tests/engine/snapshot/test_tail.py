@@ -1,0 +1,90 @@
+"""The tail of a segment: what is read, how often, and that both ways of reading agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
+from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.snapshot import tail as tail_module
+from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.storage.local import LocalStorage
+from tests.log_builder import add, commit_path, remove, write_table
+
+TXN = {"txn": {"appId": "app", "version": 7}}
+
+
+class CountingStorage(LocalStorage):
+    """Remembers what was read."""
+
+    def read_many(self, paths: list[str]) -> list[bytes | None]:
+        READ.extend(paths)
+        return super().read_many(paths)
+
+
+READ: list[str] = []
+
+
+def tail_of(root: Path) -> Tail:
+    READ.clear()
+    storage = CountingStorage(str(root))
+    return Tail(storage, load_segment(storage).plan(), table=str(root))
+
+
+def paths(tail: Tail, columns: tuple[str, ...] | None = ()) -> list[str]:
+    return tail.files(columns).adds["path"].to_pylist()
+
+
+@pytest.fixture(params=["kept", "not kept"])
+def keeping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "not kept":
+        monkeypatch.setattr(tail_module, "_KEPT_BYTES", 0)
+
+
+@pytest.mark.usefixtures("keeping")
+def test_small_actions_and_files_cost_one_reading(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a"), add("b")], [remove("a"), TXN], [add("c")])
+    tail = tail_of(tmp_path)
+    assert [(a.version, a.kind) for a in tail.small()] == [
+        (0, "protocol"), (0, "metaData"), (1, "txn"),
+    ]  # fmt: skip
+    assert paths(tail) == ["b", "c"]
+    assert paths(tail, ("path", "size")) == ["b", "c"]
+    assert len(READ) == len(set(READ)) == 3
+
+
+@pytest.mark.usefixtures("keeping")
+def test_small_actions_come_with_the_files(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [TXN])
+    tail = tail_of(tmp_path)
+    assert tail.files(None).adds["stats"].to_pylist() == [None]
+    assert [a.value for a in tail.small() if a.kind == "txn"] == [TXN["txn"]]
+    assert len(READ) == 2
+
+
+def test_further_columns_are_read_again(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a", stats='{"numRecords":1}')])
+    tail = tail_of(tmp_path)
+    assert "stats" not in tail.files(("size",)).adds.column_names
+    assert tail.files(("stats",)).adds["stats"].to_pylist() == ['{"numRecords":1}']
+    assert tail.files(("size", "stats")).adds["size"].to_pylist() == [1]
+    assert len(READ) == 2
+
+
+def test_a_broken_line_of_a_file_is_found_with_the_files(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [])
+    commit_path(tmp_path, 1).write_text('{"add":{"path":1}}\n')
+    tail = tail_of(tmp_path)
+    assert len(tail.small()) == 2
+    with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json, line 1"):
+        tail.files(())
+
+
+def test_a_commit_that_vanished_is_named(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [add("b")])
+    tail = tail_of(tmp_path)
+    commit_path(tmp_path, 1).unlink()
+    with pytest.raises(ObjectNotFoundError, match=r"00000000000000000001\.json vanished"):
+        tail.small()
