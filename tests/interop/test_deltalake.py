@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,8 +24,6 @@ from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
 from tests.log_builder import commit_path
-
-deltalake = pytest.importorskip("deltalake")
 
 DATA = pa.table(
     {

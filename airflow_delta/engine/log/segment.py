@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 _WINDOW = 1000
-"""Versions per step when looking backwards for a checkpoint: about a page or three of a listing."""
+"""Versions in the first step when looking backwards for a checkpoint: about a page or three of a
+listing. Each further step is twice as long, because on a file system every step costs the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +265,16 @@ def _list_backwards(storage: Storage, version: int, excluded: Collection[str]) -
 
     Or until it is clear that the version can't be rebuilt: a window must hold its last version.
     """
-    end = version
+    end, length = version, _WINDOW
     listing = Listing((), (), (), ())
     while True:
-        start = max(0, end - _WINDOW + 1)
+        start = max(0, end - length + 1)
         window = list_log(storage, start=start, end=end)
         listing = window.before(listing)
         found = _best_checkpoint(listing, version, excluded) is not None
         if found or start == 0 or window.latest != end:
             return listing
-        end = start - 1
+        end, length = start - 1, 2 * length
 
 
 def _segment_or_reason(

@@ -62,11 +62,18 @@ class Timeline:
 
     @cached_property
     def _listing(self) -> Listing:
-        """The commits and checkpoints up to the newest version; the segment spares listing its own."""
-        newest = tuple(c for c in self._segment.commits if isinstance(c, Commit))
-        first = newest[0].version if newest else self._latest + 1
-        older = list_log(self._storage, end=first - 1) if first else Listing((), (), (), ())
-        return older.before(Listing(newest, (), (), ()))
+        return self._listed_from(0)
+
+    def _listed_from(self, start: int) -> Listing:
+        """Commits and checkpoints from a version on; the segment spares listing its own."""
+        known = tuple(
+            c for c in self._segment.commits if isinstance(c, Commit) and c.version >= start
+        )
+        newest = Listing(known, (), (), ())
+        first = known[0].version if known else self._latest + 1
+        if first <= start:
+            return newest
+        return list_log(self._storage, start=start, end=first - 1).before(newest)
 
     @cached_property
     def commits(self) -> tuple[Commit, ...]:
@@ -76,7 +83,10 @@ class Timeline:
             CorruptLogError: a version is missing between two commits that no cleanup leaves behind:
                 older commits than the newest checkpoint may be gone, younger ones may not.
         """
-        commits, checkpoints = self._listing.commits, self._listing.checkpoints
+        return self._contiguous(self._listing)
+
+    def _contiguous(self, listing: Listing) -> tuple[Commit, ...]:
+        commits, checkpoints = listing.commits, listing.checkpoints
         newest_checkpoint = checkpoints[-1].version if checkpoints else -1
         start = len(commits)
         while start and (
@@ -174,8 +184,16 @@ class Timeline:
         Raises:
             CorruptLogError: a commit is empty or can't be parsed, or one is missing.
         """
-        commits = self.commits if limit is None else self.commits[-limit:] if limit else ()
-        versions = [commit.version for commit in reversed(commits)]
+        if limit == 0:
+            return []
+        oldest = 0 if limit is None else max(0, self._latest - limit + 1)
+        if self._is_in_commit(oldest):
+            # File times depend on all older ones, in-commit timestamps on nothing.
+            commits = self._contiguous(self._listed_from(oldest))
+        else:
+            commits = self.commits
+        newest = commits if limit is None else commits[-limit:]
+        versions = [commit.version for commit in reversed(newest)]
         raw = read_commit_infos(self._storage, versions)
         # A commit that was listed and is gone has been cleaned up meanwhile.
         return [self._told(version, raw[version]) for version in versions if version in raw]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     TimestampOutOfRangeError,
 )
+from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import FileInfo
+from airflow_delta.engine.storage.local import LocalStorage
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, write_commit, write_table
 
 ICT_PROTOCOL = {
@@ -135,6 +140,42 @@ def test_history_is_newest_first_and_can_be_limited(tmp_path: Path) -> None:
     assert table.history(0) == []
     with pytest.raises(InvalidArgumentError, match="negative"):
         table.history(-1)
+
+
+class CountingStorage(LocalStorage):
+    """Counts the files that it lists."""
+
+    def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
+        for info in super().list(directory, start_after=start_after):
+            LISTED.append(info.path)
+            yield info
+
+
+LISTED: list[str] = []
+
+
+def test_a_limited_history_by_in_commit_timestamps_lists_no_older_commits(tmp_path: Path) -> None:
+    in_commit_table(tmp_path, [9] * 9, {v: 100 * v for v in range(9)}, {}).checkpoint(7)
+    storage = CountingStorage(str(tmp_path))
+    for limit in range(1, 11):
+        snapshot = Snapshot(storage, load_segment(storage))
+        LISTED.clear()
+        found = [(info.version, info.timestamp) for info in snapshot.timeline.history(limit)]
+        assert found == [(v, 100 * v) for v in range(8, -1, -1)][:limit]
+        assert not [path for path in LISTED if path < commit_path_name(9 - limit)]
+
+
+def commit_path_name(version: int) -> str:
+    return f"_delta_log/{max(version, 0):020}"
+
+
+def test_a_snapshot_knows_its_commits_without_listing_them_again(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [add("b")], [add("c")])
+    storage = CountingStorage(str(tmp_path))
+    snapshot = Snapshot(storage, load_segment(storage))
+    LISTED.clear()
+    assert snapshot.timeline.version_at(snapshot.timestamp_ms) == 2
+    assert LISTED == []
 
 
 def test_history_tolerates_content_from_the_future(tmp_path: Path) -> None:
