@@ -84,12 +84,13 @@ class ActionFile:
     Args:
         storage: the table's storage.
         file: the file; its size spares a request.
+        exact_size: whether a file of another size is damage: for files whose size the log tells.
     """
 
-    def __init__(self, storage: Storage, file: FileInfo) -> None:
+    def __init__(self, storage: Storage, file: FileInfo, *, exact_size: bool = False) -> None:
         self._path = file.path
         self._threads = reader_threads(storage)
-        self._source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS)
+        self._source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS, exact_size=exact_size)
 
     @property
     def path(self) -> str:

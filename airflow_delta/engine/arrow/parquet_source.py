@@ -37,7 +37,10 @@ class ParquetSource:
         slice_rows: the most rows in a batch.
     """
 
-    def __init__(self, storage: Storage, file: FileInfo, *, slice_rows: int) -> None:
+    def __init__(
+        self, storage: Storage, file: FileInfo, *, slice_rows: int, exact_size: bool = False
+    ) -> None:
+        self._exact_size = exact_size
         self._storage = storage
         self._file = file
         self._slice_rows = slice_rows
@@ -51,6 +54,9 @@ class ParquetSource:
             ObjectNotFoundError: there is no such file.
         """
         with self.damage(), self._storage.open(self._file.path, size=self._file.size) as source:
+            if self._exact_size and (size := source.seek(0, 2)) != self._file.size:
+                raise ValueError(f"it has {size} bytes, expected {self._file.size}")
+            source.seek(0)
             return pq.read_metadata(source)
 
     @cached_property

@@ -91,11 +91,14 @@ class CheckpointReader:
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
         """The sidecars that hold the file actions; none where the checkpoint holds them itself."""
-        return tuple(
+        found = tuple(
             Sidecar.from_json(action, f"{self.path}: sidecar")
             for kind, action in self._small_actions
             if kind == "sidecar"
         )
+        if len({sidecar.path for sidecar in found}) < len(found):
+            raise self._corrupt("it names a sidecar twice")
+        return found
 
     def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The live files, in tables with the columns asked for (None: all) and the file's key."""
@@ -121,7 +124,7 @@ class CheckpointReader:
             sidecar_file(sidecar, table=self._table, checkpoint=self.path)
             for sidecar in self.sidecars
         )
-        return tuple(ActionFile(self._storage, file) for file in files)
+        return tuple(ActionFile(self._storage, file, exact_size=True) for file in files)
 
     def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         sidecars = self._sidecar_files

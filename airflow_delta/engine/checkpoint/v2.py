@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.action_schema import FileActions, add_schema, remove_schema
 from airflow_delta.engine.arrow.json_actions import parse_commits
 from airflow_delta.engine.arrow.parquet import SMALL_KINDS
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.paths import decode_path
+from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.storage.base import FileInfo, Storage
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["JsonTopLevel", "sidecar_file"]
 
@@ -68,12 +68,24 @@ class JsonTopLevel:
         except CorruptLogError as error:
             # What is parsed like a commit isn't one.
             raise self._corrupt(f"one of its file actions is wrong: {error.message}") from error
+        self._check_each_file_once(actions)
         table = actions.adds if kind == "add" else actions.removes
         schema = (add_schema if kind == "add" else remove_schema)(
             None if columns is None else tuple(columns)
         )
         if table.num_rows:
             yield table.select(schema.names)
+
+    def _check_each_file_once(self, actions: FileActions) -> None:
+        root = self._storage.root
+        keys = [
+            chunk
+            for table in (actions.adds, actions.removes)
+            for chunk in file_keys(table, table=root).chunks
+        ]
+        named = pa.chunked_array(keys, pa.string())
+        if len(named.unique()) < len(named):
+            raise self._corrupt("it names a file twice")
 
     @cached_property
     def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:

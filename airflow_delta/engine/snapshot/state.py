@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -109,7 +110,22 @@ class LogState:
                     self._relisted = True
                     self._reload()
             except CorruptLogError as error:
-                self.retreat(error)
+                if not self.segment.compactions:
+                    self.retreat(error)
+                else:
+                    self._without_compactions(error)
+
+    def _without_compactions(self, error: CorruptLogError) -> None:
+        """Read the commits themselves: a compaction, like a checkpoint, only repeats them."""
+        paths = ", ".join(file.path for file in self.segment.compactions)
+        warnings.warn(
+            f"{self.segment.table}: the log can't be read by its compactions {paths} "
+            f"({error.message}); reading the commits instead. Delete the compactions that are damaged",
+            DeltaWarning,
+            stacklevel=3,
+        )
+        self.segment = replace(self.segment, compactions=())
+        self._reader = self._tail = self._small = None
 
     def _reload(self) -> None:
         version = self.segment.version
@@ -132,13 +148,18 @@ class LogState:
             base = reconcile_small_actions(
                 (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
             )
-        return reconcile_small_actions(
+        small = reconcile_small_actions(
             (
                 (action.kind, action.value, f"commit {action.version}: {action.kind}")
                 for action in self._commits().small()
             ),
             base,
         )
+        if self.segment.compactions and (small.protocol is None or small.metadata is None):
+            raise CorruptLogError(
+                "they lack the protocol or the metadata", table=self.segment.table
+            )
+        return small
 
     def _commits(self) -> Tail:
         if self._tail is None:

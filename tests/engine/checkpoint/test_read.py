@@ -355,11 +355,11 @@ def test_reading_stops_when_the_caller_does() -> None:
     sidecars = [
         put_sidecar(storage, f"{number}.parquet", sidecar_bytes([number])) for number in range(5)
     ]
-    broken = {"path": "broken", "sizeInBytes": 1, "modificationTime": 1, "tags": {}}
-    storage.create("_delta_log/_sidecars/broken", b"x")
-    checkpoint = put_parquet(
-        storage, [*sidecars, *[broken] * 40], v2_checkpoint_path(7, UUID, "parquet")
-    )
+    broken = [f"broken{number}" for number in range(40)]
+    for name in broken:
+        storage.create(f"_delta_log/_sidecars/{name}", b"x")
+        sidecars.append({"path": name, "sizeInBytes": 1, "modificationTime": 1, "tags": {}})
+    checkpoint = put_parquet(storage, sidecars, v2_checkpoint_path(7, UUID, "parquet"))
     tables = open_checkpoint(storage, checkpoint, table="t").adds()
     assert paths([next(tables)]) == [add_row(0)["path"]]
     tables.close()
