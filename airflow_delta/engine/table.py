@@ -108,12 +108,20 @@ class DeltaTable:
             raise InvalidArgumentError("give a version or a timestamp, not both", table=self._uri)
         if timestamp is not None:
             version = self.version_at(timestamp)
+        snapshot = self._open(version)
+        # Opening asks for protocol and metadata only. Whoever holds a snapshot shall not learn later
+        # that a commit of it was broken all the time.
+        snapshot.state.parse_commits()
+        return snapshot
+
+    def _open(self, version: int | None = None) -> Snapshot:
+        """A snapshot for questions about the log, whose file actions aren't parsed."""
         return Snapshot(self.storage, load_segment(self.storage, version=version))
 
     def version_at(self, timestamp: Timestamp) -> int:
         """The newest version that was there at a time; see `snapshot`."""
         milliseconds = epoch_ms(timestamp)
-        return self.snapshot().timeline.version_at(milliseconds)
+        return self._open().timeline.version_at(milliseconds)
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What the commits say of themselves, newest first.
@@ -125,7 +133,7 @@ class DeltaTable:
             raise InvalidArgumentError(
                 f"the limit of a history must not be negative; it is {limit}", table=self._uri
             )
-        return self.snapshot().timeline.history(limit)
+        return self._open().timeline.history(limit)
 
     def changes(self, start: Timestamp, end: Timestamp | None = None) -> ChangePlan:
         """The plan of what changed from one version to another, both included.
@@ -177,7 +185,7 @@ class DeltaTable:
             app_id: the application.
             version: the application's version, as it was set.
         """
-        return version_of_transaction(self.snapshot(), app_id, version)
+        return version_of_transaction(self._open(), app_id, version)
 
     @classmethod
     def create(

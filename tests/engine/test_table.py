@@ -78,7 +78,7 @@ def test_a_commit_that_is_not_json_names_file_and_line(tmp_path: Path, text: str
     write_table(tmp_path, [add("a")])
     commit_path(tmp_path, 1).write_text(f"{{}}\n{text}\n", encoding="utf-8")
     with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json") as caught:
-        DeltaTable(str(tmp_path)).snapshot().files()
+        DeltaTable(str(tmp_path)).snapshot()
     assert caught.value.version == 1
     assert caught.value.line == 2
 

@@ -94,7 +94,10 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
 
 
 def _chosen(actions: pa.Table, mask: BoolVector) -> pa.Table:
-    return actions if mask.all() else actions.filter(bool_array(mask))
+    # The pool: see `_codes`.
+    return (
+        actions if mask.all() else pc.filter(actions, bool_array(mask), memory_pool=parsing_pool())
+    )
 
 
 def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:

@@ -52,6 +52,14 @@ class LogState:
             self._small = self._attempt(self._read_small)
         return self._small
 
+    def parse_commits(self) -> None:
+        """Parse the commits after the checkpoint now, so that a broken one is found out.
+
+        Raises:
+            CorruptLogError: a commit breaks the protocol.
+        """
+        self._attempt(lambda: self._commits().files(("path",)))
+
     def live_adds(self, columns: tuple[str, ...] | None = None) -> pa.Table:
         """One row per live file, with some columns of its ``add`` (None: all)."""
         tables = self._attempt(lambda: list(self._stream(columns, adds=True)))
