@@ -22,13 +22,20 @@ from airflow.sdk import (
     PokeReturnValue,
     conf,
 )
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
-from airflow.sdk.log import mask_secret
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+)
+from airflow.sdk.log import amask_secret, mask_secret
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 __all__ = [
     "AirflowException",
+    "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowSkipException",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",
@@ -37,6 +44,7 @@ __all__ = [
     "Context",
     "PokeReturnValue",
     "TriggerEvent",
+    "amask_secret",
     "conf",
     "get_async_connection",
     "get_async_extra_dejson",

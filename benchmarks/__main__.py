@@ -14,11 +14,15 @@ from benchmarks.jobs import JOBS
 def main() -> None:
     """Parse the arguments, run, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("jobs", nargs="*", help=f"of {', '.join(job.name for job in JOBS)}")
+    names = [job.name for job in JOBS]
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(names)}")
     parser.add_argument("--actions", type=int, default=1_000_000, help="adds in the log")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each side")
     parser.add_argument("--work", type=Path, help="keeps the tables from one call to the next")
     arguments = parser.parse_args()
+    # Not `choices`: with nargs="*" the parser would ask that of the empty list, too.
+    if unknown := sorted(set(arguments.jobs) - set(names)):
+        parser.error(f"unknown jobs {', '.join(unknown)}: expected of {', '.join(names)}")
     wanted = [job for job in JOBS if not arguments.jobs or job.name in arguments.jobs]
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)

@@ -43,8 +43,7 @@ def main() -> int:
     shutil.rmtree(DEMO, ignore_errors=True)
     (DEMO / "spark").mkdir(parents=True)
     (DEMO / "spark" / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings().items()]
-    (DEMO / "env.sh").write_text("\n".join([*exports, ""]))
+    (DEMO / "env.sh").write_text(shell_settings())
     conf = {"table_uri": str(TABLE), "target_uri": str(COPY)}
     steps = {
         "PySpark writes a table of 25 commits": [
@@ -77,20 +76,36 @@ def main() -> int:
 
 def settings() -> dict[str, str]:
     """What makes Airflow and Spark the demo's own."""
+    java = {name: os.environ[name] for name in ("JAVA_HOME",) if os.environ.get(name)}
     return {
+        **java,
         "AIRFLOW_HOME": str(AIRFLOW_HOME),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "SPARK_CONF_DIR": str(DEMO / "spark"),
         "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
 
 
+def shell_settings() -> str:
+    """The same as lines of a shell, to be read by one that knows nothing of the demo."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in settings().items()]
+    return "\n".join(
+        [*lines, f"export PATH={shlex.quote(str(SCRIPTS))}:$PATH", "unset SPARK_HOME", ""]
+    )
+
+
 def environment() -> dict[str, str]:
-    """The environment of the steps: no other Airflow's settings, whatever the machine has."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-    return {**own, **settings()}
+    """The environment of the steps: no other Airflow or Spark, whatever the machine has."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AIRFLOW") and name != "SPARK_HOME"
+    }
+    path = os.pathsep.join([str(SCRIPTS), os.environ.get("PATH", os.defpath)])
+    return {**own, **settings(), "PATH": path}
 
 
 def run_step(number: int, steps: int, title: str, command: list[str]) -> bool:

@@ -1,5 +1,6 @@
 # Find Java 17 or newer for Spark and export JAVA_HOME; install a headless JRE where this is root on
-# Debian or Ubuntu; otherwise say what to install. To be sourced, by sh or bash.
+# Debian or Ubuntu; otherwise say what to install. To be sourced, by sh or bash, before anything that
+# takes long: nobody shall wait for an installation to learn that Java is missing.
 
 java_major() {
     "$1" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1
@@ -28,8 +29,9 @@ if ! find_java; then
             apt-get install -y -qq default-jre-headless
     fi
     if ! find_java; then
-        echo "setup: Spark needs Java 17 or newer, and none was found. Install one, for instance with" >&2
-        echo "       sudo apt-get install openjdk-17-jre-headless, or set JAVA_HOME." >&2
+        echo "setup: Spark needs Java 17 or newer, and none was found. Install a package that has it" >&2
+        echo "       (openjdk-17-jre-headless or newer, for example: sudo apt-get install" >&2
+        echo "       default-jre-headless), or set JAVA_HOME to one that is there." >&2
         exit 1
     fi
 fi

@@ -30,7 +30,29 @@ fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing into $venv (the first time takes a minute or two)"
-# uv resolves and installs the same packages from the same index as pip, several times faster.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install --quiet --constraint constraints.txt \
-    --build-constraint constraints.txt --editable '.[dev]'
+pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt)
+
+# uv installs the same packages as pip, several times faster, but doesn't know pip's settings. Those
+# of the environment are handed on, and like pip it takes all indexes for one; where pip's files
+# have others, uv may fail where pip doesn't.
+install_with_uv() {
+    "${pip[@]}" uv &&
+        env VIRTUAL_ENV="$PWD/$venv" \
+            ${PIP_INDEX_URL:+UV_DEFAULT_INDEX="$PIP_INDEX_URL"} \
+            ${PIP_EXTRA_INDEX_URL:+UV_INDEX="$PIP_EXTRA_INDEX_URL"} \
+            ${PIP_EXTRA_INDEX_URL:+UV_INDEX_STRATEGY=unsafe-best-match} \
+            ${PIP_FIND_LINKS:+UV_FIND_LINKS="${PIP_FIND_LINKS// /,}"} \
+            ${PIP_CERT:+SSL_CERT_FILE="$PIP_CERT"} \
+            "$venv/bin/uv" pip install --quiet --constraint constraints.txt \
+            --build-constraint constraints.txt --editable '.[dev]'
+}
+
+# pip's build environments take their constraints from the environment.
+install_with_pip() {
+    PIP_CONSTRAINT=constraints.txt "${pip[@]}" --editable '.[dev]'
+}
+
+if ! install_with_uv; then
+    echo "setup: uv didn't get through; installing with pip, which takes longer"
+    install_with_pip
+fi

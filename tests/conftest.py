@@ -1,9 +1,15 @@
-"""Fixtures of all tests: the golden tables, which live beside the checkout."""
+"""Fixtures of all tests: a small table of the peer's, and the golden tables.
+
+The golden tables are in the folder that the environment variable ``AIRFLOW_DELTA_GOLDEN`` names, else
+in ``../shared/golden`` beside the checkout; where there is none, the tests over them are skipped.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import sysconfig
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +29,17 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
+# The tests are of the Spark that is installed with them, whatever else the machine has.
+os.environ.pop("SPARK_HOME", None)
+os.environ["PATH"] = os.pathsep.join(
+    [sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]
+)
+
+GOLDEN = Path(
+    os.environ.get("AIRFLOW_DELTA_GOLDEN")
+    or Path(__file__).resolve().parents[2] / "shared" / "golden"
+)
+NO_GOLDEN = f"the golden corpus is not in {GOLDEN}; AIRFLOW_DELTA_GOLDEN can name another folder"
 
 
 def golden_manifest() -> list[dict[str, Any]]:
@@ -35,11 +51,43 @@ def golden_manifest() -> list[dict[str, Any]]:
     return cases
 
 
+def write_sales(table: Path, *, version: int = 3) -> Path:
+    """A table that deltalake writes, up to a version.
+
+    Versions 0 to 2 append ten rows each, ``id`` 0 to 29; version 3 deletes those below 5. A minute
+    lies between two commits.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    for number in range(version + 1):
+        if number == 3:
+            DeltaTable(str(table)).delete("id < 5")
+        else:
+            ids = pa.array(range(number * 10, number * 10 + 10), pa.int64())
+            write_deltalake(str(table), pa.table({"id": ids}), mode="append")
+        modified = 1_750_000_000 + 60 * number
+        os.utime(table / "_delta_log" / f"{number:020}.json", (modified, modified))
+    return table
+
+
+@pytest.fixture(scope="session")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table of `write_sales`: for reading only."""
+    return write_sales(tmp_path_factory.mktemp("tables") / "sales")
+
+
+@pytest.fixture
+def sales_copy(sales: Path, tmp_path: Path) -> Path:
+    """The table of `write_sales`, the test's own, which it may change."""
+    return Path(shutil.copytree(sales, tmp_path / "sales"))
+
+
 @pytest.fixture(scope="session")
 def golden_root() -> Path:
     """The folder of the golden corpus."""
     if not GOLDEN.is_dir():
-        pytest.skip("the golden corpus (../shared/golden beside the checkout) is not here")
+        pytest.skip(NO_GOLDEN)
     return GOLDEN
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["add_parser", "describe", "run"]
 
@@ -34,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
         return
     width = max(map(len, facts))
     for name, value in facts.items():
-        lines = _lines(value)
+        lines = _feature_lines(value) if name == "table_features" else _lines(value)
         print(f"{name.replace('_', ' '):<{width}}  {lines[0]}")
         for line in lines[1:]:
             print(f"{'':<{width}}  {line}")
@@ -45,6 +49,11 @@ def describe(
 ) -> dict[str, Any]:
     """The facts about one version of a table, as JSON values.
 
+    ``timestamp`` is None where the commit's file is gone and a checkpoint stands for it.
+    ``table_features`` has every feature that the engine or the table knows: whether the table
+    supports and uses it (``supported``, ``active``), and whether the engine can read and append to
+    a table that does (``can_read``, ``can_write``, ``note``).
+
     Raises:
         DeltaError: the table or the version can't be read.
     """
@@ -52,11 +61,10 @@ def describe(
 
     snapshot = DeltaTable(uri).snapshot(version=version, timestamp=timestamp)
     metadata, protocol = snapshot.metadata, snapshot.protocol
-    features = (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
     return {
         "table_uri": uri,
         "version": snapshot.version,
-        "timestamp": snapshot.timestamp.isoformat(timespec="milliseconds"),
+        "timestamp": _timestamp(snapshot),
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
@@ -66,10 +74,37 @@ def describe(
         "partition_columns": list(metadata.partition_columns),
         "reader_version": protocol.min_reader_version,
         "writer_version": protocol.min_writer_version,
-        "table_features": sorted(features),
+        "table_features": [asdict(status) for status in snapshot.features],
         "properties": dict(metadata.configuration),
         "schema": json.loads(metadata.schema_string or "{}").get("fields", []),
     }
+
+
+def _timestamp(snapshot: Snapshot) -> str | None:
+    from airflow_delta.engine.errors import VersionNotFoundError
+
+    try:
+        return snapshot.timestamp.isoformat(timespec="milliseconds")
+    except VersionNotFoundError:
+        return None
+
+
+def _feature_lines(features: list[dict[str, Any]]) -> list[str]:
+    """The features that the table supports; what can't be done with one is explained."""
+    lines = []
+    for feature in features:
+        if not feature["supported"]:
+            continue
+        words = [
+            "active" if feature["active"] else "inactive",
+            "can read" if feature["can_read"] else "can't read",
+            "can write" if feature["can_write"] else "can't write",
+        ]
+        able = feature["can_read"] and feature["can_write"]
+        lines.append(
+            f"{feature['name']}: {', '.join(words)}" + ("" if able else f" ({feature['note']})")
+        )
+    return lines or ["-"]
 
 
 def _lines(value: Any) -> list[str]:

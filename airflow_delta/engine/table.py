@@ -5,9 +5,7 @@ A facade: each method hands over to the module that knows. Making one does no I/
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +13,8 @@ from airflow_delta.engine.changes.bounds import Bound, Moment
 from airflow_delta.engine.changes.plan import ChangePlan, plan_changes
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
-    TableAlreadyExistsError,
     TableNotFoundError,
 )
-from airflow_delta.engine.features.new_table import protocol_for_new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.maintenance.checkpointing import (
@@ -26,18 +22,17 @@ from airflow_delta.engine.maintenance.checkpointing import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.model.actions import CommitInfo, Metadata
+from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
 from airflow_delta.engine.snapshot.transactions import version_of_transaction
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
+from airflow_delta.engine.transaction.creation import create_table
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["DeltaTable", "epoch_ms"]
-
-Timestamp = datetime | str | int
+__all__ = ["DeltaTable"]
 
 
 class DeltaTable:
@@ -76,17 +71,21 @@ class DeltaTable:
             return False
         return True
 
-    def latest_version(self, known: int | None = None) -> int:
+    def latest_version(self, known: int | None = None, *, confirm: bool = False) -> int:
         """The newest version.
 
         Args:
-            known: a version that is known to exist: only newer commits are looked for, with one
-                request where there are none.
+            known: a version that is known to exist or to have existed: only newer commits are looked
+                for, with one request where there are none.
+            confirm: where there are none, make sure with one more request that ``known`` is still
+                there. Where a cleanup has taken the commits after it, nothing else tells that there
+                are newer ones: whoever asks again and again does so now and then, and after a pause
+                as long as logs are kept.
 
         Raises:
             TableNotFoundError: there is no table.
         """
-        return find_latest_version(self.storage, known)
+        return find_latest_version(self.storage, known, confirm=confirm)
 
     def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
         """The table at a version, at a time, or now.
@@ -120,7 +119,7 @@ class DeltaTable:
 
     def version_at(self, timestamp: Timestamp) -> int:
         """The newest version that was there at a time; see `snapshot`."""
-        milliseconds = epoch_ms(timestamp)
+        milliseconds = epoch_ms(timestamp, table=self._uri)
         return self._open().timeline.version_at(milliseconds)
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
@@ -150,8 +149,11 @@ class DeltaTable:
             ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed
                 in between.
         """
-        last = None if end is None else _bound(end)
-        return plan_changes(self.snapshot(), _bound(start), last)
+        first, last = self._bound(start), None if end is None else self._bound(end)
+        return plan_changes(self.snapshot(), first, last)
+
+    def _bound(self, end: Timestamp) -> Bound:
+        return end if isinstance(end, int) else Moment(epoch_ms(end, table=self._uri))
 
     def transaction(
         self,
@@ -212,41 +214,29 @@ class DeltaTable:
 
         Raises:
             TableAlreadyExistsError: there is a table.
+            InvalidArgumentError: the partition columns aren't different columns, or are all there
+                are; or a property makes no sense.
+            InvalidTableError: schema, partitioning and properties don't fit together, a property
+                holds a value that it can't have, or there are remains of a former table's log.
             UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
-            InvalidTableError: schema, partitioning and properties don't fit together.
+            CommitOutcomeUnknownError: the store failed; the table may have been created.
+            StorageError: the store failed, and no table was created.
         """
         table = cls(uri, storage_options)
-        if table.exists():
-            raise TableAlreadyExistsError("there is a table already", table=uri, version=0)
-        protocol, stored = protocol_for_new_table(schema, dict(properties or {}), table=uri)
-        transaction = OptimisticTransaction(
+        create_table(
             table.storage,
-            None,
-            "CREATE TABLE",
-            operation_parameters={
-                "isManaged": "false",
-                "description": description,
-                "partitionBy": list(partition_by),
-                "properties": stored,
-            },
+            schema,
+            partition_by=partition_by,
+            properties=properties,
+            name=name,
+            description=description,
         )
-        transaction.set_protocol(protocol)
-        transaction.set_metadata(
-            Metadata(
-                id=str(uuid.uuid4()),
-                name=name,
-                description=description,
-                schema_string=schema_to_json(schema),
-                partition_columns=tuple(partition_by),
-                created_time=epoch_ms(datetime.now(timezone.utc)),
-                configuration=stored,
-            )
-        )
-        transaction.commit()
         return table
 
     def checkpoint(self, version: int | None = None, *, dry_run: bool = False) -> CheckpointResult:
         """Write a checkpoint, so that readers need no older commit.
+
+        A whole one of the version that is there already is kept, and a damaged one replaced.
 
         Args:
             version: the version to checkpoint; None for the newest.
@@ -261,41 +251,4 @@ class DeltaTable:
         plan = plan_checkpoint(snapshot)
         if dry_run:
             return CheckpointResult(plan, written=False)
-        log_end = snapshot.version if version is None else self.latest_version(snapshot.version)
-        return execute_checkpoint(self.storage, snapshot, plan, log_end=log_end)
-
-
-def _bound(end: Timestamp) -> Bound:
-    return end if isinstance(end, int) else Moment(epoch_ms(end))
-
-
-def epoch_ms(timestamp: Timestamp) -> int:
-    """A point in time as epoch milliseconds.
-
-    Args:
-        timestamp: an aware datetime, an ISO-8601 text with an offset, or epoch milliseconds.
-
-    Raises:
-        InvalidArgumentError: it is none of these; a time without an offset is no point in time.
-    """
-    if isinstance(timestamp, bool):
-        raise InvalidArgumentError(f"{timestamp!r} is no timestamp")
-    if isinstance(timestamp, int):
-        return timestamp
-    moment: object = timestamp
-    if isinstance(moment, str):
-        try:
-            # Before Python 3.11 fromisoformat doesn't know the Z.
-            text = moment[:-1] + "+00:00" if moment[-1:] in {"Z", "z"} else moment
-            moment = datetime.fromisoformat(text)
-        except ValueError as error:
-            raise InvalidArgumentError(
-                f"{timestamp!r} is no timestamp: expected ISO-8601 with an offset, such as "
-                "2026-01-31T12:00:00Z"
-            ) from error
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise InvalidArgumentError(
-            f"{timestamp!r} is no point in time: expected an aware datetime, ISO-8601 with an offset, "
-            "or epoch milliseconds"
-        )
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+        return execute_checkpoint(self.storage, snapshot, plan)

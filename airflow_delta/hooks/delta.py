@@ -14,13 +14,21 @@ Which credentials a table is opened with:
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.hooks.storage_options import default_connection_id, storage_options
+from airflow_delta.hooks.storage_options import (
+    default_connection_id,
+    secrets,
+    storage_options,
+    store_of,
+)
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowNotFoundException,
     BaseHook,
+    amask_secret,
     get_async_connection,
     get_async_extra_dejson,
     mask_secret,
@@ -28,10 +36,9 @@ from airflow_delta.version_compat import (
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
+    from airflow_delta.engine.errors import DeltaError
 
 __all__ = ["DeltaHook"]
-
-_SECRET_WORDS = ("key", "secret", "token", "password", "sas")
 
 
 class DeltaHook(BaseHook):
@@ -64,15 +71,15 @@ class DeltaHook(BaseHook):
         except AirflowNotFoundException:
             return self._without_connection()
         options = storage_options(connection, connection.extra_dejson)
-        for name, value in options.items():
-            if any(word in name.lower() for word in _SECRET_WORDS):
-                mask_secret(value)
+        for secret in secrets(options):
+            mask_secret(secret)
         return options
 
     def common_storage_options(self, *uris: str) -> dict[str, str]:
         """The options for a job that works on several tables of one store.
 
-        :raises AirflowException: the tables need different options.
+        :raises AirflowException: the tables need different options, or are in different kinds of
+            object stores, none of which knows the options of the other.
         """
         found: dict[str, str] = {}
         for uri in uris:
@@ -83,6 +90,13 @@ class DeltaHook(BaseHook):
                     "a connection of type 'delta' that serves both"
                 )
             found = found or options
+        stores = sorted({store for store in map(store_of, uris) if store is not None})
+        if found and len(stores) > 1:
+            raise AirflowException(
+                f"{' and '.join(uris)} are in different stores ({', '.join(stores)}), and a job has "
+                "one set of credentials; copy within one store, or leave the connections out where "
+                "the identity of the worker may use both"
+            )
         return found
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
@@ -94,31 +108,34 @@ class DeltaHook(BaseHook):
             connection = await get_async_connection(connection_id)
         except AirflowNotFoundException:
             return self._without_connection()
-        return storage_options(connection, await get_async_extra_dejson(connection))
+        options = storage_options(connection, await get_async_extra_dejson(connection))
+        for secret in secrets(options):
+            await amask_secret(secret)
+        return options
 
     def table(self, table_uri: str) -> DeltaTable:
         """A table of the engine, for what this hook has no method for. No I/O is done."""
-        from airflow_delta.engine import DeltaTable
-
-        return DeltaTable(table_uri, storage_options=self.storage_options(table_uri))
+        return _table(table_uri, self.storage_options(table_uri))
 
     async def table_async(self, table_uri: str) -> DeltaTable:
-        """As `table`, for triggers."""
-        from airflow_delta.engine import DeltaTable
-
+        """As `table`, for triggers: importing the engine takes its time, in a thread here."""
         options = await self.storage_options_async(table_uri)
-        return DeltaTable(table_uri, storage_options=options)
+        return await asyncio.to_thread(_table, table_uri, options)
 
     @staticmethod
-    def latest_version(table: DeltaTable, known: int | None = None) -> int | None:
+    def latest_version(
+        table: DeltaTable, known: int | None = None, *, confirm: bool = False
+    ) -> int | None:
         """The newest version of a table, or None where there is no table (yet).
 
-        :param known: a version that was there before, which makes the answer cheap.
+        :param known: a version that was there before: one request tells whether it is the newest.
+        :param confirm: make sure as well that ``known`` is still there. Where the log has been
+            cleaned up beyond the commit after it, it would seem to be the newest for ever.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
         try:
-            return table.latest_version(known)
+            return table.latest_version(known, confirm=confirm)
         except TableNotFoundError:
             return None
 
@@ -182,6 +199,21 @@ class DeltaHook(BaseHook):
         except TableNotFoundError:
             return None
 
+    @staticmethod
+    def error(kind: str, message: str) -> DeltaError:
+        """An error that a trigger has met, as the task raises it.
+
+        :param kind: the name of the error's class. What isn't an error of the engine becomes a
+            `DeltaError` that says so.
+        :param message: its text.
+        """
+        from airflow_delta.engine import errors
+
+        known = getattr(errors, kind, None)
+        if isinstance(known, type) and issubclass(known, errors.DeltaError):
+            return known(message)
+        return errors.DeltaError(f"{kind}: {message}")
+
     def _without_connection(self) -> dict[str, str]:
         """No options where a default connection is missing; a named one must exist."""
         if self.delta_conn_id is not None:
@@ -190,3 +222,9 @@ class DeltaHook(BaseHook):
                 "or leave delta_conn_id out to use the default credentials of the table's scheme"
             )
         return {}
+
+
+def _table(table_uri: str, options: Mapping[str, str]) -> DeltaTable:
+    from airflow_delta.engine import DeltaTable
+
+    return DeltaTable(table_uri, storage_options=options)

@@ -10,13 +10,16 @@ list and never through a shell; this module adds what that hook lacks:
 * **The connection must exist.** `SparkSubmitHook` takes a missing connection for ``yarn``.
 * **Killing kills all of it.** spark-submit runs the driver's Python as a grandchild, which
   survives when only spark-submit is killed; so the job gets a process group of its own.
+* **An error says what it is.** A job that fails leaves the type and the message of its error, which
+  come first in ours. Arguments that make no sense fail the task for good: no retry can help.
 * **The package travels along** as a zip file, so that executors need no installation of it. They
   do need ``pyarrow`` and ``pyroaring``.
 
 Not here: a retry that must not repeat the work. A commit carries the identity of the task, and the
 job itself looks for an earlier commit of it.
 
-Limit: the driver runs beside the worker (``deploy-mode`` client, the default, with any master).
+Limit: the driver runs beside the worker (``deploy-mode`` client, the default, with any master;
+``k8s://`` needs Airflow's provider for Kubernetes, which `SparkSubmitHook` asks for).
 """
 
 from __future__ import annotations
@@ -31,19 +34,29 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
+from airflow_delta.version_compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+)
 
 __all__ = ["SparkJobHook"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # What a job imports: the engine and the Spark layer; nothing of Airflow's side.
 _SHIPPED = ("__init__.py", "engine", "spark")
-_KILL_GRACE_SECONDS = 10.0
+# How long the job may take to end itself, and then the system to end it. Together they are less than
+# the five seconds after which Airflow's supervisor kills the task, which could kill nothing any more.
+_KILL_GRACE_SECONDS = 3.0
+_KILL_WAIT_SECONDS = 1.0
+# The error of a job whose arguments make no sense, see `airflow_delta.spark.job_files`.
+_ARGUMENT_ERROR = "InvalidArgumentError"
 
 
 class SparkJobHook(SparkSubmitHook):
@@ -53,7 +66,8 @@ class SparkJobHook(SparkSubmitHook):
     :param conf: Spark properties of this submission.
     :param name: the application's name in Spark's own user interface.
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
-    :raises AirflowException: the connection names no master, or deploy mode ``cluster``.
+    :raises AirflowException: the connection names no master, one of Kubernetes without the provider
+        for it, or deploy mode ``cluster``.
     """
 
     def __init__(
@@ -80,8 +94,10 @@ class SparkJobHook(SparkSubmitHook):
         :param parameters: what the job reads as JSON; never secrets.
         :param storage_options: options of the tables' store, handed over in the environment.
         :returns: what the job reports.
-        :raises AirflowException: the job failed (the message ends with its last output) or ended
-            well without a result.
+        :raises AirflowFailException: the job found that its arguments make no sense, which no retry
+            can change.
+        :raises AirflowException: the job failed (the message begins with the job's error, where it
+            left one, and ends with its last output) or ended well without a result.
         """
         with tempfile.TemporaryDirectory(prefix="airflow-delta-job-") as directory:
             folder = Path(directory)
@@ -90,17 +106,10 @@ class SparkJobHook(SparkSubmitHook):
             arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
             self._application_args = [str(arguments)]
             self._py_files = str(_zip_package(folder / "airflow_delta.zip"))
-            application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
             try:
-                self.submit(
-                    str(application),
-                    env=self._environment(storage_options),
-                    start_new_session=True,
-                )
-            except BaseException:
-                # A timeout of the task interrupts the wait, and must not leave the job running.
-                self._kill_group()
-                raise
+                self._submit_to_the_end(job, storage_options)
+            except AirflowException as error:
+                raise _with_the_jobs_error(error, result) from error
             if not result.exists():
                 raise AirflowException(f"the Spark job {job!r} ended well but left no result")
             report: dict[str, Any] = json.loads(result.read_text())
@@ -110,6 +119,22 @@ class SparkJobHook(SparkSubmitHook):
         """End the job with everything it started."""
         self._kill_group()
         super().on_kill()
+
+    def _submit_to_the_end(self, job: str, storage_options: Mapping[str, str]) -> None:
+        application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
+        try:
+            self.submit(
+                str(application),
+                env=self._environment(storage_options),
+                start_new_session=True,
+            )
+        except BaseException:
+            # A timeout of the task interrupts the wait, and must not leave the job running.
+            self._kill_group()
+            raise
+        finally:
+            # From now on the system may give the number of the group to somebody else.
+            self._submit_sp = None
 
     def _environment(self, storage_options: Mapping[str, str]) -> dict[str, str]:
         from airflow_delta.spark.job_files import STORAGE_OPTIONS_VARIABLE
@@ -128,18 +153,21 @@ class SparkJobHook(SparkSubmitHook):
 
     def _kill_group(self) -> None:
         process: subprocess.Popen[str] | None = self._submit_sp
-        if process is None or process.poll() is not None:
+        if process is None:
             return
         # The process leads a session of its own, hence a group of the same number, which is there
         # as long as any member is, even when the leader is gone.
-        _signal_group(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _KILL_GRACE_SECONDS
-        while time.monotonic() < deadline:
-            process.poll()
-            if not _signal_group(process.pid, 0):
-                return
-            time.sleep(0.1)
-        _signal_group(process.pid, signal.SIGKILL)
+        for number, seconds in (
+            (signal.SIGTERM, _KILL_GRACE_SECONDS),
+            (signal.SIGKILL, _KILL_WAIT_SECONDS),
+        ):
+            _signal_group(process.pid, number)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                process.poll()
+                if not _signal_group(process.pid, 0):
+                    return
+                time.sleep(0.1)
 
 
 def _check_connection(connection_id: str) -> None:
@@ -154,6 +182,25 @@ def _check_connection(connection_id: str) -> None:
         raise AirflowException(
             f"the Spark connection {connection_id!r} names no master: its host is empty"
         )
+    if "k8s" in f"{connection.conn_type}://{connection.host}":
+        # Looked for in the very way of SparkSubmitHook, which ends in a NameError without it.
+        try:
+            import_module("airflow.providers.cncf.kubernetes.kube_client")
+        except (ImportError, NameError) as error:
+            raise AirflowException(
+                f"the Spark connection {connection_id!r} names a master of Kubernetes, and Airflow's "
+                "provider for it isn't installed: pip install apache-airflow-providers-cncf-kubernetes"
+            ) from error
+
+
+def _with_the_jobs_error(error: AirflowException, result: Path) -> AirflowException:
+    """An error of a submission, with what the job has said of it in front."""
+    report = json.loads(result.read_text()) if result.exists() else {}
+    failure = report.get("error")
+    if failure is None:
+        return error
+    kind = AirflowFailException if failure["type"] == _ARGUMENT_ERROR else AirflowException
+    return kind(f"{failure['type']}: {failure['message']}\n{error}")
 
 
 def _signal_group(group: int, number: int) -> bool:

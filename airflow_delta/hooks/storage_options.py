@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_delta.version_compat import AirflowException, Connection
 
-__all__ = ["default_connection_id", "storage_options"]
+__all__ = ["SECRET_OPTIONS", "default_connection_id", "secrets", "storage_options", "store_of"]
 
 _DEFAULT_CONNECTIONS = {
     "s3": "aws_default",
@@ -28,6 +28,60 @@ _DEFAULT_CONNECTIONS = {
     "az": "wasb_default",
 }
 
+# Schemes that name one kind of store; every other scheme is a kind of its own.
+_STORES = {
+    "s3": "S3",
+    "s3a": "S3",
+    "gs": "Google Cloud Storage",
+    "gcs": "Google Cloud Storage",
+    "abfs": "Azure",
+    "abfss": "Azure",
+    "az": "Azure",
+}
+_WITHOUT_OPTIONS = frozenset({"file", "memory"})
+
+SECRET_OPTIONS = frozenset(
+    {
+        # S3
+        "aws_secret_access_key",
+        "secret_access_key",
+        "secret",
+        "aws_session_token",
+        "session_token",
+        "token",
+        "aws_sse_customer_key_base64",
+        "sse_customer_key_base64",
+        # Google Cloud Storage
+        "google_service_account_key",
+        "service_account_key",
+        "google_bearer_token",
+        "bearer_token",
+        # Azure
+        "azure_storage_account_key",
+        "azure_storage_access_key",
+        "azure_storage_master_key",
+        "account_key",
+        "access_key",
+        "azure_storage_sas_key",
+        "azure_storage_sas_token",
+        "sas_key",
+        "sas_token",
+        "azure_storage_token",
+        "azure_client_secret",
+        "azure_storage_client_secret",
+        "client_secret",
+        # The HTTP client of all three: a proxy's URL may hold a password.
+        "proxy_url",
+        # File systems of fsspec
+        "password",
+        "passphrase",
+    }
+)
+"""The options, in lower case, whose values must not be seen; the stores' other options may be."""
+
+# Masked, they would disappear from every line of the logs.
+_NO_SECRETS = frozenset({"", "true", "false"})
+
 
 def default_connection_id(table_uri: str) -> str | None:
     """The connection that Airflow's own provider for the URI's scheme uses by default.
@@ -36,6 +90,24 @@ def default_connection_id(table_uri: str) -> str | None:
     """
     scheme, separator, _ = table_uri.partition("://")
     return _DEFAULT_CONNECTIONS.get(scheme.lower()) if separator else None
+
+
+def store_of(table_uri: str) -> str | None:
+    """The kind of store a URI is in; None for places that take no storage options, such as paths."""
+    scheme, separator, _ = table_uri.partition("://")
+    scheme = scheme.lower()
+    if not separator or scheme in _WITHOUT_OPTIONS:
+        return None
+    return _STORES.get(scheme, scheme)
+
+
+def secrets(options: Mapping[str, str]) -> list[str]:
+    """The values of storage options that no log may show."""
+    return [
+        value
+        for name, value in options.items()
+        if name.lower() in SECRET_OPTIONS and value.strip().lower() not in _NO_SECRETS
+    ]
 
 
 def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:

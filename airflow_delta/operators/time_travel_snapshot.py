@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.snapshot_copy import SnapshotCopy, check_format
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.template_values import as_timestamp, as_version
 from airflow_delta.version_compat import BaseOperator, Context, task_state
 
 __all__ = ["TimeTravelSnapshotOperator"]
 
-_JOB = "materialize"
 _STATE_KEY = "pinned"
 
 
@@ -31,10 +31,12 @@ class TimeTravelSnapshotOperator(BaseOperator):
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
     ``size_in_bytes`` and ``num_rows``, and with a target also ``target_uri``, ``target_version``
     (the version of a copy in Delta format, else None), ``target_num_files`` and
-    ``target_num_rows``.
+    ``target_num_rows`` (None where the statistics don't tell).
 
-    A retry, and the task when it is cleared, pins what the first try of the DAG run pinned. A copy
-    that an earlier try has committed is found and not made again.
+    A retry, and the task when it is cleared, pins what the first try of the DAG run pinned. A Delta
+    copy of that version which an earlier try has committed is found and not made again. A Delta
+    copy keeps the columns and partition columns that it began with: when the table gets others,
+    choose another target, or empty it; a parquet copy follows any.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to pin. (templated)
@@ -93,9 +95,13 @@ class TimeTravelSnapshotOperator(BaseOperator):
         """Pin the version, and copy it where there is a target.
 
         :raises ValueError: both a version and a timestamp are given, or the version is no number.
-        :raises DeltaError: the table or the version can't be read.
+        :raises DeltaError: the table or the version can't be read, or the target of a Delta copy.
+        :raises AirflowFailException: the target's format is unknown, or the target must not or can't
+            be replaced; see `airflow_delta.spark.copies`.
         :raises AirflowException: the copying job failed.
         """
+        if self.target_uri:
+            check_format(self.target_format)
         pinned = self._pin(context)
         self.log.info("pinned version %s of %s", pinned["version"], self.table_uri)
         if not self.target_uri:
@@ -132,40 +138,22 @@ class TimeTravelSnapshotOperator(BaseOperator):
         return pinned
 
     def _copy(self, pinned: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        app_id, app_version = run_identity(context)
-        hook = DeltaHook(self.delta_conn_id)
-        target_uri = str(self.target_uri)
-        if self.target_format == "delta":
-            committed = hook.committed_version(target_uri, app_id=app_id, app_version=app_version)
-            if committed is not None:
-                self.log.info("an earlier try has copied it: version %s of the copy", committed)
-                return _target(hook.pin(target_uri, version=committed), committed)
-
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
         from airflow_delta.hooks.spark_job import SparkJobHook
 
-        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=app_id)
-        report = self._job.run(
-            _JOB,
-            {
-                "table_uri": self.table_uri,
-                "version": pinned["version"],
-                "target_uri": target_uri,
-                "format": self.target_format,
-                "app_id": app_id,
-                "app_version": app_version,
-                "replace_newer": self.replace_newer,
-            },
-            storage_options=hook.common_storage_options(self.table_uri, target_uri),
+        identity = run_identity(context)
+        copy = SnapshotCopy(
+            DeltaHook(self.delta_conn_id),
+            table_uri=self.table_uri,
+            version=pinned["version"],
+            target_uri=str(self.target_uri),
+            target_format=self.target_format,
+            identity=identity,
+            replace_newer=self.replace_newer,
         )
-        return _target({**report, "table_uri": target_uri}, report.get("committed_version"))
-
-
-def _target(copy: Mapping[str, Any], version: int | None) -> dict[str, Any]:
-    """The facts of a copy, by names of their own beside those of the table."""
-    return {
-        "target_uri": copy["table_uri"],
-        "target_version": version,
-        "target_num_files": copy["num_files"],
-        "target_num_rows": copy["num_rows"],
-    }
+        earlier = copy.earlier()
+        if earlier is not None:
+            self.log.info("an earlier try has copied it: %s", earlier)
+            return earlier
+        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=identity[0])
+        return copy.submit(self._job)

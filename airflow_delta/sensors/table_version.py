@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import (
-    AirflowException,
+    AirflowSkipException,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -37,6 +37,9 @@ class TableVersionSensor(BaseSensorOperator):
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param deferrable: wait in the triggerer and not in a worker slot.
+
+    A table that can't be read fails the task, waiting in the triggerer as in a worker slot: with
+    ``soft_fail`` only a wait that takes too long is skipped, with ``never_fail`` both are.
     """
 
     template_fields: Sequence[str] = ("table_uri", "min_version", "after_version", "delta_conn_id")
@@ -76,7 +79,12 @@ class TableVersionSensor(BaseSensorOperator):
         """Wait in this slot, or hand the waiting over to the triggerer."""
         if not self.deferrable:
             return super().execute(context)
-        found = self.poke(context)
+        try:
+            found = self.poke(context)
+        except Exception as error:
+            if not self.never_fail:
+                raise
+            self._skip(error)
         if found.is_done:
             return found.xcom_value
         return self.defer(
@@ -97,12 +105,19 @@ class TableVersionSensor(BaseSensorOperator):
     ) -> dict[str, Any]:
         """Take over from the triggerer.
 
-        :raises AirflowException: the trigger could not read the table.
+        :raises DeltaError: the trigger could not read the table. It is the error that poking would
+            have raised; an `AirflowException` would be skipped with ``soft_fail``.
         """
         if event is None or event.get("status") != "success":
-            reason = (event or {}).get("message", "the trigger ended without an event")
-            raise AirflowException(f"{self.table_uri}: {reason}")
+            found = event or {"message": f"{self.table_uri}: the trigger ended without an event"}
+            error = DeltaHook.error(found.get("error", "DeltaError"), found["message"])
+            if not self.never_fail:
+                raise error
+            self._skip(error)
         return {"table_uri": event["table_uri"], "version": event["version"]}
+
+    def _skip(self, error: Exception) -> NoReturn:
+        raise AirflowSkipException(f"skipped, as never_fail is set: {error}") from error
 
     def _wanted(self) -> int:
         minimum = as_version(self.min_version, name="min_version")

@@ -2,8 +2,7 @@
 
 A copy replaces what an earlier copy of the same table has left at its place, and nothing else. So a
 copy says what it is a copy of: a parquet copy in a file of its own, `MARKER`, which readers skip for
-its name; a Delta copy by a transaction identifier, `copy_app_id`, whose version is that of the
-source. What is there already decides:
+its name; a Delta copy by a transaction identifier, see `copy_rules`. What is there already decides:
 
 =======================================  ========================================================
 nothing, or an empty directory           the copy is made
@@ -11,6 +10,8 @@ a copy of the same table and version,    it is replaced
 or of an earlier version
 a copy of a later version                refused, unless asked for: a late run of a DAG must not
                                          undo the work of the run after it
+a Delta copy, and the source has other   refused: a Delta copy keeps what it began with; parquet
+columns or partition columns by now      copies follow any schema
 anything else                            refused
 =======================================  ========================================================
 
@@ -18,6 +19,10 @@ A parquet copy is written beside its place and put there by renaming, so that th
 half of one. (Object stores rename by copying; there readers may find the place empty for a while.)
 A run that is killed may leave ``<place>.unfinished-<uuid>`` or ``<place>.replaced-<uuid>`` beside it,
 which nobody reads and anybody may delete.
+
+A Delta copy is one commit. What the target holds is judged by the version that the commit is based
+on; a copy that another run commits meanwhile is a conflict. A retry with the transaction identifier
+of an earlier try finds that try's commit, and makes none if that one copied the same version.
 
 The source is known by its table id, which stays when a table is moved.
 """
@@ -37,6 +42,14 @@ from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.columns import quoted
+from airflow_delta.spark.copy_rules import (
+    check_delta_target,
+    check_format,
+    check_held,
+    copied_by,
+    copy_app_id,
+    refusal,
+)
 from airflow_delta.spark.data_files import list_data_files, write_data_files
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.locations import hadoop_path
@@ -47,48 +60,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_delta.engine.storage.base import Storage
+    from airflow_delta.spark.copy_rules import CopyRequest
 
-__all__ = ["FORMATS", "MARKER", "CopyRequest", "CopyResult", "copy_app_id", "copy_snapshot"]
-
-FORMATS = ("parquet", "delta")
-"""What a copy can be."""
+__all__ = ["MARKER", "CopyResult", "copy_snapshot"]
 
 MARKER = "_airflow_delta_copy.json"
 """The file of a parquet copy that says what it is a copy of."""
 
 
 @dataclass(frozen=True, slots=True)
-class CopyRequest:
-    """A copy to be made.
-
-    Attributes:
-        table_uri: the table.
-        version: its version.
-        target_uri: where the copy goes.
-        format: one of `FORMATS`.
-        txn: application id and version of a Delta copy, by which a retry finds its commit.
-        replace_newer: whether to replace a copy of a later version, too.
-    """
-
-    table_uri: str
-    version: int
-    target_uri: str
-    format: str = "parquet"
-    txn: tuple[str, int] | None = None
-    replace_newer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CopyResult:
-    """A copy that was made.
+    """A copy that was made, by this call or by an earlier try of it.
 
     Attributes:
-        num_rows: how many rows it has.
+        num_rows: how many rows it has; None where the statistics of an earlier try's don't tell.
         num_files: how many files.
         committed_version: of a Delta copy, the version of the target that has the rows.
     """
 
-    num_rows: int
+    num_rows: int | None
     num_files: int
     committed_version: int | None = None
 
@@ -107,18 +97,10 @@ def copy_snapshot(
         DeltaError: the table can't be read, or a Delta copy can't be committed.
         PySparkException: Spark's own errors.
     """
-    if request.format not in FORMATS:
-        raise InvalidArgumentError(
-            f"unknown format {request.format!r} of a copy: expected one of {', '.join(FORMATS)}"
-        )
+    check_format(request.format)
     _check_apart(request, storage_options)
     copy = _Copy(spark, request, storage_options)
     return copy.to_parquet() if request.format == "parquet" else copy.to_delta()
-
-
-def copy_app_id(table_id: str) -> str:
-    """The application id that marks a Delta copy of a table, whose id this is."""
-    return f"airflow-delta:copy-of:{table_id}"
 
 
 class _Copy:
@@ -137,27 +119,31 @@ class _Copy:
 
     def to_delta(self) -> CopyResult:
         """Overwrite the Delta table at the target, or create it."""
-        request = self._request
-        app_id = copy_app_id(self._source.metadata.id)
+        request, source = self._request, self._source
         target = DeltaTable(request.target_uri, self._options)
-        if target.exists():
-            earlier = target.version_of_transaction(*request.txn) if request.txn else None
-            if earlier is not None:
-                done = target.snapshot(earlier)
-                return CopyResult(done.num_rows or 0, done.num_files, earlier)
-            held = target.snapshot().transactions.get(app_id)
-            self._check_held(None if held is None else held.version)
-        else:
+        txn = request.txn
+        if not target.exists():
             self._check_empty(target.storage)
+        elif txn and (commit := target.version_of_transaction(*txn)) is not None:
+            done = copied_by(request, source, target, commit)
+            if done is not None:
+                return CopyResult(done.num_rows, done.num_files, commit)
+            # An earlier run of the task has copied another version. Its identifier is taken; the
+            # mark still keeps this copy apart from older and newer ones.
+            txn = None
         result = write_table(
             self._rows(),
             request.target_uri,
             mode="overwrite",
-            partition_by=self._source.metadata.partition_columns,
-            txn=request.txn,
-            marks={app_id: request.version},
+            partition_by=source.metadata.partition_columns,
+            txn=txn,
+            marks={copy_app_id(source.metadata.id): request.version},
+            check=lambda held: check_delta_target(request, source, held),
             storage_options=self._options,
         )
+        if not result.written:
+            # Another try was faster, after the look above. What it has copied is to be looked at.
+            return self.to_delta()
         return CopyResult(result.num_rows, result.num_files, result.version)
 
     def to_parquet(self) -> CopyResult:
@@ -206,33 +192,15 @@ class _Copy:
             self._check_empty(target)
             return
         except (ValueError, LookupError, TypeError) as error:
-            raise self._refusal(f"its {MARKER} can't be read") from error
-        self._check_held(held)
+            raise refusal(self._request, f"its {MARKER} can't be read") from error
+        check_held(self._request, held)
 
     def _check_empty(self, target: Storage) -> None:
         for info in target.walk(""):
             if is_in_write_directory(info.path):
                 # Left by an earlier try of a Delta copy, which was killed before its first commit.
                 continue
-            raise self._refusal(f"it holds {info.path}, which no earlier copy has written")
-
-    def _check_held(self, version: int | None) -> None:
-        """Check the version that the target is a copy of; None where it is no copy of this table."""
-        if version is None:
-            raise self._refusal("it holds no copy of this table")
-        if version > self._request.version and not self._request.replace_newer:
-            raise self._refusal(
-                f"it holds a copy of version {version}, which is newer than version "
-                f"{self._request.version} (replace_newer replaces it all the same)"
-            )
-
-    def _refusal(self, reason: str) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"the target {self._request.target_uri} isn't replaced: {reason}; empty it, or choose "
-            "another",
-            table=self._request.table_uri,
-            target=self._request.target_uri,
-        )
+            raise refusal(self._request, f"it holds {info.path}, which no earlier copy has written")
 
 
 def _exchange(directories: HadoopDirectories, place: str, finished: str) -> None:

@@ -1,4 +1,4 @@
-"""What a submitted job and whoever submits it hand each other. Standard library only.
+"""What a submitted job and whoever submits it hand each other.
 
 * **Parameters** are a JSON object: the job's only argument is the path of a file with it, or the
   object itself. ``result_path`` in it names a file on the driver's machine for the result.
@@ -7,7 +7,10 @@
 * **Secrets** are in neither. The options of the tables' store, which may hold some, are JSON in the
   environment variable `STORAGE_OPTIONS_VARIABLE`.
 
-Airflow's workers import this module, too, so it needs no PySpark.
+What is wrong with the arguments is an `InvalidArgumentError`, so that whoever submitted the job can
+tell it from what another try may help.
+
+Airflow's workers import this module, too, so it needs no more than the standard library.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
 
 __all__ = [
     "RESULT_PATH",
@@ -70,11 +75,11 @@ def read_parameters(arguments: Sequence[str]) -> dict[str, Any]:
     """The parameters of a job: the one argument, or the file that it names.
 
     Raises:
-        ValueError: there isn't one argument, or what it leads to is no JSON object.
+        InvalidArgumentError: there isn't one argument, or what it leads to is no JSON object.
         OSError: the file can't be read.
     """
     if len(arguments) != 1:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"expected one argument, the path of a JSON file or a JSON object; found {len(arguments)}"
         )
     (argument,) = arguments
@@ -87,12 +92,13 @@ def read_storage_options(environment: Mapping[str, str]) -> dict[str, str]:
     """The storage options that the environment holds; none without the variable.
 
     Raises:
-        ValueError: the variable holds no JSON object of strings. The message doesn't show it.
+        InvalidArgumentError: the variable holds no JSON object of strings. The message doesn't show
+            its text.
     """
     text = environment.get(STORAGE_OPTIONS_VARIABLE)
     options = _json_object(text, STORAGE_OPTIONS_VARIABLE) if text else {}
     if not all(isinstance(value, str) for value in options.values()):
-        raise ValueError(f"{STORAGE_OPTIONS_VARIABLE}: expected strings as values")
+        raise InvalidArgumentError(f"{STORAGE_OPTIONS_VARIABLE}: expected strings as values")
     return options
 
 
@@ -101,9 +107,11 @@ def _json_object(text: str, what: str) -> dict[str, Any]:
         value = json.loads(text)
     except ValueError:
         # Without the cause, whose text may show a secret.
-        raise ValueError(f"{what}: this is no JSON") from None
+        raise InvalidArgumentError(f"{what}: this is no JSON") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{what}: expected a JSON object, found a {type(value).__name__}")  # noqa: TRY004
+        raise InvalidArgumentError(
+            f"{what}: expected a JSON object, found a {type(value).__name__}"
+        )
     return value
 
 

@@ -7,7 +7,8 @@ column is first turned into text of our own, which reads back as the value (`dir
 the values are read from the paths that come out (`partition_values`).
 
 In directory names null, and so empty text, is ``__HIVE_DEFAULT_PARTITION__``; a string that begins
-like this gets a ``_`` behind it, so that it stays a string.
+like this gets a ``_`` behind it, so that it stays a string. (The very text itself the engine refuses
+as a value when it commits: other readers would take it for null.)
 
 Spec: PROTOCOL.md, "Partition Value Serialization"; edge cases G5 to G7.
 """

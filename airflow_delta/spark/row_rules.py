@@ -27,6 +27,7 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.spark.columns import quoted
+from airflow_delta.spark.nullable import nullable
 
 __all__ = [
     "NOT_NULL_VIOLATION",
@@ -51,7 +52,7 @@ def new_table_schema(rows: DataFrame) -> StructType:
     Raises:
         InvalidTableError: a column's type is none of the protocol's.
     """
-    return _nullable_struct(_schema_of(rows))
+    return nullable(_schema_of(rows), kept_metadata=_KEPT_METADATA)
 
 
 def check_rows_fit(rows: DataFrame, schema: StructType, *, table: str) -> None:
@@ -180,31 +181,6 @@ def _told(data_type: DataType) -> str:
             return f"struct<{','.join(members)}>"
         case _:
             return str(data_type)
-
-
-def _nullable_struct(struct: StructType) -> StructType:
-    return StructType(
-        tuple(
-            StructField(
-                field.name,
-                _nullable(field.data_type),
-                metadata={k: v for k, v in field.metadata.items() if k in _KEPT_METADATA},
-            )
-            for field in struct
-        )
-    )
-
-
-def _nullable(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType():
-            return _nullable_struct(data_type)
-        case ArrayType(element):
-            return ArrayType(_nullable(element))
-        case MapType(key, value):
-            return MapType(_nullable(key), _nullable(value))
-        case _:
-            return data_type
 
 
 def _primitive_names(data_type: DataType) -> set[str]:

@@ -7,7 +7,7 @@ from here on, with what the rows must be like.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ from airflow_delta.spark.row_rules import new_table_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_delta.engine import Snapshot
+
 __all__ = ["MODES", "WriteRequest", "WriteTarget", "existing_target", "new_target"]
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
@@ -35,13 +37,14 @@ MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write to be made; see `airflow_delta.spark.write`."""
+    """A write to be made; see `airflow_delta.spark.writing.write_table`."""
 
     table: DeltaTable
     mode: str
     partition_by: tuple[str, ...]
     properties: Mapping[str, str]
     transactions: Mapping[str, int]
+    check: Callable[[Snapshot], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def existing_target(request: WriteRequest) -> WriteTarget:
     Raises:
         InvalidArgumentError: another partitioning is asked for than the table's.
         UnsupportedFeatureError: the table needs something of writers that isn't done here.
-        DeltaError: the table can't be read.
+        DeltaError: the table can't be read, or the request's own check refuses it.
     """
     table = request.table
     transaction = table.transaction("WRITE", operation_parameters=_parameters(request))
@@ -89,6 +92,8 @@ def existing_target(request: WriteRequest) -> WriteTarget:
         # The very version that the transaction is based on: a change of the schema since then is a
         # conflict that the commit finds.
         snapshot = table.snapshot(version=transaction.read_version)
+    if request.check is not None:
+        request.check(snapshot)
     _check_no_column_mapping(snapshot.protocol, snapshot.metadata, table.uri)
     partition_by = snapshot.metadata.partition_columns
     if request.partition_by not in ((), partition_by):

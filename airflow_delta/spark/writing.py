@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ from airflow_delta.spark.write_target import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from airflow_delta.engine import Snapshot
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["WriteResult", "is_in_write_directory", "write", "write_table"]
@@ -133,6 +134,7 @@ def write_table(
     properties: Mapping[str, str] | None = None,
     txn: tuple[str, int] | None = None,
     marks: Mapping[str, int] | None = None,
+    check: Callable[[Snapshot], None] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
     """`write`, with more to set.
@@ -144,8 +146,16 @@ def write_table(
         partition_by: see `write`.
         properties: see `write`.
         txn: see `write`.
-        marks: versions to set for further applications, whatever they were.
+        marks: versions to set for further applications, whatever they were; one that another
+            writer sets meanwhile is a conflict.
+        check: raises where a table that exists must not be written to. It gets the version that the
+            transaction is based on, so that nothing can change between the check and the commit
+            without a conflict.
         storage_options: see `write`.
+
+    Raises:
+        DeltaError: see `write`; or what ``check`` raises.
+        PySparkException: Spark's own errors.
     """
     if mode not in MODES:
         raise InvalidArgumentError(
@@ -153,7 +163,7 @@ def write_table(
         )
     table = DeltaTable(uri, storage_options)
     transactions = {**(marks or {}), **dict([txn] if txn else [])}
-    request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions)
+    request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions, check)
     target = existing_target(request) if table.exists() else new_target(request, rows)
     if txn and target.exists:
         # Looked for after the transaction has begun: a commit made later is a conflict.

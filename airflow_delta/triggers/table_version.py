@@ -11,12 +11,16 @@ from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TableVersionTrigger"]
 
+_CONFIRM_EVERY = 100
+"""At one poll of so many it is made sure that the version seen last is still there."""
+
 
 class TableVersionTrigger(BaseTrigger):
     """Fire once, when a table has reached a version.
 
     The event is ``{"status": "success", "table_uri", "version"}`` with the newest version, or
-    ``{"status": "error", "message"}`` where the table can't be read. A table that doesn't exist
+    ``{"status": "error", "error", "message"}``, the name of the error's class and its text, where
+    the table can't be read. A table that doesn't exist
     yet is waited for.
 
     The arguments are text and numbers only, because Airflow stores them in its database: the
@@ -61,18 +65,25 @@ class TableVersionTrigger(BaseTrigger):
         except Exception as error:
             # Any error must become an event: a trigger that dies tells the task nothing.
             self.log.exception("%s: waiting for version %s", self.table_uri, self.min_version)
-            message = f"{type(error).__name__}: {error}"
-            event: dict[str, Any] = {"status": "error", "message": message}
+            event: dict[str, Any] = {
+                "status": "error",
+                "error": type(error).__name__,
+                "message": str(error),
+            }
         else:
             event = {"status": "success", "table_uri": self.table_uri, "version": latest}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
     async def _wait(self) -> int:
         table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
-        latest = None
+        latest: int | None = None
+        polls = 0
         while True:
             # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
-            latest = await asyncio.to_thread(DeltaHook.latest_version, table, latest)
+            latest = await asyncio.to_thread(
+                DeltaHook.latest_version, table, latest, confirm=polls % _CONFIRM_EVERY == 0
+            )
             if latest is not None and latest >= self.min_version:
                 return latest
+            polls += 1
             await asyncio.sleep(self.poke_interval)

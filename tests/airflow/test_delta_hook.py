@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.version_compat import AirflowNotFoundException
+from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
 from tests.airflow.maintenance import checkpoint_only
 
-Copy = Callable[[str], Path]
 SECRET = "gr8-s3cr3t-of-the-hook"
 AWS = json.dumps({"conn_type": "aws", "login": "AKIA", "password": SECRET})
 OPTIONS = {"aws_access_key_id": "AKIA", "aws_secret_access_key": SECRET}
@@ -65,30 +63,54 @@ def test_secrets_of_any_option_are_masked_in_logs(monkeypatch: pytest.MonkeyPatc
     assert redact("the account lake") == "the account lake"
 
 
-def test_a_version_whose_commit_is_gone_can_be_pinned(golden_copy: Copy) -> None:
-    table = golden_copy("snapshot-data3")
+def test_secrets_are_masked_where_triggers_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.log import redact
+
+    extra = {"azure_storage_sas_key": "sig-of-the-trigger", "azure_storage_account_name": "pond"}
+    monkeypatch.setenv("AIRFLOW_CONN_POND", json.dumps({"conn_type": "delta", "extra": extra}))
+    assert asyncio.run(DeltaHook("pond").storage_options_async("az://files/t")) == extra
+    assert "sig-of-the-trigger" not in str(redact("opened with sig-of-the-trigger"))
+
+
+@pytest.mark.parametrize("uris", [("s3://lake/t", "az://lake/t"), ("gs://lake/t", "s3a://lake/t")])
+def test_one_connection_for_two_stores_is_refused(
+    monkeypatch: pytest.MonkeyPatch, uris: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", AWS)
+    with pytest.raises(AirflowException, match=rf"{uris[0]} and {uris[1]} are in different stores"):
+        DeltaHook("lake").common_storage_options(*uris)
+
+
+def test_one_connection_for_one_store_and_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", AWS)
+    for uris in (("s3://lake/t", "s3a://lake/u"), ("s3://lake/t", "/data/t")):
+        assert DeltaHook("lake").common_storage_options(*uris) == OPTIONS
+    # The identity of the worker may be known to both.
+    assert DeltaHook().common_storage_options("s3://lake/t", "gs://lake/t") == {}
+
+
+def test_a_version_whose_commit_is_gone_can_be_pinned(sales_copy: Path) -> None:
     hook = DeltaHook()
-    before = hook.pin(str(table))
-    hook.checkpoint(str(table))
-    checkpoint_only(table, 3)
+    before = hook.pin(str(sales_copy))
+    hook.checkpoint(str(sales_copy))
+    checkpoint_only(sales_copy, 3)
     assert before["timestamp_ms"] is not None
-    assert hook.pin(str(table)) == {**before, "timestamp_ms": None}
+    assert hook.pin(str(sales_copy)) == {**before, "timestamp_ms": None}
 
 
-def test_the_facts_of_a_checkpoint(golden_copy: Copy) -> None:
-    table = golden_copy("snapshot-data3")
+def test_the_facts_of_a_checkpoint(sales_copy: Path) -> None:
     hook = DeltaHook()
-    first, second = hook.checkpoint(str(table)), hook.checkpoint(str(table))
-    file = table / first["path"]
+    first, second = hook.checkpoint(str(sales_copy)), hook.checkpoint(str(sales_copy))
+    file = sales_copy / first["path"]
     assert file.name == f"{3:020}.checkpoint.parquet"
     assert first["size_in_bytes"] == file.stat().st_size
-    assert first["num_files"] == hook.pin(str(table))["num_files"]
+    assert first["num_files"] == hook.pin(str(sales_copy))["num_files"]
     assert (first["written"], second["written"]) == (True, False)
     assert second["version"] == 3
 
 
-def test_a_table_without_a_commit_of_ours(golden_case: Copy, tmp_path: Path) -> None:
-    table = str(golden_case("snapshot-data3"))
+def test_a_table_without_a_commit_of_ours(sales: Path, tmp_path: Path) -> None:
+    table = str(sales)
     assert DeltaHook().committed_version(table, app_id="airflow:a.b", app_version=1) is None
     nowhere = str(tmp_path / "nowhere")
     assert DeltaHook().committed_version(nowhere, app_id="airflow:a.b", app_version=1) is None

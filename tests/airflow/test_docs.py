@@ -7,21 +7,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
+import pytest
+
 from airflow_delta.sensors.table_version import TableVersionSensor
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 
 
-def example(page: str) -> dict[str, Any]:
-    """The names that the one Python example of a page defines."""
-    (code,) = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+def example(page: Path) -> dict[str, Any]:
+    """The names that the first Python example of a page defines."""
+    code = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)[0]
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code, page, "exec"), names)
+    exec(compile(code, str(page), "exec"), names)
     return names
 
 
-def test_the_dag_of_the_guide_can_be_loaded() -> None:
-    checkpoint = example("how-to/maintain-a-table.md")["checkpoint"]
+@pytest.mark.parametrize("page", [DOCS / "how-to" / "maintain-a-table.md", ROOT / "README.md"])
+def test_the_dag_of_the_page_can_be_loaded(page: Path) -> None:
+    checkpoint = example(page)["checkpoint"]
     assert [task.task_id for task in checkpoint.dag.topological_sort()] == [
         "wait",
         "pin",
@@ -30,7 +35,7 @@ def test_the_dag_of_the_guide_can_be_loaded() -> None:
 
 
 def test_the_wait_of_the_guide_follows_the_run_before() -> None:
-    template = example("how-to/maintain-a-table.md")["SEEN"]
+    template = example(DOCS / "how-to" / "maintain-a-table.md")["SEEN"]
     for found, after in ((None, "-1"), ({"version": 24}, "24")):
         asked: list[dict[str, Any]] = []
 
@@ -46,5 +51,14 @@ def test_the_wait_of_the_guide_follows_the_run_before() -> None:
 
 
 def test_the_task_of_the_reference_can_be_loaded() -> None:
-    count_files = example("reference/operators.md")["count_files"]
+    count_files = example(DOCS / "reference" / "operators.md")["count_files"]
     assert count_files.function.__name__ == "count_files"
+
+
+def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:
+    jars = Path(pyspark.__file__).parent / "jars"
+    (client,) = jars.glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    guide = (DOCS / "how-to" / "maintain-a-table.md").read_text()
+    assert set(re.findall(r"hadoop-(?:aws|azure):([\w.]+)", guide)) == {version}
+    assert f"{version} for PySpark {pyspark.__version__}" in guide

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.airflow.maintenance import checkpoint_only, load_dag, rows_by_peer, run_dag
-
-Copy = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -28,8 +25,8 @@ def test_the_tasks_follow_each_other(dag: Any) -> None:
         assert dag.get_task(after).upstream_task_ids == {before}
 
 
-def test_the_whole_dag_over_a_table(dag: Any, golden_copy: Copy, tmp_path: Path) -> None:
-    table, target = golden_copy("snapshot-data3"), tmp_path / "copy"
+def test_the_whole_dag_over_a_table(dag: Any, sales_copy: Path, tmp_path: Path) -> None:
+    table, target = sales_copy, tmp_path / "copy"
     state, returned = run_dag(dag, table_uri=str(table), target_uri=str(target))
     assert state == "success"
     for task, value in returned.items():
@@ -37,32 +34,29 @@ def test_the_whole_dag_over_a_table(dag: Any, golden_copy: Copy, tmp_path: Path)
         assert value["version"] == 3, task
     assert returned["checkpoint"]["written"] is True
     assert returned["materialise"]["target_uri"] == str(target)
-    expected = sorted(row["col1"] for row in rows_by_peer(table))
-    assert len(expected) == 30
-    assert sorted(row["col1"] for row in rows_by_peer(target)) == expected
+    expected = list(range(5, 30))
+    assert sorted(row["id"] for row in rows_by_peer(target)) == expected
     identity = "airflow:delta_table_maintenance.materialise"
     assert DeltaTable(str(target)).transaction_version(identity) is not None
     checkpoint_only(table, 3)
-    assert sorted(row["col1"] for row in rows_by_peer(table)) == expected
+    assert sorted(row["id"] for row in rows_by_peer(table)) == expected
 
 
-def test_without_a_target_nothing_is_copied(dag: Any, golden_copy: Copy) -> None:
-    table = golden_copy("snapshot-data3")
-    state, returned = run_dag(dag, table_uri=str(table), after_version=2)
+def test_without_a_target_nothing_is_copied(dag: Any, sales_copy: Path) -> None:
+    state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2)
     assert state == "success"
     assert returned["materialise"] == returned["pin_snapshot"]
-    hint = json.loads((table / "_delta_log" / "_last_checkpoint").read_text())
+    hint = json.loads((sales_copy / "_delta_log" / "_last_checkpoint").read_text())
     assert hint["version"] == 3
 
 
 def test_the_wait_is_handed_to_the_trigger_and_taken_back(
-    dag: Any, golden_copy: Copy, monkeypatch: pytest.MonkeyPatch
+    dag: Any, sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio
 
-    table = golden_copy("snapshot-data3")
-    newest = table / "_delta_log" / f"{3:020}.json"
-    hidden = newest.rename(table / "version-3")
+    newest = sales_copy / "_delta_log" / f"{3:020}.json"
+    hidden = newest.rename(sales_copy / "version-3")
     waits: list[float] = []
     sleep = asyncio.sleep
 
@@ -73,22 +67,21 @@ def test_the_wait_is_handed_to_the_trigger_and_taken_back(
         await sleep(0)
 
     monkeypatch.setattr("airflow_delta.triggers.table_version.asyncio.sleep", arrive_while_waiting)
-    state, returned = run_dag(dag, table_uri=str(table), after_version=2)
+    state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2)
     assert state == "success"
-    assert returned["wait_for_version"] == {"table_uri": str(table), "version": 3}
+    assert returned["wait_for_version"] == {"table_uri": str(sales_copy), "version": 3}
     assert waits, "the task was not deferred"
 
 
 def test_a_damaged_table_fails_the_run_and_stays_as_it_was(
-    dag: Any, golden_copy: Copy, monkeypatch: pytest.MonkeyPatch
+    dag: Any, sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for task in dag.tasks:
         monkeypatch.setattr(task, "retries", 0)
-    table = golden_copy("snapshot-data3")
-    log = table / "_delta_log"
+    log = sales_copy / "_delta_log"
     (log / f"{2:020}.json").write_bytes(b"")
     before = {file.name: file.read_bytes() for file in log.iterdir()}
-    state, returned = run_dag(dag, table_uri=str(table))
+    state, returned = run_dag(dag, table_uri=str(sales_copy))
     assert state == "failed"
     assert returned["checkpoint"] is None
     assert {file.name: file.read_bytes() for file in log.iterdir()} == before

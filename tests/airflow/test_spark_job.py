@@ -6,6 +6,7 @@ are tested with the DAG.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -14,12 +15,18 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from airflow_delta.hooks import spark_job
 from airflow_delta.hooks.spark_job import SparkJobHook
-from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
+from airflow_delta.version_compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+)
 
 SECRET = "s3cr3t-value"
 OPTIONS = {"aws_secret_access_key": SECRET}
@@ -132,6 +139,40 @@ def test_a_failed_job_tells_its_last_words(fake_spark_submit: Path) -> None:
         run(SparkJobHook())
 
 
+# Fails as `airflow_delta.spark.job_files` lets a job fail.
+FAILS = """
+import json, sys
+path = json.load(open(sys.argv[-1]))["result_path"]
+json.dump({{"error": {{"type": {type!r}, "message": {message!r}}}}}, open(path, "w"))
+print("a long trace")
+sys.exit(1)
+"""
+
+
+def test_the_error_of_the_job_comes_first(fake_spark_submit: Path) -> None:
+    script = FAILS.format(type="TableNotFoundError", message="/t: there is no table")
+    fake_spark_submit.write_text(script)
+    with pytest.raises(AirflowException) as caught:
+        run(SparkJobHook())
+    assert str(caught.value).startswith("TableNotFoundError: /t: there is no table\n")
+    assert "a long trace" in str(caught.value)
+    assert not isinstance(caught.value, AirflowFailException), "another try may help"
+
+
+def test_arguments_that_make_no_sense_are_not_tried_again(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text(
+        FAILS.format(type="InvalidArgumentError", message="no such format")
+    )
+    with pytest.raises(AirflowFailException, match=r"^InvalidArgumentError: no such format"):
+        run(SparkJobHook())
+
+
+def test_a_job_whose_spark_fails_after_its_result_has_failed(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text(REPORTS + "sys.exit(3)")
+    with pytest.raises(AirflowException, match="Error code is: 3"):
+        run(SparkJobHook())
+
+
 def test_a_job_without_a_result_has_not_succeeded(fake_spark_submit: Path) -> None:
     fake_spark_submit.write_text("")
     with pytest.raises(AirflowException, match="'materialize' ended well but left no result"):
@@ -169,6 +210,23 @@ def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         SparkJobHook("cluster")
 
 
+def test_a_master_of_kubernetes_needs_its_provider(
+    fake_spark_submit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    connection = {"conn_type": "spark", "host": "k8s://https://cluster", "port": 6443}
+    monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(connection))
+    provider = "airflow.providers.cncf.kubernetes.kube_client"
+    monkeypatch.setitem(sys.modules, provider, None)
+    with pytest.raises(AirflowException, match="pip install apache-airflow-providers-cncf-kubern"):
+        SparkJobHook("pods")
+    monkeypatch.setitem(sys.modules, provider, ModuleType(provider))
+    monkeypatch.setattr(spark_submit, "kube_client", sys.modules[provider], raising=False)
+    fake_spark_submit.write_text(REPORTS + "print('done')")
+    assert "k8s://https://cluster:6443" in run(SparkJobHook("pods"))["arguments"]
+
+
 # Starts a child, as spark-submit starts the driver's Python, and tells both process ids. The
 # child ignores nothing and waits for its end.
 HANGS = """
@@ -177,6 +235,21 @@ child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Eve
 with open({pids!r}, "w") as pids:
     pids.write(f"{{os.getpid()}} {{child.pid}}")
 threading.Event().wait()
+"""
+
+
+# The same, deaf to a polite end.
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+# Starts a child that stays when spark-submit itself is gone.
+LEAVES_A_CHILD = """
+import os, subprocess, sys
+child = subprocess.Popen(
+    [sys.executable, "-c", "import threading; threading.Event().wait()"], stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL
+)
+open({pids!r}, "w").write(str(child.pid))
+sys.exit(1)
 """
 
 
@@ -189,12 +262,15 @@ def ended(process: int) -> bool:
     return state.rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.parametrize("prelude", ["", DEAF], ids=["polite", "deaf"])
 def test_a_kill_ends_spark_submit_and_what_it_started(
-    fake_spark_submit: Path, tmp_path: Path
+    fake_spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prelude: str
 ) -> None:
+    if prelude:
+        monkeypatch.setattr(spark_job, "_KILL_GRACE_SECONDS", 0.1)
     pids = tmp_path / "pids"
     os.mkfifo(pids)
-    fake_spark_submit.write_text(HANGS.format(pids=str(pids)))
+    fake_spark_submit.write_text(prelude + HANGS.format(pids=str(pids)))
     hook = SparkJobHook()
     failures: list[BaseException] = []
 
@@ -215,6 +291,25 @@ def test_a_kill_ends_spark_submit_and_what_it_started(
     assert ended(parent)
     assert ended(child)
     assert len(failures) == 1, "the task must not take a killed job for a successful one"
+
+
+def test_a_child_that_outlives_spark_submit_is_ended_too(
+    fake_spark_submit: Path, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    fake_spark_submit.write_text(LEAVES_A_CHILD.format(pids=str(pids)))
+    with pytest.raises(AirflowException, match="Error code is: 1"):
+        run(SparkJobHook())
+    assert ended(int(pids.read_text()))
+
+
+def test_a_kill_is_done_before_the_supervisor_kills_the_task() -> None:
+    from airflow.sdk.execution_time.supervisor import WatchedSubprocess
+
+    patience = inspect.signature(WatchedSubprocess.kill).parameters["escalation_delay"].default
+    assert spark_job._KILL_GRACE_SECONDS <= 3
+    longest = spark_job._KILL_GRACE_SECONDS + spark_job._KILL_WAIT_SECONDS
+    assert longest < patience
 
 
 def test_a_timeout_of_the_task_does_not_leave_the_job_behind(

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.hooks.storage_options import default_connection_id, storage_options
+from airflow_delta.hooks.storage_options import (
+    SECRET_OPTIONS,
+    default_connection_id,
+    secrets,
+    storage_options,
+)
 from airflow_delta.version_compat import AirflowException, Connection
 
 
@@ -145,3 +150,52 @@ def test_the_stores_know_the_options(uri: str, fields: dict[str, Any]) -> None:
     from airflow_delta.engine.storage.location import open_storage
 
     assert open_storage(uri, options(**fields)).root == uri
+
+
+# The stores' settings that hold a secret, by the clients' own names.
+SECRET_SETTINGS = {
+    "secret_access_key",
+    "session_token",
+    "sse_customer_key_base64",
+    "service_account_key",
+    "bearer_token",
+    "account_key",
+    "sas_key",
+    "token",
+    "client_secret",
+    "proxy_url",
+}
+
+
+def test_every_name_of_a_secret_is_known() -> None:
+    from airflow_delta.engine.storage.azure import AZURE_OPTIONS
+    from airflow_delta.engine.storage.gcs import GCS_OPTIONS
+    from airflow_delta.engine.storage.s3 import S3_OPTIONS
+    from airflow_delta.engine.storage.store_arguments import CLIENT_OPTIONS
+
+    stores = (S3_OPTIONS, GCS_OPTIONS, AZURE_OPTIONS, CLIENT_OPTIONS)
+    assert {name for store in stores for name in store} >= SECRET_SETTINGS
+    names = {
+        alias
+        for store in stores
+        for name, aliases in store.items()
+        if name in SECRET_SETTINGS
+        for alias in aliases
+    }
+    assert names | {"password", "passphrase"} == SECRET_OPTIONS
+
+
+def test_secrets_are_told_by_the_name_of_the_option_and_never_words_of_every_log() -> None:
+    hidden = {
+        "AWS_Secret_Access_Key": "hush",
+        "azure_storage_sas_key": "sv=1",
+        "client_secret": "False",
+        "session_token": "",
+    }
+    shown = {
+        "aws_access_key_id": "AKIA",
+        "aws_sse_bucket_key_enabled": "false",
+        "aws_web_identity_token_file": "/var/run/token",
+        "aws_region": "eu-central-1",
+    }
+    assert secrets({**hidden, **shown}) == ["hush", "sv=1"]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.table_version import TableVersionTrigger
-from airflow_delta.version_compat import AirflowException, TriggerEvent
-
-Copy = Callable[[str], Path]
+from airflow_delta.version_compat import AirflowSkipException, TriggerEvent
+from tests.airflow.maintenance import checkpoint_only
 
 
 def sensor(table: Path | str, **arguments: Any) -> TableVersionSensor:
@@ -52,12 +53,11 @@ def events(trigger: TableVersionTrigger) -> list[Any]:
     ],
 )
 def test_a_poke_compares_with_the_newest_version(
-    golden_case: Copy, arguments: dict[str, Any], reached: bool
+    sales: Path, arguments: dict[str, Any], reached: bool
 ) -> None:
-    table = golden_case("snapshot-data3")
-    found = sensor(table, **arguments).poke({})
+    found = sensor(sales, **arguments).poke({})
     assert found.is_done is reached
-    assert found.xcom_value == {"table_uri": str(table), "version": 3}
+    assert found.xcom_value == {"table_uri": str(sales), "version": 3}
 
 
 def test_a_table_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
@@ -69,34 +69,32 @@ def test_a_location_that_cannot_be_read_is_an_error_and_not_waited_for() -> None
         sensor("gopher://lake/t").poke({})
 
 
-def test_the_wait_in_a_worker_slot_returns_what_was_found(golden_case: Copy) -> None:
-    table = golden_case("snapshot-data3")
-    assert sensor(table, min_version=2, deferrable=False).execute({}) == {
-        "table_uri": str(table),
+def test_the_wait_in_a_worker_slot_returns_what_was_found(sales: Path) -> None:
+    assert sensor(sales, min_version=2, deferrable=False).execute({}) == {
+        "table_uri": str(sales),
         "version": 3,
     }
 
 
-def test_both_bounds_together_are_refused(golden_case: Copy) -> None:
+def test_both_bounds_together_are_refused(sales: Path) -> None:
     with pytest.raises(ValueError, match="both min_version=1 and after_version=1 are given"):
-        sensor(golden_case("snapshot-data3"), min_version=1, after_version=1).poke({})
+        sensor(sales, min_version=1, after_version=1).poke({})
 
 
-def test_nothing_is_deferred_where_nothing_is_waited_for(golden_case: Copy) -> None:
-    found = sensor(golden_case("snapshot-data3"), deferrable=True).execute({})
+def test_nothing_is_deferred_where_nothing_is_waited_for(sales: Path) -> None:
+    found = sensor(sales, deferrable=True).execute({})
     assert found["version"] == 3
 
 
-def test_a_deferred_sensor_hands_its_wait_to_the_trigger(golden_case: Copy) -> None:
+def test_a_deferred_sensor_hands_its_wait_to_the_trigger(sales: Path) -> None:
     from airflow.sdk.exceptions import TaskDeferred
 
-    table = golden_case("snapshot-data3")
-    waiting = sensor(table, after_version="3", deferrable=True, poke_interval=5, timeout=60)
+    waiting = sensor(sales, after_version="3", deferrable=True, poke_interval=5, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({})
     trigger = deferred.value.trigger
     assert isinstance(trigger, TableVersionTrigger)
-    assert (trigger.table_uri, trigger.min_version) == (str(table), 4)
+    assert (trigger.table_uri, trigger.min_version) == (str(sales), 4)
     assert trigger.poke_interval == 5
     assert deferred.value.timeout is not None
     assert deferred.value.timeout.total_seconds() == 60
@@ -111,18 +109,16 @@ def test_a_trigger_is_rebuilt_from_what_it_serializes() -> None:
     assert rebuilt(trigger).__dict__.keys() == trigger.__dict__.keys()
 
 
-def test_a_trigger_fires_once_when_the_version_is_there(golden_case: Copy) -> None:
-    table = golden_case("snapshot-data3")
-    trigger = rebuilt(TableVersionTrigger(table_uri=str(table), min_version=2))
-    assert events(trigger) == [{"status": "success", "table_uri": str(table), "version": 3}]
+def test_a_trigger_fires_once_when_the_version_is_there(sales: Path) -> None:
+    trigger = rebuilt(TableVersionTrigger(table_uri=str(sales), min_version=2))
+    assert events(trigger) == [{"status": "success", "table_uri": str(sales), "version": 3}]
 
 
 def test_a_trigger_polls_until_the_version_arrives(
-    golden_copy: Copy, monkeypatch: pytest.MonkeyPatch
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = golden_copy("snapshot-data3")
-    newest = table / "_delta_log" / f"{3:020}.json"
-    hidden = newest.rename(table / "version-3")
+    newest = sales_copy / "_delta_log" / f"{3:020}.json"
+    hidden = newest.rename(sales_copy / "version-3")
     waits: list[float] = []
 
     async def instead_of_sleep(seconds: float) -> None:
@@ -131,50 +127,112 @@ def test_a_trigger_polls_until_the_version_arrives(
             hidden.rename(newest)
 
     monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
-    trigger = TableVersionTrigger(table_uri=str(table), min_version=3, poke_interval=9)
-    assert events(trigger) == [{"status": "success", "table_uri": str(table), "version": 3}]
+    trigger = TableVersionTrigger(table_uri=str(sales_copy), min_version=3, poke_interval=9)
+    assert events(trigger) == [{"status": "success", "table_uri": str(sales_copy), "version": 3}]
     assert waits == [9, 9, 9]
 
 
 def test_a_trigger_waits_for_a_table_that_does_not_exist_yet(
-    golden_copy: Copy, monkeypatch: pytest.MonkeyPatch
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = golden_copy("snapshot-data3")
-    hidden = table.rename(table.with_name("elsewhere"))
+    hidden = sales_copy.rename(sales_copy.with_name("elsewhere"))
 
     async def instead_of_sleep(seconds: float) -> None:
-        hidden.rename(table)
+        hidden.rename(sales_copy)
 
     monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
-    trigger = TableVersionTrigger(table_uri=str(table), min_version=0)
+    trigger = TableVersionTrigger(table_uri=str(sales_copy), min_version=0)
     assert events(trigger)[0]["status"] == "success"
 
 
-def test_looking_at_the_log_does_not_block_the_event_loop(
-    golden_case: Copy, monkeypatch: pytest.MonkeyPatch
+def test_a_wait_notices_that_the_log_was_cleaned_up_beyond_what_it_knew(
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
+    from deltalake import DeltaTable, write_deltalake
 
-    from airflow_delta.hooks.delta import DeltaHook
+    waits: list[float] = []
 
-    threads: list[int] = []
-    look = DeltaHook.latest_version
+    async def instead_of_sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > 1:
+            return
+        for _ in range(2):
+            write_deltalake(str(sales_copy), pa.table({"id": [1]}), mode="append")
+        DeltaTable(str(sales_copy)).create_checkpoint()
+        checkpoint_only(sales_copy, 4)
 
-    def watched(table: Any, known: int | None = None) -> int | None:
-        threads.append(threading.get_ident())
-        return look(table, known)
+    monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
+    trigger = TableVersionTrigger(table_uri=str(sales_copy), min_version=5)
+    assert events(trigger) == [{"status": "success", "table_uri": str(sales_copy), "version": 5}]
+    assert 1 < len(waits) <= 100
 
-    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(watched))
-    events(TableVersionTrigger(table_uri=str(golden_case("snapshot-data3")), min_version=0))
-    assert threads
-    assert threading.get_ident() not in threads
+
+# Runs a trigger and prints what its event loop's thread imported, opened and listed meanwhile.
+WATCHED_RUN = """
+import asyncio, sys, threading
+from airflow_delta.triggers.table_version import TableVersionTrigger
+
+loop, seen, running = threading.get_ident(), [], False
+
+def watch(event, arguments):
+    if running and threading.get_ident() == loop:
+        if event in {"import", "open", "os.listdir", "os.scandir"}:
+            seen.append(f"{event} {arguments[0]}")
+
+sys.addaudithook(watch)
+
+async def run():
+    global running
+    running = True
+    found = [event.payload["version"] async for event in trigger.run()]
+    running = False
+    return found
+
+trigger = TableVersionTrigger(table_uri=sys.argv[1], min_version=0)
+assert asyncio.run(run()) == [3]
+assert "airflow_delta.engine.table" in sys.modules
+print(*seen, sep="\\n")
+"""
+
+
+def test_a_wait_does_not_block_the_event_loop(sales: Path) -> None:
+    # In a process of its own: the first wait of a triggerer is the one that imports the engine.
+    command = [sys.executable, "-c", WATCHED_RUN, str(sales)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    heavy = ("airflow_delta.engine", "pyarrow", "numpy", "obstore", str(sales))
+    assert not [line for line in done.stdout.splitlines() if any(name in line for name in heavy)]
 
 
 def test_an_error_in_the_trigger_becomes_an_error_of_the_task() -> None:
     (event,) = events(TableVersionTrigger(table_uri="gopher://lake/t", min_version=9))
     assert event["status"] == "error"
-    with pytest.raises(AirflowException, match=r"InvalidArgumentError.*scheme 'gopher'"):
+    with pytest.raises(InvalidArgumentError, match=r"scheme 'gopher'"):
         sensor("gopher://lake/t").execute_complete({}, event)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_a_table_that_cannot_be_read_fails_the_task_while_a_late_one_may_be_skipped(
+    soft_fail: bool, resumed: bool
+) -> None:
+    uri = "gopher://lake/t"
+    waiting = sensor(uri, deferrable=resumed, soft_fail=soft_fail)
+    with pytest.raises(InvalidArgumentError, match="scheme 'gopher'"):
+        waiting.execute({})
+    (event,) = events(TableVersionTrigger(table_uri=uri, min_version=9))
+    with pytest.raises(InvalidArgumentError, match="scheme 'gopher'"):
+        waiting.resume_execution("execute_complete", {"event": event}, {})
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_task_that_never_fails_is_skipped(deferrable: bool) -> None:
+    uri = "gopher://lake/t"
+    waiting = sensor(uri, deferrable=deferrable, never_fail=True)
+    with pytest.raises(AirflowSkipException, match="never_fail"):
+        waiting.execute({})
+    (event,) = events(TableVersionTrigger(table_uri=uri, min_version=9))
+    with pytest.raises(AirflowSkipException, match="never_fail"):
+        waiting.resume_execution("execute_complete", {"event": event}, {})
 
 
 def test_a_missing_connection_in_the_trigger_becomes_an_error_of_the_task() -> None:
@@ -182,7 +240,9 @@ def test_a_missing_connection_in_the_trigger_becomes_an_error_of_the_task() -> N
         TableVersionTrigger(table_uri="/data/t", min_version=0, delta_conn_id="not_there")
     )
     assert event["status"] == "error"
-    assert "'not_there' (delta_conn_id) isn't defined" in event["message"]
+    message = r"AirflowNotFoundException: .*'not_there' \(delta_conn_id\) isn't defined"
+    with pytest.raises(DeltaError, match=message):
+        sensor("/data/t").execute_complete({}, event)
 
 
 def test_a_resumed_sensor_returns_what_the_trigger_found() -> None:
@@ -194,5 +254,5 @@ def test_a_resumed_sensor_returns_what_the_trigger_found() -> None:
 
 
 def test_a_resumed_sensor_without_an_event_fails() -> None:
-    with pytest.raises(AirflowException, match="s3://lake/t: the trigger ended without an event"):
+    with pytest.raises(DeltaError, match="s3://lake/t: the trigger ended without an event"):
         sensor("s3://lake/t").execute_complete({}, None)

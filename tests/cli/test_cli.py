@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine.version import VERSION
@@ -17,12 +19,22 @@ from airflow_delta.engine.version import VERSION
 Copy = Callable[[str], Path]
 
 
+def described(table: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["describe", str(table), "--json"]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return facts
+
+
+def described_lines(table: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(["describe", str(table)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
 def test_describe_prints_the_facts_of_a_table(
     golden_case: Copy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = golden_case("dat-basic_partitioned")
-    assert main(["describe", str(table), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = described(table, capsys)
     assert facts["table_uri"] == str(table)
     assert facts["version"] == 1
     assert facts["partition_columns"] == ["letter"]
@@ -44,40 +56,95 @@ def test_describe_for_people_says_the_same(
     assert ["name", "-"] in lines
 
 
-def test_describe_of_an_older_version(
-    golden_case: Copy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = golden_case("snapshot-data3")
-    committed = (table / "_delta_log" / f"{1:020}.json").stat().st_mtime
+def test_describe_of_an_older_version(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    committed = (sales / "_delta_log" / f"{1:020}.json").stat().st_mtime
     when = datetime.fromtimestamp(committed, timezone.utc).isoformat(timespec="milliseconds")
     for choice in (["--version", "1"], ["--timestamp", when]):
-        assert main(["describe", str(table), "--json", *choice]) == 0
+        assert main(["describe", str(sales), "--json", *choice]) == 0
         assert json.loads(capsys.readouterr().out)["version"] == 1
 
 
-def test_history_is_newest_first_and_can_be_limited(
-    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+def test_describe_of_a_version_whose_commit_is_gone(
+    sales_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = golden_case("snapshot-data3")
-    assert main(["history", str(table), "--json"]) == 0
+    DeltaTable(str(sales_copy)).create_checkpoint()
+    before = described(sales_copy, capsys)
+    for commit in (sales_copy / "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert before["timestamp"] is not None
+    assert described(sales_copy, capsys) == {**before, "timestamp": None}
+    assert ["timestamp", "-"] in [line.split() for line in described_lines(sales_copy, capsys)]
+
+
+FEATURES: dict[str, Any] = {
+    "protocol": {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["appendOnly", "identityColumns", "fromTheFuture"],
+    }
+}
+
+
+def test_describe_tells_what_the_features_of_a_table_mean(
+    sales_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = sales_copy / "_delta_log"
+    commit = json.dumps(FEATURES) + "\n"
+    (log / f"{4:020}.json").write_text(commit)
+    found = {
+        feature["name"]: feature for feature in described(sales_copy, capsys)["table_features"]
+    }
+    assert {name for name, feature in found.items() if feature["supported"]} == set(
+        FEATURES["protocol"]["writerFeatures"]
+    )
+    assert (found["appendOnly"]["active"], found["appendOnly"]["can_write"]) == (False, True)
+    future = found["fromTheFuture"]
+    assert (future["active"], future["can_read"], future["can_write"]) == (True, True, False)
+    assert found["deletionVectors"]["can_read"] is True
+
+    lines = [
+        line.removeprefix("table features").strip() for line in described_lines(sales_copy, capsys)
+    ]
+    assert "appendOnly: inactive, can read, can write" in lines
+    assert f"fromTheFuture: active, can read, can't write ({future['note']})" in lines
+    assert not [line for line in lines if line.startswith("deletionVectors")]
+
+
+def test_a_table_that_is_refused_is_told_by_its_features(
+    sales_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    features = ["fromTheFuture", "timestampNtz"]
+    protocol: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol |= {"readerFeatures": features, "writerFeatures": features}
+    (sales_copy / "_delta_log" / f"{4:020}.json").write_text(json.dumps({"protocol": protocol}))
+    assert main(["describe", str(sales_copy)]) == 1
+    captured = capsys.readouterr()
+    assert "can't read the table because of its features fromTheFuture" in captured.err
+    assert captured.out == ""
+
+
+def test_history_is_newest_first_and_can_be_limited(
+    sales: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", str(sales), "--json"]) == 0
     commits = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [commit["version"] for commit in commits] == [3, 2, 1, 0]
     for commit in commits:
-        log = table / "_delta_log" / f"{commit['version']:020}.json"
+        log = sales / "_delta_log" / f"{commit['version']:020}.json"
         infos = [json.loads(line) for line in log.read_text().splitlines() if "commitInfo" in line]
         assert commit["operation"] == infos[0]["commitInfo"]["operation"]
-    assert main(["history", str(table), "--json", "--limit", "2"]) == 0
+    assert main(["history", str(sales), "--json", "--limit", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_history_for_people_has_a_line_for_each_commit(
-    golden_case: Copy, capsys: pytest.CaptureFixture[str]
+    sales: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["history", str(golden_case("snapshot-data3"))]) == 0
+    assert main(["history", str(sales)]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.split() == ["version", "timestamp", "operation", "parameters"]
     assert [line.split()[0] for line in lines] == ["3", "2", "1", "0"]
-    assert all(line.split()[2] == "WRITE" for line in lines)
+    assert [line.split()[2] for line in lines] == ["DELETE", "WRITE", "WRITE", "WRITE"]
 
 
 def test_a_table_that_cannot_be_read_is_one_line_and_status_1(
@@ -118,9 +185,9 @@ def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.strip() == f"airflow-delta {VERSION}"
 
 
-def test_a_reader_that_stops_early_is_no_error(golden_case: Copy) -> None:
+def test_a_reader_that_stops_early_is_no_error(sales: Path) -> None:
     code = "import sys; from airflow_delta.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, "history", str(golden_case("snapshot-data3"))]
+    command = [sys.executable, "-c", code, "history", str(sales)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -130,12 +197,12 @@ def test_a_reader_that_stops_early_is_no_error(golden_case: Copy) -> None:
     assert errors == b""
 
 
-def test_the_command_needs_neither_airflow_nor_spark(golden_case: Copy) -> None:
+def test_the_command_needs_neither_airflow_nor_spark(sales: Path) -> None:
     code = (
         "import sys; from airflow_delta.cli.main import main; main(sys.argv[1:]); "
         "assert not {'airflow', 'pyspark'} & set(sys.modules)"
     )
-    table = str(golden_case("snapshot-data3"))
+    table = str(sales)
     for verb in ("describe", "history"):
         subprocess.run(
             [sys.executable, "-c", code, verb, table], check=True, stdout=subprocess.DEVNULL

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import DeltaTable
@@ -166,6 +168,35 @@ def test_files_come_with_the_columns_asked_for(tmp_path: Path) -> None:
     assert (snapshot.num_files, snapshot.size_in_bytes, snapshot.num_rows) == (2, 12, None)
     with pytest.raises(InvalidArgumentError, match="nonsense"):
         snapshot.files(columns=["nonsense"])
+
+
+@pytest.mark.parametrize("predicate", [None, pc.field("id") > 1])
+def test_files_without_columns_are_refused(tmp_path: Path, predicate: pc.Expression) -> None:
+    """A table without columns would have no rows, and seem to say that there are no files."""
+    write_table(tmp_path, [add("a")])
+    with pytest.raises(InvalidArgumentError, match=rf"{tmp_path}: no columns"):
+        DeltaTable(str(tmp_path)).snapshot().files(columns=[], predicate=predicate)
+
+
+@pytest.mark.parametrize("timestamp", ["yesterday", "2026-01-31T12:00:00", True, None, 1.5])
+def test_a_bad_timestamp_names_the_table(tmp_path: Path, timestamp: Any) -> None:
+    write_table(tmp_path, [add("a")])
+    table = DeltaTable(str(tmp_path))
+    with pytest.raises(InvalidArgumentError, match=rf"{tmp_path}: .*is no"):
+        table.version_at(timestamp)
+    if not isinstance(timestamp, bool):  # which is an int, and therefore a version
+        with pytest.raises(InvalidArgumentError, match=rf"{tmp_path}: .*is no"):
+            table.changes(timestamp)
+
+
+def test_a_version_that_was_cleaned_away_is_confirmed_on_request(tmp_path: Path) -> None:
+    table = DeltaTable(str(write_table(tmp_path, *[[add(f"{n}")] for n in range(6)])))
+    table.checkpoint(version=4)
+    for version in range(4):
+        commit_path(tmp_path, version).unlink()
+    assert table.latest_version(1) == 1
+    assert table.latest_version(1, confirm=True) == 5
+    assert table.latest_version(5, confirm=True) == 5
 
 
 def test_tombstones_expire(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     DeltaError,
     DeltaWarning,
+    InvalidArgumentError,
     StorageError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -159,22 +160,47 @@ def test_a_commit_whose_answer_is_lost_counts(files: Files) -> None:
 
 def test_a_commit_whose_fate_cannot_be_told_says_so(files: Files) -> None:
     """The answer is lost, and then the store is gone."""
-    for operation in ("read_many", "read"):
-        with MemoryTable(files) as table:
-            delta, storage = disturbed(table)
-            transaction = delta.transaction("WRITE")
-            transaction.add_file(AddFile("new", {}, 5, 1, data_change=True))
-            storage.__init__(
-                table.storage, Fault("create", how=How.LOSE_ANSWER), Fault(operation, 0, How.FAIL)
-            )
-            with pytest.raises(CommitOutcomeUnknownError, match="txnId") as caught:
-                transaction.commit()
-            assert caught.value.version == LAST + 1
-            assert caught.value.txn_id in table.storage.read(commit_file(LAST + 1)).decode()
+    with MemoryTable(files) as table:
+        delta, storage = disturbed(table)
+        transaction = delta.transaction("WRITE")
+        transaction.add_file(AddFile("new", {}, 5, 1, data_change=True))
+        storage.__init__(
+            table.storage, Fault("create", how=How.LOSE_ANSWER), Fault("read", 0, How.FAIL)
+        )
+        with pytest.raises(CommitOutcomeUnknownError, match="txnId") as caught:
+            transaction.commit()
+        assert caught.value.version == LAST + 1
+        assert caught.value.txn_id in table.storage.read(commit_file(LAST + 1)).decode()
+        # Trying again could make a second commit of it.
+        storage.__init__(table.storage)
+        with pytest.raises(InvalidArgumentError, match="tried to be; begin a new one"):
+            transaction.commit()
+        assert seen(table)[0] == LAST + 1
+
+
+def test_a_commit_that_no_put_could_make_is_not_tried_again(files: Files) -> None:
+    with MemoryTable(files) as table:
+        delta, storage = disturbed(table)
+        transaction = delta.transaction("WRITE")
+        transaction.add_file(AddFile("new", {}, 5, 1, data_change=True))
+        storage.__init__(table.storage, Fault("create", 0, How.FAIL))
+        with pytest.raises(StorageError, match="the connection broke"):
+            transaction.commit()
+        storage.__init__(table.storage)
+        with pytest.raises(InvalidArgumentError, match="tried to be; begin a new one"):
+            transaction.commit()
+        assert seen(table) == (LAST, OLD)
+
+
+def checkpoint(delta: DeltaTable, version: int | None = None) -> None:
+    """An operation; that the hint to the checkpoint can't be written is no more than a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeltaWarning)
+        delta.checkpoint(version=version)
 
 
 def test_a_checkpoint_never_changes_the_table(files: Files) -> None:
-    for run in sweep(files, lambda delta: delta.checkpoint()):
+    for run in sweep(files, checkpoint):
         assert seen(run.table) == (LAST, OLD)
         # Again, undisturbed; now the commits aren't needed any more.
         run.table.delta().checkpoint()
@@ -184,7 +210,7 @@ def test_a_checkpoint_never_changes_the_table(files: Files) -> None:
 
 def test_a_checkpoint_of_an_older_version_never_changes_the_table() -> None:
     files = files_with(0)
-    for run in sweep(files, lambda delta: delta.checkpoint(version=2)):
+    for run in sweep(files, lambda delta: checkpoint(delta, 2)):
         assert seen(run.table) == (LAST, OLD)
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeltaWarning)
@@ -194,7 +220,9 @@ def test_a_checkpoint_of_an_older_version_never_changes_the_table() -> None:
 
 
 def test_a_table_is_created_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = StructType((StructField("id", PrimitiveType("long"), nullable=True),))
+    schema = StructType(
+        tuple(StructField(name, PrimitiveType("long"), nullable=True) for name in ("id", "n"))
+    )
 
     def create(uri: str, storage: FaultyStorage | None = None) -> DeltaTable:
         with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import golden_manifest
+from tests.conftest import NO_GOLDEN, golden_manifest
 
 HERE = Path(__file__).parent
 LEDGER: dict[str, str] = json.loads((HERE / "ledger.json").read_text(encoding="utf-8"))
@@ -53,5 +53,5 @@ def test_case_is_as_the_ledger_says(case: dict[str, str], outcomes: dict[str, li
 
 def test_the_ledger_names_the_cases_of_the_corpus() -> None:
     if not CASES:
-        pytest.skip("the golden corpus (../shared/golden beside the checkout) is not here")
+        pytest.skip(NO_GOLDEN)
     assert set(LEDGER) == {case["name"] for case in CASES}

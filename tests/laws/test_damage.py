@@ -13,7 +13,10 @@ from tests.table_builder import (
     classic_checkpoint,
     commits,
     compaction,
+    file_rows,
     hint,
+    parquet,
+    small_rows,
     state_of,
     states,
     v2_checkpoint,
@@ -124,3 +127,18 @@ def test_a_checkpoint_with_an_action_that_is_none_is_left_out() -> None:
     files[TOP.format(2)] += b'{"txn":{"appId":"app","version":"seven"}}\n'
     with MemoryTable(files) as table, pytest.warns(DeltaWarning, match=TOP.format(2)):
         assert state_of(table.delta().snapshot()) == states(HISTORY)[2]
+
+
+@pytest.mark.parametrize("missing", ["protocol", "metaData"])
+def test_a_checkpoint_without_protocol_or_metadata_is_refused_by_name(missing: str) -> None:
+    """As the corpus has it: nothing is read around a checkpoint that is whole for all one can tell."""
+    state = states(HISTORY)[2]
+    rows = [row for row in [*small_rows(state), *file_rows(state)] if missing not in row]
+    path = "_delta_log/00000000000000000002.checkpoint.parquet"
+    files = {**commits(HISTORY), path: parquet(rows)}
+    with (
+        MemoryTable(files) as table,
+        pytest.raises(CorruptLogError, match=f"no {missing} action.*{path} lacks it") as caught,
+    ):
+        table.delta().snapshot()
+    assert caught.value.path == path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,10 @@ SETTINGS = {
     # A zone with daylight saving time, unlike UTC: what depends on the session's zone shall show.
     "spark.sql.session.timeZone": "America/New_York",
 }
+
+
+# py4j tells of each connection that it closes, the last time after pytest has closed the log.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

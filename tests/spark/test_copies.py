@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as Peer
+from deltalake import write_deltalake
 
-from airflow_delta.engine.errors import InvalidArgumentError, StorageError
-from airflow_delta.spark import copies, write
-from airflow_delta.spark.copies import MARKER, CopyRequest, copy_snapshot
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import (
+    ConcurrentTransactionError,
+    InvalidArgumentError,
+    StorageError,
+)
+from airflow_delta.spark import copies, write, writing
+from airflow_delta.spark.copies import MARKER, copy_snapshot
+from airflow_delta.spark.copy_rules import CopyRequest
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from tests.spark.conftest import bag, rows_of
 
@@ -139,6 +146,40 @@ def test_a_newer_copy_that_comes_first_wins(
     assert siblings(target) == ["copy", "source"]
 
 
+@pytest.mark.parametrize(
+    ("module", "step", "error", "message"),
+    [
+        # Before the transaction begins: it sees the newer copy.
+        (copies, "write_table", InvalidArgumentError, "newer than version 1"),
+        # While the rows are written: the commit finds it.
+        (writing, "list_data_files", ConcurrentTransactionError, "airflow-delta:copy-of"),
+    ],
+)
+def test_a_newer_delta_copy_that_comes_first_wins(
+    spark: SparkSession,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    step: str,
+    error: type[Exception],
+    message: str,
+) -> None:
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target), "delta"))
+    original = getattr(module, step)
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(module, step, original)
+        copy_snapshot(spark, CopyRequest(source, 2, str(target), "delta"))
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(module, step, slow)
+    with pytest.raises(error, match=message):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target), "delta"))
+    assert delta_ids(target) == [0, 1, 2]
+
+
 def test_a_parquet_copy_of_no_rows_has_the_columns(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -176,6 +217,78 @@ def test_a_repeated_delta_copy_finds_its_commit(
     # Though a later run has replaced it.
     assert copy_snapshot(spark, request) == first
     assert Peer(target).version() == 1
+
+
+def test_a_cleared_task_that_copies_another_version_makes_its_copy(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    first = CopyRequest(source, 1, str(target), "delta", txn=("dag.task", 5))
+    copy_snapshot(spark, first)
+    cleared = CopyRequest(source, 2, str(target), "delta", txn=("dag.task", 5))
+    for committed in (1, 2):  # its own retry can't find it, and makes the same copy again
+        result = copy_snapshot(spark, cleared)
+        assert (result.num_rows, result.committed_version) == (3, committed)
+        assert delta_ids(target) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("version", "rows", "committed"), [(1, 2, 0), (2, 3, 1)])
+def test_a_delta_copy_that_loses_to_another_try_looks_at_what_that_one_copied(
+    spark: SparkSession,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    rows: int,
+    committed: int,
+) -> None:
+    target = tmp_path / "copy"
+    write_table = copies.write_table
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        # Another try, whose version is 1, commits before the transaction of this one begins.
+        monkeypatch.setattr(copies, "write_table", write_table)
+        copy_snapshot(spark, CopyRequest(source, 1, str(target), "delta", txn=("dag.task", 5)))
+        return write_table(*arguments, **named)
+
+    monkeypatch.setattr(copies, "write_table", slow)
+    request = CopyRequest(source, version, str(target), "delta", txn=("dag.task", 5))
+    result = copy_snapshot(spark, request)
+    assert (result.num_rows, result.committed_version) == (rows, committed)
+    assert result.num_files == DeltaTable(str(target)).snapshot().num_files
+    assert delta_ids(target) == list(range(rows))
+
+
+def test_rows_that_nobody_has_counted_are_unknown(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    request = CopyRequest(source, 1, str(target), "delta", txn=("dag.task", 5))
+    copy_snapshot(spark, request)
+    commit = target / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    found = copy_snapshot(spark, request)
+    assert (found.num_rows, found.num_files, found.committed_version) == (None, 2, 0)
+
+
+def test_a_delta_copy_keeps_its_columns_and_a_parquet_copy_follows(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    delta, parquet = tmp_path / "delta", tmp_path / "parquet"
+    copy_snapshot(spark, CopyRequest(source, 0, str(delta), "delta"))
+    copy_snapshot(spark, CopyRequest(source, 0, str(parquet)))
+    row = pa.table({"id": [9], "p": ["z"], "q": ["new"]})
+    write_deltalake(source, row, mode="append", schema_mode="merge")
+    before = sorted(delta.rglob("*"))
+    with pytest.raises(InvalidArgumentError, match=r"lacks \['q'\].*a parquet copy follows any"):
+        copy_snapshot(spark, CopyRequest(source, 3, str(delta), "delta"))
+    assert sorted(delta.rglob("*")) == before
+    copy_snapshot(spark, CopyRequest(source, 3, str(parquet)))
+    assert ids(spark, parquet) == [0, 1, 2, 9]
+    assert "q" in spark.read.parquet(str(parquet)).columns
 
 
 def test_a_delta_copy_is_made_where_an_earlier_try_was_killed(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.engine.errors import TableNotFoundError
+from airflow_delta.engine.errors import InvalidArgumentError, TableNotFoundError
 from airflow_delta.spark.job_files import (
     STORAGE_OPTIONS_VARIABLE,
     read_parameters,
@@ -33,14 +33,14 @@ def test_parameters_come_from_a_file_or_the_argument_itself(tmp_path: Path) -> N
     ],
 )
 def test_parameters_that_are_no_json_object(arguments: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         read_parameters(arguments)
 
 
 def test_a_parameter_file_that_is_no_object(tmp_path: Path) -> None:
     file = tmp_path / "parameters.json"
     file.write_text("[1]", encoding="utf-8")
-    with pytest.raises(ValueError, match="expected a JSON object, found a list"):
+    with pytest.raises(InvalidArgumentError, match="expected a JSON object, found a list"):
         read_parameters([str(file)])
 
 
@@ -53,7 +53,7 @@ def test_storage_options_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize("text", ['{"key": "secret"', '{"secret": 1}', '["secret"]'])
 def test_broken_storage_options_are_not_shown(text: str) -> None:
-    with pytest.raises(ValueError, match=STORAGE_OPTIONS_VARIABLE) as caught:
+    with pytest.raises(InvalidArgumentError, match=STORAGE_OPTIONS_VARIABLE) as caught:
         read_storage_options({STORAGE_OPTIONS_VARIABLE: text})
     assert "secret" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None

@@ -39,7 +39,7 @@ from airflow_delta.engine.arrow.json_exact import (
     file_columns,
     read_line,
 )
-from airflow_delta.engine.arrow.json_lines import Lines, Slice, cut_slices, index_lines
+from airflow_delta.engine.arrow.json_lines import NO_PATHS, Lines, Slice, cut_slices, index_lines
 from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
@@ -73,6 +73,7 @@ def parse_commits(
     columns: Sequence[str] | None = None,
     kinds: Collection[str] | None = None,
     table: str,
+    paths: Mapping[int, str] = NO_PATHS,
 ) -> ParsedCommits:
     """Parse the content of commits.
 
@@ -84,6 +85,7 @@ def parse_commits(
         kinds: the other actions wanted, such as ``metaData``; None for all. The lines of the rest
             are checked and forgotten: a long log has a large ``commitInfo`` for each commit.
         table: the table's location, for messages.
+        paths: by version, the files that don't have a commit's name, for messages.
 
     Raises:
         CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
@@ -97,7 +99,7 @@ def parse_commits(
     wanted = None if columns is None else tuple(columns)
     schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
     parser = _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds))
-    slices = cut_slices(commits, table=table)
+    slices = cut_slices(commits, table=table, paths=paths)
     batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in FILE_KINDS}
     small: list[SmallAction] = []
     for result in map_ordered(parser.parse, slices):

@@ -13,9 +13,10 @@ without counting the lines that precede it in other slices.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
 from airflow_delta.engine.errors import CorruptLogError
 
-__all__ = ["SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
+__all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
 
 SLICE_BYTES = 4 << 20
 """The aim for one parser call: large enough to amortise it, small enough to stay in the cache."""
@@ -34,12 +35,16 @@ _BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN = 0x0A, 0x0D
 _EXCERPT_CHARACTERS = 80
 
+NO_PATHS: Mapping[int, str] = MappingProxyType({})
+"""Where all commits have the name of a commit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole lines of one commit: the bytes of ``data`` from ``start`` to ``stop``."""
+    """Whole lines of one commit: of its file's ``data``, the bytes from ``start`` to ``stop``."""
 
     version: int
+    path: str
     data: bytes
     start: int
     stop: int
@@ -77,10 +82,17 @@ def _content(piece: Piece) -> memoryview:
     return memoryview(piece.data)[piece.start : piece.stop]
 
 
-def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[Slice]:
+def cut_slices(
+    commits: Iterable[tuple[int, bytes]], *, table: str, paths: Mapping[int, str] = NO_PATHS
+) -> Iterator[Slice]:
     """Cut commits, given as (version, content) in log order, into slices of about `SLICE_BYTES`.
 
     A byte order mark at the start of a commit is left out. A longer line makes a longer slice.
+
+    Args:
+        commits: the commits.
+        table: the table's location, for messages.
+        paths: by version, the files that don't have a commit's name, for messages.
 
     Raises:
         CorruptLogError: a commit has no content at all: its writer died, or still writes.
@@ -89,7 +101,8 @@ def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[
     pending: list[Piece] = []
     pending_bytes = 0
     for version, data in commits:
-        for piece in _pieces(version, data, table):
+        path = paths.get(version) or _commit_path(version)
+        for piece in _pieces(version, path, data, table):
             size = piece.stop - piece.start + 1
             # A piece that is worth a call by itself is not copied to join it with others.
             if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
@@ -102,12 +115,11 @@ def cut_slices(commits: Iterable[tuple[int, bytes]], *, table: str) -> Iterator[
         yield Slice(table, position, tuple(pending))
 
 
-def _pieces(version: int, data: bytes, table: str) -> Iterator[Piece]:
+def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]:
     """A commit as even parts of at most about `SLICE_BYTES`, each of whole lines."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     end = len(data)
     if start == end:
-        path = _commit_path(version)
         raise CorruptLogError(
             f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
             "or has not finished; restore the file, or remove it if it is the newest commit",
@@ -118,7 +130,7 @@ def _pieces(version: int, data: bytes, table: str) -> Iterator[Piece]:
     step = -(-(end - start) // -(-(end - start) // SLICE_BYTES))
     while start < end:
         stop = data.find(b"\n", start + step - 1) + 1 or end
-        yield Piece(version, data, start, stop)
+        yield Piece(version, path, data, start, stop)
         start = stop
 
 
@@ -226,16 +238,15 @@ class Lines:
         which = bisect_right(offsets, start) - 1
         piece = self.source.pieces[which]
         line = piece.data.count(b"\n", 0, piece.start + start - offsets[which]) + 1
-        path = _commit_path(piece.version)
         # A character takes at most four bytes, so a line of 100 MB isn't decoded for its excerpt.
         raw = bytes(self.text[start : min(stop, start + 4 * _EXCERPT_CHARACTERS)])
         excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
         return CorruptLogError(
-            f"{path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a backup, "
-            "or restore the table to a version before it",
+            f"{piece.path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a "
+            "backup, or restore the table to a version before it",
             table=self.source.table,
             version=piece.version,
-            path=path,
+            path=piece.path,
             line=line,
         )
 

@@ -9,7 +9,7 @@ What is passed over isn't checked: `json_actions` does that when the files are a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from airflow_delta.engine.arrow.json_exact import (
     SmallAction,
     read_line,
 )
-from airflow_delta.engine.arrow.json_lines import Lines, cut_slices, index_lines
+from airflow_delta.engine.arrow.json_lines import NO_PATHS, Lines, cut_slices, index_lines
 
 __all__ = ["find_small_actions"]
 
@@ -28,7 +28,11 @@ _ESCAPED_LETTER = b"\\u00"
 
 
 def find_small_actions(
-    commits: Iterable[tuple[int, bytes]], *, kinds: Collection[str], table: str
+    commits: Iterable[tuple[int, bytes]],
+    *,
+    kinds: Collection[str],
+    table: str,
+    paths: Mapping[int, str] = NO_PATHS,
 ) -> tuple[SmallAction, ...]:
     """The actions of some kinds, in log order.
 
@@ -36,6 +40,7 @@ def find_small_actions(
         commits: (version, content) in log order.
         kinds: the kinds wanted, such as ``metaData``; none that is about files.
         table: the table's location, for messages.
+        paths: by version, the files that don't have a commit's name, for messages.
 
     Raises:
         CorruptLogError: a commit is empty, or a line that may hold such an action is not what the
@@ -50,7 +55,7 @@ def find_small_actions(
     )
     return tuple(
         action
-        for source in cut_slices(promising, table=table)
+        for source in cut_slices(promising, table=table, paths=paths)
         for action in _actions(_promising_lines(index_lines(source), names))
         if action.kind in kinds
     )

@@ -21,16 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-from airflow_delta.engine.arrow.normalise import conform, present_rows
+from airflow_delta.engine.arrow.normalise import present_rows
 from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.parquet_rows import FileRows, FilteredRows, RowFilter
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.arrow.parsed_columns import (
-    partition_values_from_parsed,
-    stats_from_parsed,
-)
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["SMALL_KINDS", "ActionFile", "Piece", "read_pieces", "reader_threads"]
@@ -128,12 +124,19 @@ class ActionFile:
         """The removes; see `adds`."""
         return self._file_actions("remove", columns)
 
-    def pieces(self, kind: str, columns: Sequence[str] | None = None) -> list[Piece]:
+    def pieces(
+        self,
+        kind: str,
+        columns: Sequence[str] | None = None,
+        *,
+        row_filter: RowFilter | None = None,
+    ) -> list[Piece]:
         """The work of reading adds or removes, in independent pieces for `read_pieces`.
 
         Args:
             kind: ``"add"`` or ``"remove"``.
             columns: the columns wanted, None for all.
+            row_filter: leaves out adds; what it looks at needn't be among the columns wanted.
         """
         schema = (add_schema if kind == "add" else remove_schema)(
             None if columns is None else tuple(columns)
@@ -141,9 +144,14 @@ class ActionFile:
         pieces: list[Piece] = []
         for group in range(self._source.footer.num_row_groups):
             if self._may_hold(group, kind):
-                rows = _FileRows(self._source, group, kind, schema)
                 # A large row group is decoded while it is consumed, else on a thread before.
                 large = self._source.is_large(group)
+                rows: FileRows | FilteredRows
+                if row_filter is None:
+                    rows = FileRows(self._source, group, kind, schema)
+                else:
+                    workers = None if large else 1
+                    rows = FilteredRows(self._source, group, schema, row_filter, workers=workers)
                 pieces.append(rows.stream if large else rows.load)
         return pieces
 
@@ -157,75 +165,6 @@ class ActionFile:
         if self._source.has(kind):
             raise self._source.corrupt(f"its column {kind!r} lacks {_REQUIRED_FIELD[kind]!r}")
         return False
-
-
-class _FileRows:
-    """The adds or the removes of one row group."""
-
-    def __init__(self, source: ParquetSource, group: int, kind: str, schema: pa.Schema) -> None:
-        self._source = source
-        self._group = group
-        self._kind = kind
-        self._schema = schema
-        self._stored = {name: self._stored_as(name) for name in schema.names}
-
-    def load(self) -> list[pa.Table]:
-        """Decode all of it, on the calling thread."""
-        return list(self.stream())
-
-    def stream(self) -> Iterator[pa.Table]:
-        """Decode slice by slice, while the caller consumes."""
-        columns = [f"{self._kind}.{name}" for names in self._stored.values() for name in names]
-        with self._source.damage():
-            for batch in self._source.batches(self._group, columns):
-                rows = present_rows(batch.column(self._kind))
-                if len(rows):
-                    yield self._table(rows)
-
-    def _stored_as(self, name: str) -> tuple[str, ...]:
-        """The columns of the file that a wanted column is made from; none: it is null."""
-        source, column = self._source, f"{self._kind}.{name}"
-        parsed = source.has(f"{column}_parsed")
-        if name == "partitionValues":
-            # Never made up from null counts: the map of an unpartitioned table is empty, not null.
-            stored, parsed = source.has(column), parsed and not source.has(column)
-        else:
-            witness = f"{column}.storageType" if name == "deletionVector" else column
-            stored = source.has(column) and not (
-                witness in source.leaves and source.all_null(self._group, witness)
-            )
-            parsed = parsed and not (stored and self._as_often_null_as_path(column))
-        return ((name,) if stored else ()) + ((f"{name}_parsed",) if parsed else ())
-
-    def _as_often_null_as_path(self, column: str) -> bool:
-        """Whether the footer shows that every action of the row group has a value in a column."""
-        without_path = self._source.nulls(self._group, f"{self._kind}.path")
-        return without_path is not None and without_path == self._source.nulls(self._group, column)
-
-    def _table(self, rows: pa.StructArray) -> pa.Table:
-        given = {field.name: index for index, field in enumerate(rows.type)}
-        arrays = []
-        for field in self._schema:
-            forms = [
-                self._converted(stored, rows.field(given[stored]), field.type)
-                for stored in self._stored[field.name]
-            ]
-            if len(forms) > 1:
-                forms = [pc.coalesce(*forms)]
-            arrays.append(forms[0] if forms else pa.nulls(len(rows), field.type))
-        table = pa.table(arrays, schema=self._schema)
-        if table["path"].null_count:
-            raise self._source.corrupt(f"it holds an action {self._kind!r} without a path")
-        return table
-
-    def _converted(self, stored: str, array: pa.Array, target: pa.DataType) -> pa.Array:
-        if not stored.endswith("_parsed"):
-            return conform(array, target)
-        if not pa.types.is_struct(array.type):
-            raise self._source.corrupt(f"its column {stored!r} is no struct, but {array.type}")
-        if stored == "stats_parsed":
-            return stats_from_parsed(array, utc=self._source.int96_leaves)
-        return partition_values_from_parsed(array)
 
 
 def _plain(value: Any, type_: pa.DataType) -> Any:

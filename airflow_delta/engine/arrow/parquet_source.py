@@ -22,7 +22,8 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ParquetSource"]
 
-# What Arrow raises over a damaged file. Errors of the storage are of other types, and pass.
+# What Arrow raises over a damaged file. Errors of the storage are of other types, and pass: the files
+# it opens raise no OSError of their own.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
 
 _LOCAL_BUFFER = 1 << 20
@@ -35,6 +36,7 @@ class ParquetSource:
         storage: the table's storage.
         file: the file; its size spares a request.
         slice_rows: the most rows in a batch.
+        exact_size: whether a file of another size is damage; costs the request that ``file`` spares.
     """
 
     def __init__(
@@ -50,13 +52,14 @@ class ParquetSource:
         """The footer, a ``pyarrow.parquet.FileMetaData``.
 
         Raises:
-            CorruptLogError: the file is no Parquet file.
+            CorruptLogError: the file is no Parquet file, or of another size than it should be.
             ObjectNotFoundError: there is no such file.
         """
-        with self.damage(), self._storage.open(self._file.path, size=self._file.size) as source:
-            if self._exact_size and (size := source.seek(0, 2)) != self._file.size:
-                raise ValueError(f"it has {size} bytes, expected {self._file.size}")
-            source.seek(0)
+        path, size = self._file.path, self._file.size
+        # A storage trusts the size it is told, so where that is in question it is asked.
+        if self._exact_size and (found := self._storage.head(path).size) != size:
+            raise self.corrupt(f"it has {found} bytes, expected {size}")
+        with self.damage(), self._storage.open(path, size=size) as source:
             return pq.read_metadata(source)
 
     @cached_property
@@ -86,6 +89,18 @@ class ParquetSource:
         return frozenset(
             ".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)
         )
+
+    def type_of(self, *path: str) -> pa.DataType:
+        """The Arrow type of a column that there is, by its names from the top down."""
+        with self.damage():
+            fields = self._schema
+            for name in path[:-1]:
+                fields = fields.field(name).type
+            return fields.field(path[-1]).type
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self.footer.schema.to_arrow_schema()
 
     def nulls(self, group: int, leaf: str) -> int | None:
         """How many values of a leaf are null in a row group, None where the footer doesn't tell."""

@@ -1,8 +1,9 @@
-"""Rebuild what a checkpoint holds only in typed form: the statistics and the partition values.
+"""Use what a checkpoint holds in typed form: the statistics and the partition values.
 
 A writer may leave out ``add.stats`` and store the statistics as the struct ``add.stats_parsed``
 (table properties ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``;
-PROTOCOL.md, "Checkpoints"). Here the struct becomes the JSON text of PROTOCOL.md, "Per-file
+PROTOCOL.md, "Checkpoints"). Questions about a few columns read their leaves, where these are of the
+types that the table has now (`parsed_leaves`). For all else the struct becomes the JSON text of PROTOCOL.md, "Per-file
 Statistics" again, column by column: each leaf is turned into text at once, and the texts are joined.
 
 Values are exact with two exceptions that the JSON form brings along: timestamps are cut to whole
@@ -22,7 +23,7 @@ from airflow_delta.engine.arrow.action_schema import STRING_MAP
 from airflow_delta.engine.arrow.numpy_arrays import int32_array, int64_array
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 
-__all__ = ["partition_values_from_parsed", "stats_from_parsed"]
+__all__ = ["parsed_leaves", "partition_values_from_parsed", "stats_from_parsed"]
 
 # The appendix of the protocol spells it so, once; everything that exists writes nullCount.
 _NAMES = {"nullCounts": "nullCount"}
@@ -31,6 +32,57 @@ _CONTROL_CHARACTERS = {
     "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r",
     **{chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in "\b\t\n\f\r"},
 }  # fmt: skip
+
+
+def parsed_leaves(
+    stored: pa.DataType, wanted: pa.StructType, *, all_needed: bool
+) -> tuple[tuple[str, ...], ...] | None:
+    """The paths of those leaves of a typed column that a question needs.
+
+    A leaf of another type than the column has now was written before the type changed, or by a writer
+    with another idea of the type: then the text must answer, which every reader parses anew.
+
+    Args:
+        stored: the type of the column in the file.
+        wanted: the leaves wanted, each of the type that the protocol gives it.
+        all_needed: whether no leaf may be missing.
+
+    Returns:
+        None where the text must answer.
+    """
+    if not pa.types.is_struct(stored) or any(field.name in _NAMES for field in stored):
+        return None
+    paths: list[tuple[str, ...]] = []
+    for field in wanted:
+        index = stored.get_field_index(field.name)
+        if index < 0:
+            if all_needed and _has_leaf(field.type):
+                return None
+            continue
+        found = stored.field(index).type
+        if pa.types.is_struct(field.type):
+            inner = parsed_leaves(found, field.type, all_needed=all_needed)
+            if inner is None:
+                return None
+            paths += [(field.name, *path) for path in inner]
+        elif _holds(found, field.type):
+            paths.append((field.name,))
+        else:
+            return None
+    return tuple(paths)
+
+
+def _has_leaf(type_: pa.DataType) -> bool:
+    return not pa.types.is_struct(type_) or any(_has_leaf(field.type) for field in type_)
+
+
+def _holds(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a leaf of a type has the values of another. Parquet's integers may be wider."""
+    if pa.types.is_integer(wanted) and pa.types.is_signed_integer(stored):
+        return bool(stored.bit_width >= wanted.bit_width)
+    if pa.types.is_string(wanted):
+        return pa.types.is_string(stored) or pa.types.is_large_string(stored)
+    return bool(stored == wanted)
 
 
 def stats_from_parsed(

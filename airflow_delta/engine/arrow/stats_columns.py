@@ -1,6 +1,8 @@
 """The statistics of some columns: typed bounds and null counts, one entry per file.
 
-PROTOCOL.md, "Per-file Statistics". What is in ``minValues`` and ``maxValues`` are bounds, whatever
+PROTOCOL.md, "Per-file Statistics". They come as JSON texts, or as the struct ``stats_parsed`` of a
+checkpoint, which holds the same values typed and is as coarse: it is made from the texts, and has a
+leaf for each bound, of which only those of the columns in question are read. What is in ``minValues`` and ``maxValues`` are bounds, whatever
 ``tightBounds`` says; but not always of the value that the text shows, because writers lose digits:
 
 * timestamps are cut to milliseconds: the maximum may be up to 1 ms more. Before 1970 a careless
@@ -27,7 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.parsed_columns import parsed_leaves
 from airflow_delta.engine.arrow.stats import parse_stats_array
+from airflow_delta.engine.arrow.typed_stats import bound_type
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
 
@@ -52,7 +56,7 @@ class ColumnStatistics:
 
 
 class StatisticsColumns:
-    """Reads the statistics of some columns, and nothing else, from the texts.
+    """Reads the statistics of some columns, and nothing else.
 
     Args:
         columns: the physical path of each column, none inside another, and its type.
@@ -60,10 +64,41 @@ class StatisticsColumns:
 
     def __init__(self, columns: Iterable[tuple[SchemaPath, DataType]]) -> None:
         self._columns = dict(columns)
+        self._json_type = self._struct(_raw_type)
+        self._parsed_type = self._struct(bound_type)
+
+    def parsed_leaves(
+        self, stored: pa.DataType, *, all_needed: bool
+    ) -> tuple[SchemaPath, ...] | None:
+        """The leaves of ``stats_parsed`` to read instead of texts; None if it must be texts.
+
+        Args:
+            stored: the type that ``stats_parsed`` has in the file.
+            all_needed: whether a leaf that it lacks may be in the texts; else it is unknown.
+        """
+        return parsed_leaves(stored, self._parsed_type, all_needed=all_needed)
+
+    def read(self, stats: pa.Array) -> dict[SchemaPath, ColumnStatistics]:
+        """The statistics of each column.
+
+        Args:
+            stats: JSON texts, ``add.stats``, a few ten thousand at a time; or structs with (at least)
+                what `parsed_leaves` asks for.
+        """
+        if not pa.types.is_struct(stats.type):
+            stats = parse_stats_array(stats, self._json_type)
+        records = _leaf(stats, ("numRecords",), pa.int64())
+        return {
+            path: self._column(stats, records, path, type_)
+            for path, type_ in self._columns.items()
+        }
+
+    def _struct(self, type_of: Callable[[DataType], pa.DataType | None]) -> pa.StructType:
+        """The type of statistics with the leaves of the columns, and bounds of the type given."""
         counts = _nested((path, pa.int64()) for path in self._columns)
-        raw = [(path, _raw_type(type_)) for path, type_ in self._columns.items()]
-        bounds = _nested((path, type_) for path, type_ in raw if type_ is not None)
-        self._type = pa.struct(
+        typed = [(path, type_of(type_)) for path, type_ in self._columns.items()]
+        bounds = _nested((path, type_) for path, type_ in typed if type_ is not None)
+        return pa.struct(
             [
                 ("numRecords", pa.int64()),
                 ("nullCount", counts),
@@ -72,30 +107,20 @@ class StatisticsColumns:
             ]
         )
 
-    def read(self, stats: pa.Array) -> dict[SchemaPath, ColumnStatistics]:
-        """The statistics of each column.
-
-        Args:
-            stats: JSON texts, ``add.stats``; a few ten thousand at a time.
-        """
-        parsed = parse_stats_array(stats, self._type)
-        records = pc.struct_field(parsed, [0])
-        return {
-            path: self._column(parsed, records, path, type_)
-            for path, type_ in self._columns.items()
-        }
-
     def _column(
-        self, parsed: pa.StructArray, records: pa.Array, path: SchemaPath, data_type: DataType
+        self, stats: pa.StructArray, records: pa.Array, path: SchemaPath, data_type: DataType
     ) -> ColumnStatistics:
-        nulls = _leaf(parsed, ("nullCount", *path))
+        nulls = _leaf(stats, ("nullCount", *path), pa.int64())
         all_null = pc.fill_null(pc.equal(nulls, records), False)
         none_null = pc.fill_null(pc.equal(nulls, 0), False)
-        if _raw_type(data_type) is None:
+        raw_type = _raw_type(data_type)
+        if raw_type is None:
             return ColumnStatistics(None, None, all_null, none_null)
-        low, high = _typed_bounds(
-            _leaf(parsed, ("minValues", *path)), _leaf(parsed, ("maxValues", *path)), data_type
+        low, high = (
+            _typed(_leaf(stats, (name, *path), raw_type), data_type)
+            for name in ("minValues", "maxValues")
         )
+        low, high = _outwards(low, high, data_type)
         contradiction = pc.fill_null(pc.greater(low, high), False)
         if pc.any(contradiction).as_py():
             low = pc.if_else(contradiction, pa.scalar(None, low.type), low)
@@ -116,13 +141,19 @@ def _nested(leaves: Iterable[tuple[SchemaPath, pa.DataType]]) -> pa.StructType:
     )
 
 
-def _leaf(parsed: pa.StructArray, path: SchemaPath) -> pa.Array:
-    """The field at a path. By numbers, since pyarrow reads a name with a leading dot as a path."""
-    type_, indices = parsed.type, []
+def _leaf(stats: pa.StructArray, path: SchemaPath, missing: pa.DataType) -> pa.Array:
+    """The field at a path; nulls of a type where it is missing.
+
+    By numbers, since pyarrow reads a name with a leading dot as a path.
+    """
+    type_, indices = stats.type, []
     for name in path:
-        indices.append(type_.get_field_index(name))
-        type_ = type_.field(indices[-1]).type
-    return pc.struct_field(parsed, indices)
+        index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
+        if index < 0:
+            return pa.nulls(len(stats), missing)
+        indices.append(index)
+        type_ = type_.field(index).type
+    return pc.struct_field(stats, indices)
 
 
 _RAW_TYPES = {
@@ -139,7 +170,28 @@ def _raw_type(data_type: DataType) -> pa.DataType | None:
     return _RAW_TYPES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
 
 
-def _typed_bounds(low: pa.Array, high: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]:
+_INSTANT = pa.timestamp("us", "UTC")
+_WALL_CLOCK = pa.timestamp("us")
+_TEXT_TYPES = {"date": pa.date32(), "timestamp": _INSTANT, "timestamp_ntz": _WALL_CLOCK}
+"""The types of bounds that JSON holds as texts."""
+
+
+def _typed(bound: pa.Array, data_type: DataType) -> pa.Array:
+    """A bound, as JSON or a struct has it, in the type to compare in: the widest of its kind."""
+    if isinstance(data_type, DecimalType):
+        return bound
+    assert isinstance(data_type, PrimitiveType)
+    target = _TEXT_TYPES.get(data_type.name)
+    if target is None:
+        return pc.cast(bound, _RAW_TYPES[data_type.name])
+    if pa.types.is_string(bound.type) and data_type.name == "timestamp_ntz":
+        # Some writers put a Z on wall clock times, too.
+        bound = pc.utf8_rtrim(bound, characters="Z")
+    return _parsed(bound, target)
+
+
+def _outwards(low: pa.Array, high: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]:
+    """Bounds that hold in spite of what writers lose."""
     if isinstance(data_type, DecimalType):
         return _decimal_bounds(low, high, data_type)
     assert isinstance(data_type, PrimitiveType)
@@ -198,34 +250,22 @@ def _double_error(bound: pa.Array, scale: int) -> pa.Array:
     return pc.if_else(exact, pa.scalar(Decimal(0), units.type), units)
 
 
-def _date_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    return _parsed(low, pa.date32()), _parsed(high, pa.date32())
-
-
-_MILLISECOND = array_of([1000], pa.int64()).cast(pa.duration("us"))[0]
+_ZERO, _MILLISECOND, _EARLIEST, _LATEST = array_of(
+    [0, 1000, -(2**63) + 1000, 2**63 - 1 - 1000], pa.int64()
+)
 
 
 def _timestamp_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    return _widened(_parsed(low, _INSTANT), _parsed(high, _INSTANT))
-
-
-def _timestamp_ntz_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    # Some writers put a Z on wall clock times, too.
-    low, high = (pc.utf8_rtrim(bound, characters="Z") for bound in (low, high))
-    return _widened(_parsed(low, pa.timestamp("us")), _parsed(high, pa.timestamp("us")))
-
-
-_INSTANT = pa.timestamp("us", "UTC")
-
-
-def _widened(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    before_1970 = pc.less_equal(low, pa.scalar(0, pa.int64()).cast(low.type))
-    earlier = pc.subtract(low, _MILLISECOND)
-    return pc.if_else(before_1970, earlier, low), pc.add(high, _MILLISECOND)
+    type_ = low.type
+    # Cut off first: beyond the ends of time the sum would begin anew at the other end.
+    low = pc.max_element_wise(pc.cast(low, pa.int64()), _EARLIEST, skip_nulls=False)
+    high = pc.min_element_wise(pc.cast(high, pa.int64()), _LATEST, skip_nulls=False)
+    low = pc.if_else(pc.less_equal(low, _ZERO), pc.subtract(low, _MILLISECOND), low)
+    return pc.cast(low, type_), pc.cast(pc.add(high, _MILLISECOND), type_)
 
 
 def _parsed(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
-    """Texts as dates or times; null for those that are none."""
+    """Texts (or values) as dates or times; null for texts that are none."""
     try:
         return pc.cast(texts, type_)
     except pa.ArrowInvalid:
@@ -250,7 +290,6 @@ _BOUNDS: dict[str, Callable[[pa.Array, pa.Array], tuple[pa.Array, pa.Array]]] = 
     "string": _string_bounds,
     "float": _float_bounds,
     "double": _finite_bounds,
-    "date": _date_bounds,
     "timestamp": _timestamp_bounds,
-    "timestamp_ntz": _timestamp_ntz_bounds,
+    "timestamp_ntz": _timestamp_bounds,
 }

@@ -44,6 +44,8 @@ from airflow_delta.engine.arrow.json_actions import SmallAction
 from airflow_delta.engine.arrow.numpy_arrays import int32_array
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.file_key import file_keys
 
@@ -85,11 +87,12 @@ def file_changes(files: FileActions, small: Sequence[SmallAction], *, table: str
         `COMMIT_VERSION`.
 
     Raises:
-        CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type.
+        CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type, or a file
+            action doesn't tell whether it changed data.
     """
     cdc = [action for action in small if action.kind == "cdc"]
     told = array_of(sorted({action.version for action in cdc}), pa.int64())
-    adds, removes = _changing(files.adds, told), _changing(files.removes, told)
+    adds, removes = _changing(files.adds, told, table), _changing(files.removes, told, table)
     partners = _partners(adds, removes, table)
     paired = partners.is_valid()
     again = adds.filter(paired)
@@ -110,10 +113,21 @@ def file_changes(files: FileActions, small: Sequence[SmallAction], *, table: str
     return changes.sort_by(POSITION).drop_columns([POSITION])
 
 
-def _changing(actions: pa.Table, told_by_cdc: pa.Array) -> pa.Table:
+def _changing(actions: pa.Table, told_by_cdc: pa.Array, table: str) -> pa.Table:
     """The actions that changed rows, of the versions that don't tell their changes otherwise."""
-    superseded = pc.is_in(actions[VERSION], value_set=told_by_cdc)
-    return actions.filter(pc.and_not(actions["dataChange"], superseded))
+    decisive = actions.filter(pc.invert(pc.is_in(actions[VERSION], value_set=told_by_cdc)))
+    unclear = decisive.filter(decisive["dataChange"].is_null())
+    if unclear.num_rows:
+        file, version = unclear["path"][0].as_py(), unclear[VERSION][0].as_py()
+        raise CorruptLogError(
+            f"an action of version {version} for the file {file} has no dataChange, which the "
+            "protocol requires and which tells whether rows changed; restore the commit's file from "
+            "a backup",
+            table=table,
+            version=version,
+            path=commit_path(version),
+        )
+    return decisive.filter(decisive["dataChange"])
 
 
 def _partners(adds: pa.Table, removes: pa.Table, table: str) -> pa.Array:

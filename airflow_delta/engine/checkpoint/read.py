@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
+from airflow_delta.engine.arrow.parquet_rows import RowFilter
 from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
@@ -100,9 +101,16 @@ class CheckpointReader:
             raise self._corrupt("it names a sidecar twice")
         return found
 
-    def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The live files, in tables with the columns asked for (None: all) and the file's key."""
-        return self._file_actions("add", columns)
+    def adds(
+        self, columns: Sequence[str] | None = None, *, row_filter: RowFilter | None = None
+    ) -> Iterator[pa.Table]:
+        """The live files, in tables with (at least) the columns asked for and the file's key.
+
+        Args:
+            columns: the columns wanted, None for all.
+            row_filter: leaves out files; it sees to it itself that its columns are read.
+        """
+        return self._file_actions("add", columns, row_filter)
 
     def removes(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The tombstones, likewise."""
@@ -126,14 +134,18 @@ class CheckpointReader:
         )
         return tuple(ActionFile(self._storage, file, exact_size=True) for file in files)
 
-    def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    def _file_actions(
+        self, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None = None
+    ) -> Iterator[pa.Table]:
         sidecars = self._sidecar_files
         if self._json is not None:
-            yield from self._json.files(kind, columns)
+            yield from _filtered(self._json, kind, columns, row_filter)
         files = map_ordered(
             ActionFile.load_footer, (*self._parquet, *sidecars), workers=self._threads
         )
-        pieces = (piece for file in files for piece in file.pieces(kind, columns))
+        pieces = (
+            piece for file in files for piece in file.pieces(kind, columns, row_filter=row_filter)
+        )
         try:
             yield from read_pieces(pieces, workers=self._threads)
         except ObjectNotFoundError as error:
@@ -173,3 +185,13 @@ class CheckpointReader:
             path=self.path,
             version=self.version,
         )
+
+
+def _filtered(
+    top: JsonTopLevel, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None
+) -> Iterator[pa.Table]:
+    """The file actions of a top level of lines, which hold statistics as texts."""
+    if row_filter is None:
+        return top.files(kind, columns)
+    wanted = None if columns is None else (*columns, *row_filter.columns)
+    return map(row_filter.prune, top.files(kind, wanted))

@@ -3,9 +3,20 @@
 PROTOCOL.md, "Delta Log Entries": writers create ``<version>.json`` and must never overwrite one. The
 store's put-if-absent decides between writers.
 
-A store may fail after the file was made (the answer got lost), and a client that retries by itself
-may then be told that the file exists. So before a failure or a lost race is reported the file is
-read back: if it carries our ``txnId``, the commit was made.
+A store may fail after the file was made, because the answer got lost, and it may even make the file
+later, because the request is still on its way: that nothing is there yet proves nothing. So a put
+that failed is repeated. As long as one of the repetitions gets an answer, the question is settled,
+and no late request can change it any more:
+
+=====================  =========================================================================
+the answer             what it says
+=====================  =========================================================================
+created                the version is ours
+there is such a file   it is read back: ours if it carries our ``txnId``, else another writer's
+=====================  =========================================================================
+
+If all of them fail, the file is looked for. A local file system does what it does before it
+answers, so that a file that isn't there won't come; of a remote store nobody can tell.
 """
 
 from __future__ import annotations
@@ -14,6 +25,7 @@ from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     DeltaError,
     ObjectExistsError,
+    ObjectNotFoundError,
     StorageError,
     UnsafeStorageError,
 )
@@ -22,6 +34,9 @@ from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["FileSystemCommitter"]
+
+_PUTS = 3
+"""How often a put is sent; a store's client has tried longer and with pauses each time."""
 
 
 class FileSystemCommitter:
@@ -42,48 +57,51 @@ class FileSystemCommitter:
         Args:
             version: the version to make; the one before it must exist.
             data: the whole commit file.
-            txn_id: the ``txnId`` in its ``commitInfo``, unique to this attempt's transaction.
+            txn_id: the ``txnId`` in its ``commitInfo``, which no other transaction has.
 
         Returns:
             Whether the version is ours; False where another writer made it.
 
         Raises:
-            StorageError: the store failed, and the commit was not made.
             UnsafeStorageError: the store can't create exclusively; nothing was written.
-            CommitOutcomeUnknownError: the store failed, and whether the commit was made can't be
-                told.
+            StorageError: a local store failed, and the commit was not made.
+            CommitOutcomeUnknownError: the store failed, and whether the commit was made, or is
+                still going to be, can't be told.
         """
-        try:
-            self._storage.create(commit_path(version), data)
-        except UnsafeStorageError:
-            raise
-        except ObjectExistsError as error:
-            return self._is_ours(version, txn_id, error)
-        except StorageError as error:
-            if self._is_ours(version, txn_id, error):
+        for _ in range(_PUTS):
+            try:
+                self._storage.create(commit_path(version), data)
+            except UnsafeStorageError:
+                raise
+            except ObjectExistsError as error:
+                return self._is_ours(version, txn_id, error)
+            except StorageError as error:
+                failure = error
+            else:
                 return True
-            raise
-        return True
+        return self._is_ours(version, txn_id, failure)
 
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
         try:
-            if isinstance(cause, ObjectExistsError) or self._exists(version):
-                info = read_commit_info(self._storage, version)
-                return info is not None and info.get("txnId") == txn_id
-        except DeltaError as error:
-            if isinstance(cause, ObjectExistsError) and not isinstance(error, StorageError):
-                # Somebody's commit that can't be parsed: the version is taken, and not by us.
-                return False
-            raise CommitOutcomeUnknownError(
-                f"the store failed while version {version} was committed ({cause.message}) and again "
-                f"when the commit was read back ({error.message}): look for txnId {txn_id} in "
-                f"{commit_path(version)} before trying again",
-                table=self._table,
-                version=version,
-                txn_id=txn_id,
-            ) from error
-        return False
+            info = read_commit_info(self._storage, version)
+        except StorageError as error:
+            absent = isinstance(error, ObjectNotFoundError)
+            if absent and not self._storage.capabilities.remote:
+                raise cause from None
+            raise self._unknown(version, txn_id, cause, error) from error
+        except DeltaError:
+            # A commit that can't be parsed: the version is taken, and not by us.
+            return False
+        return info is not None and info.get("txnId") == txn_id
 
-    def _exists(self, version: int) -> bool:
-        path = commit_path(version)
-        return self._storage.read_many([path])[0] is not None
+    def _unknown(
+        self, version: int, txn_id: str, cause: StorageError, again: StorageError
+    ) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"the store failed while version {version} was committed ({cause.message}), and reading "
+            f"the commit back didn't tell whether it was made ({again.message}): look for txnId "
+            f"{txn_id} in {commit_path(version)} before trying again",
+            table=self._table,
+            version=version,
+            txn_id=txn_id,
+        )

@@ -18,7 +18,6 @@ no longer searchable, and modification times count for all versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
 from airflow_delta.engine.features.protocol import supported_features
@@ -26,17 +25,22 @@ from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 
 __all__ = [
+    "ENABLEMENT_PROPERTIES",
     "TimestampSource",
     "is_enabled",
     "next_in_commit_timestamp",
     "searched_versions",
     "timestamp_source",
-    "with_enablement_recorded",
 ]
 
 _FEATURE = "inCommitTimestamp"
-_ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
-_ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+ENABLEMENT_PROPERTIES = (
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
+"""The properties that say where the history divides; only the commit that turns in-commit timestamps
+on may set them, and none that creates a table."""
 
 
 class TimestampSource(Enum):
@@ -102,37 +106,6 @@ def searched_versions(
     if enablement is None or timestamp_ms >= enablement[1]:
         return range(first, latest + 1)
     return range(first)
-
-
-def with_enablement_recorded(
-    configuration: Mapping[str, str],
-    *,
-    was_enabled: bool,
-    is_enabled: bool,
-    version: int,
-    timestamp_ms: int,
-) -> dict[str, str]:
-    """The configuration that a commit must write so that the division of the history is known.
-
-    To be called anew for each attempt: version and timestamp change when a commit is retried.
-
-    Args:
-        configuration: the configuration that the commit is about to write.
-        was_enabled: whether the version before the commit has in-commit timestamps; False for the
-            first commit.
-        is_enabled: whether the version that the commit makes has them.
-        version: the version that the commit makes.
-        timestamp_ms: its in-commit timestamp.
-    """
-    recorded = dict(configuration)
-    if was_enabled and is_enabled:
-        return recorded
-    recorded.pop(_ENABLEMENT_VERSION, None)
-    recorded.pop(_ENABLEMENT_TIMESTAMP, None)
-    if is_enabled and version > 0:
-        recorded[_ENABLEMENT_VERSION] = str(version)
-        recorded[_ENABLEMENT_TIMESTAMP] = str(timestamp_ms)
-    return recorded
 
 
 def _first_version(protocol: Protocol, metadata: Metadata, table: str) -> int | None:

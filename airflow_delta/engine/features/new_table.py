@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import check_mapping
 from airflow_delta.engine.features.feature import Kind
+from airflow_delta.engine.features.in_commit_timestamps import ENABLEMENT_PROPERTIES
 from airflow_delta.engine.features.protocol import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
@@ -58,11 +59,13 @@ def protocol_for_new_table(
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: a property that speaks about the protocol makes no sense.
+        InvalidArgumentError: a property that speaks about the protocol makes no sense, or one is
+            for commits to write and not for users.
         UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
         InvalidTableError: a property holds a value that it can't have, or schema and column
             mapping don't fit together.
     """
+    _refuse_recorded(properties, table)
     asked = _asked_features(properties, table)
     reader = _asked_version(properties, _READER_VERSION, FEATURES_READER_VERSION, table)
     writer = _asked_version(properties, _WRITER_VERSION, FEATURES_WRITER_VERSION, table)
@@ -72,12 +75,32 @@ def protocol_for_new_table(
         if key not in _CONSUMED and not key.startswith(_FEATURE_PREFIX)
     }
     facts = TableProperties(stored, table)
+    _check_values(facts)
     needed = _with_required(asked | _used_features(facts, schema, asked))
     protocol = _protocol(needed, reader, writer)
     metadata = Metadata(id="", schema_string=schema_to_json(schema), configuration=stored)
     check_writable(protocol, metadata, table=table, operation=Operation.APPEND)
     check_mapping(schema, facts)
     return protocol, stored
+
+
+def _refuse_recorded(properties: Mapping[str, str], table: str) -> None:
+    """The history of a new table isn't divided: it has in-commit timestamps throughout, or none."""
+    given = [key for key in ENABLEMENT_PROPERTIES if key in properties]
+    if given:
+        raise InvalidArgumentError(
+            f"the properties {given} tell where in a table's history in-commit timestamps begin; a "
+            "new table has them from its first version on with delta.enableInCommitTimestamps "
+            "alone, so leave them out",
+            table=table,
+        )
+
+
+def _check_values(facts: TableProperties) -> None:
+    """Judge every property now: later each would be an error of an operation that asks for it."""
+    for name, attribute in vars(TableProperties).items():
+        if isinstance(attribute, property):
+            getattr(facts, name)
 
 
 def _asked_features(properties: Mapping[str, str], table: str) -> frozenset[str]:

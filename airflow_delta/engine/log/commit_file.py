@@ -2,8 +2,9 @@
 
 History, commit timestamps and retries need one line of a commit that may hold a million. Where a
 table has in-commit timestamps that line is the first by rule, elsewhere it mostly is by habit; so
-the head of the file is read first, and the rest only where the head disappoints. Lines of other
-kinds are not parsed, so that an action from the future never costs a table its history.
+the head of the file is read first, and the rest only where the head disappoints. Of many commits,
+those that are known to be small are read whole, a batch at a time. Lines of other kinds are not
+parsed, so that an action from the future never costs a table its history.
 
 Spec: PROTOCOL.md, "Commit Provenance Information"; in-commit-timestamps.md.
 """
@@ -11,10 +12,13 @@ Spec: PROTOCOL.md, "Commit Provenance Information"; in-commit-timestamps.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import commit_path
 
 if TYPE_CHECKING:
@@ -22,12 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["read_commit_info", "read_commit_infos"]
 
+_Found: TypeAlias = tuple[int, Mapping[str, Any] | None]
+
 _HEAD = 4096
 """Bytes of the first read: operation metrics and all, a commitInfo rarely has more."""
 
 _GROWTH = 8
+_SMALL = 64 * 1024
+"""Up to so many bytes a commit is read whole: one request, and no second one."""
+
 _BATCH = 64
-"""Commits read at a time, to bound the memory that whole commits take."""
+"""Small commits read at a time, which bounds the memory that they take."""
+
+_THREADS = 8
+"""Heads read at a time from a store behind a network."""
 
 
 def read_commit_info(
@@ -55,8 +67,7 @@ def read_commit_info(
         length *= _GROWTH
         data = storage.read(path, start=0, length=length)
     whole = len(data) < length
-    head, _, _ = data.partition(b"\n")
-    lines = data.split(b"\n") if whole else [head]
+    lines = data.split(b"\n") if whole else data.split(b"\n")[:-1]
     info = _find(lines, data, version=version, path=path, table=storage.root)
     if info is None and not whole:
         data = storage.read(path)
@@ -65,7 +76,11 @@ def read_commit_info(
 
 
 def read_commit_infos(
-    storage: Storage, versions: Sequence[int], *, paths: Mapping[int, str] | None = None
+    storage: Storage,
+    versions: Sequence[int],
+    *,
+    paths: Mapping[int, str] | None = None,
+    sizes: Mapping[int, int] | None = None,
 ) -> dict[int, Mapping[str, Any] | None]:
     """The ``commitInfo`` of many commits, read in parallel where the store gains by it.
 
@@ -73,6 +88,7 @@ def read_commit_infos(
         storage: the table's storage.
         versions: the versions of the commits.
         paths: by version, the files of commits that are not backfilled.
+        sizes: by version, the bytes of commits, as far as a listing has told them.
 
     Returns:
         By version, in the order asked for: the fields, or None where a commit has no
@@ -82,19 +98,41 @@ def read_commit_infos(
         CorruptLogError: a commit has zero bytes, or its ``commitInfo`` is broken.
         StorageError: the store failed.
     """
-    elsewhere = paths or {}
-    infos: dict[int, Mapping[str, Any] | None] = {}
-    for begin in range(0, len(versions), _BATCH):
-        batch = versions[begin : begin + _BATCH]
-        batch_paths = [elsewhere.get(version) or commit_path(version) for version in batch]
-        for version, path, data in zip(
-            batch, batch_paths, storage.read_many(batch_paths), strict=True
-        ):
+    files = {version: (paths or {}).get(version) or commit_path(version) for version in versions}
+    known = sizes or {}
+    small = {v: path for v, path in files.items() if known.get(v, _SMALL + 1) <= _SMALL}
+    large = {v: path for v, path in files.items() if v not in small}
+    infos = {**dict(_read_whole(storage, small)), **dict(_read_heads(storage, large))}
+    return {version: infos[version] for version in files if version in infos}
+
+
+def _read_whole(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
+    """The ``commitInfo`` of the small commits that are there."""
+    remaining = iter(files.items())
+    while batch := [*islice(remaining, _BATCH)]:
+        contents = storage.read_many([path for _, path in batch])
+        for (version, path), data in zip(batch, contents, strict=True):
             if data is not None:
-                infos[version] = _find(
-                    data.split(b"\n"), data, version=version, path=path, table=storage.root
-                )
-    return infos
+                lines = data.split(b"\n")
+                yield version, _find(lines, data, version=version, path=path, table=storage.root)
+
+
+def _read_heads(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
+    """The ``commitInfo`` of the other commits that are there."""
+    read = partial(_read_head, storage)
+    if not storage.capabilities.remote or len(files) < 2:
+        yield from filter(None, map(read, files.items()))
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from filter(None, pool.map(read, files.items()))
+
+
+def _read_head(storage: Storage, file: tuple[int, str]) -> _Found | None:
+    version, path = file
+    try:
+        return version, read_commit_info(storage, version, path=path)
+    except ObjectNotFoundError:
+        return None
 
 
 def _find(

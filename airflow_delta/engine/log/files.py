@@ -202,6 +202,8 @@ LogFile: TypeAlias = (
 
 _PREFIX = f"{LOG_DIRECTORY}/"
 _COMMITS_PREFIX = f"{COMMITS_DIRECTORY}/"
+_VERSION = slice(len(_PREFIX), len(_PREFIX) + _DIGITS)
+"""Where the version stands in the path of a file of the log."""
 
 _UUID = r"(?P<uuid>[0-9a-fA-F-]{36})"
 # What follows the version in the rarer names. Not \d, which takes the digits of other scripts too.
@@ -220,16 +222,13 @@ def parse_log_file(info: FileInfo) -> LogFile | None:
         info: a file with its path below the table's root, as a storage lists it.
     """
     path = info.path
-    if path.startswith(_COMMITS_PREFIX):
-        return _parse_unbackfilled(info, path[len(_COMMITS_PREFIX) :])
     if not path.startswith(_PREFIX):
         return None
-    name = path[len(_PREFIX) :]
-    version = _parse_version(name)
+    version = _parse_version(path[_VERSION])
     if version is None:
-        return None
+        return _parse_unbackfilled(info) if path.startswith(_COMMITS_PREFIX) else None
     # Nearly every name is one of these three; a log can hold a hundred thousand of them.
-    suffix = name[_DIGITS:]
+    suffix = path[_VERSION.stop :]
     if suffix == ".json":
         return Commit(version, path, info.size, info.modified_ms)
     if suffix == ".crc":
@@ -239,8 +238,7 @@ def parse_log_file(info: FileInfo) -> LogFile | None:
     return _parse_rare(info, version, suffix)
 
 
-def _parse_version(name: str) -> int | None:
-    digits = name[:_DIGITS]
+def _parse_version(digits: str) -> int | None:
     if len(digits) < _DIGITS or not (digits.isascii() and digits.isdigit()):
         return None
     version = int(digits)
@@ -267,8 +265,9 @@ def _parse_rare(info: FileInfo, version: int, suffix: str) -> LogFile | None:
     return CheckpointPart(version, part, parts, info.path, info.size, info.modified_ms)
 
 
-def _parse_unbackfilled(info: FileInfo, name: str) -> UnbackfilledCommit | None:
-    version = _parse_version(name)
+def _parse_unbackfilled(info: FileInfo) -> UnbackfilledCommit | None:
+    name = info.path[len(_COMMITS_PREFIX) :]
+    version = _parse_version(name[:_DIGITS])
     match = _UNBACKFILLED.fullmatch(name[_DIGITS:])
     if version is None or match is None:
         return None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -109,7 +109,7 @@ def read_last_checkpoint(storage: Storage) -> LastCheckpointHint | None:
 
 
 def write_last_checkpoint(
-    storage: Storage, hint: LastCheckpointHint, *, log_end: int | None = None
+    storage: Storage, hint: LastCheckpointHint, *, log_end: Callable[[], int] | None = None
 ) -> bool:
     """Point readers to a checkpoint, unless they are pointed to a newer one already.
 
@@ -118,22 +118,24 @@ def write_last_checkpoint(
     Args:
         storage: the table's storage.
         hint: the checkpoint; its ``checksum`` is computed anew.
-        log_end: the newest version of the table, where it is known. A hint on disk that points past
-            it is wrong and gets replaced.
+        log_end: finds the newest version of the table; called only where the hint on disk is newer,
+            so that the answer is of that moment. A hint that points past it is wrong and gets
+            replaced. Without it no newer hint is.
 
     Returns:
         Whether the file was written.
 
     Raises:
         StorageError: the store failed.
+        DeltaError: what ``log_end`` raises.
     """
     try:
         line = _first_line(storage)
         present = None if line is None else _parse(line)
     except _InvalidHintError:
         present = None
-    end = MAX_VERSION if log_end is None else log_end
-    if present is not None and hint.version < present.version <= end:
+    pointed_to = -1 if present is None else present.version
+    if pointed_to > hint.version and (log_end is None or pointed_to <= log_end()):
         return False
     storage.replace(LAST_CHECKPOINT_PATH, hint.to_json().encode())
     return True

@@ -5,25 +5,42 @@ checkpoint is a write, so every writer feature of the protocol *at that version*
 
 The checkpoint is streamed to a file that nobody sees until it is complete and its counts agree with
 the snapshot; the hint is written after it. A crash in between leaves a table that is as readable as
-before. A complete checkpoint of the version that is there already makes the operation a no-op.
+before, and a hint that can't be written is no more than a `DeltaWarning`: readers then list the log.
+
+A checkpoint of the version that is there already is kept, if it can be read to its end; planning
+reads it to find out. The hint to it may still be missing: it is made up for.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
     write_classic_checkpoint,
 )
-from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    DeltaWarning,
+    ObjectNotFoundError,
+    StorageError,
+    TableStateError,
+)
 from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.log.files import checkpoint_path
-from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint, write_last_checkpoint
+from airflow_delta.engine.log.files import MultipartCheckpoint, checkpoint_path
+from airflow_delta.engine.log.last_checkpoint import (
+    LastCheckpointHint,
+    read_last_checkpoint,
+    write_last_checkpoint,
+)
+from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
@@ -38,7 +55,7 @@ class CheckpointPlan:
         table: the table's location.
         version: the version to checkpoint.
         path: the file to write, below the table's root.
-        needed: whether there is anything to do; False where the version has a complete checkpoint.
+        needed: whether a checkpoint is to be written; False where the version has a whole one.
         commits_since: commits that readers have to read after the checkpoint they use now.
     """
 
@@ -74,10 +91,11 @@ class CheckpointResult:
 
 
 def plan_checkpoint(snapshot: Snapshot) -> CheckpointPlan:
-    """Plan a checkpoint of a snapshot.
+    """Plan a checkpoint of a snapshot. A checkpoint of its version is read to its end.
 
     Raises:
         UnsupportedFeatureError: writing one needs a feature that the engine lacks.
+        CorruptLogError: the log can't be read by any of its checkpoints.
     """
     check_writable(
         snapshot.protocol,
@@ -85,19 +103,21 @@ def plan_checkpoint(snapshot: Snapshot) -> CheckpointPlan:
         table=snapshot.table,
         operation=Operation.CHECKPOINT,
     )
-    segment = snapshot.segment
-    there = segment.checkpoint is not None and segment.checkpoint.version == segment.version
+    if _has_checkpoint(snapshot):
+        # Opening it read the smallest part. If it's damaged elsewhere, the state starts from an
+        # older one after this.
+        snapshot.state.read_through()
     return CheckpointPlan(
         table=snapshot.table,
         version=snapshot.version,
         path=checkpoint_path(snapshot.version),
-        needed=not there,
-        commits_since=len(segment.commits),
+        needed=not _has_checkpoint(snapshot),
+        commits_since=len(snapshot.segment.commits),
     )
 
 
 def execute_checkpoint(
-    storage: Storage, snapshot: Snapshot, plan: CheckpointPlan, *, log_end: int
+    storage: Storage, snapshot: Snapshot, plan: CheckpointPlan
 ) -> CheckpointResult:
     """Do what a plan says.
 
@@ -105,30 +125,27 @@ def execute_checkpoint(
         storage: where the table is.
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
-        log_end: the newest version of the table: a hint beyond it is repaired.
 
     Raises:
-        CorruptLogError: an action lacks what the protocol requires of it; nothing was published.
+        CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
+            by any of its checkpoints; nothing was published.
         InvalidTableError: the counts of what was written differ from the snapshot's; nothing was
             published.
-        UnsupportedFeatureError: the table asks for a form of checkpoint that the engine can't write.
         StorageError: the store failed; nothing was published.
     """
     if not plan.needed:
+        _point_to_present(storage, snapshot)
         return CheckpointResult(plan, written=False)
-    try:
-        written = _write(storage, snapshot)
-    except (CorruptLogError, ObjectNotFoundError) as error:
-        # The checkpoint that this one was to start from is damaged: start from an older one.
-        snapshot.state.retreat(error)
-        written = _write(storage, snapshot)
-    hint = LastCheckpointHint(
-        version=plan.version,
-        size=written.num_actions,
-        size_in_bytes=written.size_in_bytes,
-        num_of_add_files=written.num_adds,
+    written = _written(storage, snapshot)
+    _point_to(
+        storage,
+        LastCheckpointHint(
+            version=plan.version,
+            size=written.num_actions,
+            size_in_bytes=written.size_in_bytes,
+            num_of_add_files=written.num_adds,
+        ),
     )
-    write_last_checkpoint(storage, hint, log_end=log_end)
     return CheckpointResult(
         plan,
         written=True,
@@ -138,9 +155,24 @@ def execute_checkpoint(
     )
 
 
+def _has_checkpoint(snapshot: Snapshot) -> bool:
+    checkpoint = snapshot.segment.checkpoint
+    return checkpoint is not None and checkpoint.version == snapshot.version
+
+
+def _written(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
+    while True:
+        try:
+            return _write(storage, snapshot)
+        except (CorruptLogError, ObjectNotFoundError) as error:
+            # What this checkpoint was to be made from is damaged: make it from something older.
+            snapshot.state.recover(error)
+
+
 def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    # Counted first: that also finds out a damaged checkpoint before the new one is begun.
-    num_files, size_in_bytes = snapshot.num_files, snapshot.size_in_bytes
+    # Counted first: that also finds out a damaged checkpoint before the new one is begun. And counted
+    # anew each time, because what was left out since the last time may have counted too.
+    sizes = snapshot.state.live_adds(("size",))["size"]
     content = CheckpointContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
@@ -148,8 +180,8 @@ def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
         domains=tuple(snapshot.domains.values()),
         adds=snapshot.state.stream(adds=True),
         removes=_unexpired(snapshot),
-        num_adds=num_files,
-        adds_size=size_in_bytes,
+        num_adds=len(sizes),
+        adds_size=pc.sum(sizes, min_count=0).as_py(),
     )
     return write_classic_checkpoint(
         storage, content, version=snapshot.version, table=snapshot.table
@@ -159,3 +191,44 @@ def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
 def _unexpired(snapshot: Snapshot) -> Iterator[pa.Table]:
     for removes in snapshot.state.stream(adds=False):
         yield snapshot.unexpired(removes)
+
+
+def _point_to_present(storage: Storage, snapshot: Snapshot) -> None:
+    """Make up for a hint that whoever wrote the checkpoint didn't come to write."""
+    checkpoint = snapshot.segment.checkpoint
+    if checkpoint is None:
+        return
+    with _best_effort(storage, checkpoint.version):
+        hint = read_last_checkpoint(storage)
+        if hint is not None and hint.version >= checkpoint.version:
+            return
+        small = snapshot.state.small
+        num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too
+        num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
+        parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None
+        present = LastCheckpointHint(
+            version=checkpoint.version,
+            size=num_small + snapshot.num_files + num_removes,
+            parts=parts,
+            num_of_add_files=snapshot.num_files,
+        )
+        _point_to(storage, present)
+
+
+def _point_to(storage: Storage, hint: LastCheckpointHint) -> None:
+    with _best_effort(storage, hint.version):
+        write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
+
+
+@contextmanager
+def _best_effort(storage: Storage, version: int) -> Iterator[None]:
+    """Let the hint fail with a warning: the checkpoint is there and will be found without it."""
+    try:
+        yield
+    except (StorageError, TableStateError) as error:
+        warnings.warn(
+            f"{storage.root}: there is a checkpoint of version {version}, but _last_checkpoint can't "
+            f"be pointed to it ({error.message}); readers list more of the log until the next one",
+            DeltaWarning,
+            stacklevel=4,
+        )

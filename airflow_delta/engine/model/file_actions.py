@@ -106,7 +106,8 @@ class RemoveFile:
     Attributes:
         path: as in the log, URI-encoded; the same text as in the file's ``add``.
         data_change: False where the action only rearranges data.
-        deletion_timestamp: epoch ms; None counts as 0, long expired.
+        deletion_timestamp: epoch ms. In the log None counts as 0, long expired; a transaction
+            puts the time of its commit in its place.
         extended_file_metadata: whether partition values, size and tags are present.
         partition_values: as in the ``add``.
         size: bytes.

@@ -21,8 +21,8 @@ A timestamp's text holds no time zone, "due to historical reasons"; it is read, 
 Text with a zone (``1970-01-01T00:00:00.123456Z``, as newer writers have it) is exact, and read as
 such. One value has many texts, so values are compared typed, never as text.
 
-``__HIVE_DEFAULT_PARTITION__`` stands for null in directory names only. In ``partitionValues`` it is
-a string like any other, and for other types no value.
+``__HIVE_DEFAULT_PARTITION__`` stands for null in directory names only. In ``partitionValues`` of a log
+it is read as a string like any other, and for other types is no value; our commits never hold it.
 
 A text that is no value of its type raises rather than becoming null: a null would silently put the
 file's rows into another partition.

@@ -84,9 +84,22 @@ class FilePruner:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of ``add`` that `prune` looks at."""
+        """The columns of ``add`` that tell; none if the answer is the same for all files."""
         needed = {"partitionValues": bool(self._partitions), "stats": self._statistics is not None}
         return tuple(name for name, is_needed in needed.items() if is_needed)
+
+    def parsed_leaves(
+        self, stored: pa.DataType, *, all_needed: bool
+    ) -> tuple[SchemaPath, ...] | None:
+        """The leaves of ``stats_parsed`` that tell as much as ``stats``; None if there are none.
+
+        Args:
+            stored: the type that ``stats_parsed`` has in the file.
+            all_needed: whether a leaf that it lacks may be in the texts.
+        """
+        if self._statistics is None:
+            return None
+        return self._statistics.parsed_leaves(stored, all_needed=all_needed)
 
     def prune(self, adds: pa.Table) -> pa.Table:
         """The rows whose files may hold matching rows, in order.
@@ -98,19 +111,25 @@ class FilePruner:
             kept = may_be(True, self._root, {})  # the same for all files
             return adds if kept else adds.slice(0, 0)
         batches = adds.select(self.columns).to_batches(max_chunksize=STATS_ROWS)
-        masks = list(map_ordered(self._may_match, batches))
+        masks = list(map_ordered(self.kept, batches))
         return adds.filter(pa.chunked_array(masks, pa.bool_()))
 
-    def _may_match(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        bounds = self._partition_bounds(batch)
+    def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
+        """Which files may hold matching rows: an answer for each, without nulls.
+
+        Args:
+            adds: the `columns`, of not too many files. ``stats`` holds texts or what `parsed_leaves`
+                asked for.
+        """
+        bounds = self._partition_bounds(adds)
         if self._only_partitions and can_evaluate(bounds):
-            return as_array(evaluate(self._predicate, bounds), len(batch))
-        kept = as_array(may_be(True, self._root, bounds), len(batch))
+            return as_array(evaluate(self._predicate, bounds), len(adds))
+        kept = as_array(may_be(True, self._root, bounds), len(adds))
         if self._statistics is None:
             return kept
         # The statistics of files that are out already needn't be parsed.
         rows = pc.indices_nonzero(kept)
-        left = batch if len(rows) == len(batch) else batch.take(rows)
+        left = adds if len(rows) == len(adds) else adds.take(rows)
         bounds = self._partition_bounds(left) | self._statistics.bounds(left["stats"])
         answers = as_array(may_be(True, self._root, bounds), len(left))
         return pc.replace_with_mask(kept, kept, answers)

@@ -34,8 +34,18 @@ class StatisticsBounds:
             (column.physical, column.statistics_type) for column in columns.values()
         )
 
+    def parsed_leaves(
+        self, stored: pa.DataType, *, all_needed: bool
+    ) -> tuple[SchemaPath, ...] | None:
+        """The leaves of ``stats_parsed`` to read; see `StatisticsColumns.parsed_leaves`."""
+        return self._statistics.parsed_leaves(stored, all_needed=all_needed)
+
     def bounds(self, stats: pa.Array) -> dict[SchemaPath, Bounds]:
-        """The bounds of each column in each file, by logical path, from ``add.stats``."""
+        """The bounds of each column in each file, by logical path, from ``add.stats``.
+
+        Args:
+            stats: texts, or structs of the `parsed_leaves`.
+        """
         statistics = self._statistics.read(stats)
         return {
             path: _bounds(statistics[column.physical], column.data_type)

@@ -194,7 +194,8 @@ class Timeline:
             commits = self.commits
         newest = commits if limit is None else commits[-limit:]
         versions = [commit.version for commit in reversed(newest)]
-        raw = read_commit_infos(self._storage, versions)
+        sizes = {commit.version: commit.size for commit in newest}
+        raw = read_commit_infos(self._storage, versions, sizes=sizes)
         # A commit that was listed and is gone has been cleaned up meanwhile.
         return [self._told(version, raw[version]) for version in versions if version in raw]
 

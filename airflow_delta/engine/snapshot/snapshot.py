@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 from airflow_delta.engine.arrow.python_arrays import scalar_of
-from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidArgumentError
+from airflow_delta.engine.errors import DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.managed_commits import unseen_commits
 from airflow_delta.engine.features.protocol import (
@@ -34,7 +34,7 @@ from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_counts import num_rows
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
-from airflow_delta.engine.snapshot.state import LogState
+from airflow_delta.engine.snapshot.state import LogState, incomplete
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.snapshot.verify import VerifyResult, verify
 from airflow_delta.engine.storage.base import Storage
@@ -62,12 +62,7 @@ class Snapshot:
         small = self._state.small
         if small.protocol is None or small.metadata is None:
             missing = "protocol" if small.protocol is None else "metaData"
-            raise CorruptLogError(
-                f"the log up to version {segment.version} has no {missing} action, which every table "
-                "needs from its first version on; restore the missing log files from a backup",
-                table=self.table,
-                version=segment.version,
-            )
+            raise incomplete(self.segment, missing)
         self._protocol, self._metadata = small.protocol, small.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
         unseen = unseen_commits(supported_features(self._protocol), self.properties)
@@ -195,15 +190,15 @@ class Snapshot:
         """The live files: one row per ``add``.
 
         Args:
-            columns: columns of the protocol's ``add``; None for all.
+            columns: columns of the protocol's ``add``, at least one; None for all.
             predicate: over the columns of the table; leaves out files of which partition values or
                 statistics tell that no row matches. The others may still hold rows that don't.
 
         Raises:
-            InvalidArgumentError: there's no such column, or the predicate isn't an expression over
-                the table's columns.
+            InvalidArgumentError: there's no such column, or none is asked for, or the predicate isn't
+                an expression over the table's columns.
         """
-        wanted = _checked_columns(columns)
+        wanted = _checked_columns(columns, self.table)
         if predicate is None:
             return self._state.live_adds(wanted)
         pruner = FilePruner(
@@ -213,10 +208,9 @@ class Snapshot:
             mapping_mode=mapping_mode(self._protocol, self._metadata, table=self.table),
             table=self.table,
         )
-        if wanted is None:
-            return pruner.prune(self._state.live_adds())
-        adds = self._state.live_adds((*wanted, *pruner.columns))
-        return pruner.prune(adds).select([name for name in adds.column_names if name in wanted])
+        if not pruner.columns:  # the answer is the same for all files
+            return pruner.prune(self._state.live_adds(wanted))
+        return self._state.live_adds(wanted, row_filter=pruner)
 
     def tombstones(self, *, include_expired: bool = False) -> pa.Table:
         """The removed files that are still protected from vacuum: one row per ``remove``.
@@ -274,13 +268,19 @@ class Snapshot:
         return self.files(columns=["size"])["size"]
 
 
-def _checked_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
+def _checked_columns(columns: Sequence[str] | None, table: str) -> tuple[str, ...] | None:
     if columns is None:
         return None
     unknown = [name for name in columns if name not in ADD_FIELDS]
     if unknown or isinstance(columns, str):
         raise InvalidArgumentError(
-            f"unknown columns {unknown or columns!r}: expected a list of {', '.join(ADD_FIELDS)}"
+            f"unknown columns {unknown or columns!r}: expected a list of {', '.join(ADD_FIELDS)}",
+            table=table,
+        )
+    if not columns:
+        # A table without columns has no rows either, so that even the number of files would be lost.
+        raise InvalidArgumentError(
+            "no columns are asked for: name one, or None for all", table=table
         )
     return tuple(columns)
 

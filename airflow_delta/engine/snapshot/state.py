@@ -21,6 +21,7 @@ from airflow_delta.engine.arrow.action_schema import (
     REMOVE_FIELDS,
     VERSION,
 )
+from airflow_delta.engine.arrow.parquet_rows import RowFilter
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import LogSegment, load_segment
@@ -28,7 +29,7 @@ from airflow_delta.engine.replay.small_actions import SmallState, reconcile_smal
 from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["LogState"]
+__all__ = ["LogState", "incomplete"]
 
 _T = TypeVar("_T")
 
@@ -60,9 +61,16 @@ class LogState:
         """
         self._attempt(lambda: self._commits().files(("path",)))
 
-    def live_adds(self, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """One row per live file, with some columns of its ``add`` (None: all)."""
-        tables = self._attempt(lambda: list(self._stream(columns, adds=True)))
+    def live_adds(
+        self, columns: tuple[str, ...] | None = None, *, row_filter: RowFilter | None = None
+    ) -> pa.Table:
+        """One row per live file, with some columns of its ``add`` (None: all).
+
+        Args:
+            columns: the columns.
+            row_filter: leaves out files, by columns that needn't be among those.
+        """
+        tables = self._attempt(lambda: list(self._stream(columns, adds=True, row_filter=row_filter)))
         return _joined(tables, columns, ADD_FIELDS)
 
     def removes(self, columns: tuple[str, ...] | None = None) -> pa.Table:
@@ -74,18 +82,38 @@ class LogState:
         """All columns of the live adds, or of the removes, batch by batch in bounded memory.
 
         Raises:
-            CorruptLogError: the checkpoint is damaged. `retreat` leaves it out; what has streamed
-                until then must be thrown away.
+            CorruptLogError, ObjectNotFoundError: a file can't be read. `recover` may help; what
+                has streamed until then must be thrown away.
         """
         yield from self._stream(None, adds=adds)
 
-    def retreat(self, error: CorruptLogError | ObjectNotFoundError) -> None:
-        """Start from an older checkpoint, because this one can't be read.
+    def read_through(self) -> None:
+        """Read every action once and keep none, so that a damaged checkpoint is left out now.
 
         Raises:
-            CorruptLogError, ObjectNotFoundError: the error itself, where there's no checkpoint to
-                leave out: the fault lies in a commit.
+            CorruptLogError, ObjectNotFoundError: the log can't be read by any of its checkpoints.
         """
+        self._attempt(lambda: [sum(1 for _ in self.stream(adds=adds)) for adds in (True, False)])
+
+    def recover(self, error: CorruptLogError | ObjectNotFoundError) -> None:
+        """Leave out what an error says can't be read, so that reading anew may succeed.
+
+        Each call leaves out more, and at last the error stands.
+
+        Raises:
+            CorruptLogError, ObjectNotFoundError: the error itself, where nothing is left that could
+                be left out: the fault lies in a commit.
+        """
+        if isinstance(error, ObjectNotFoundError) and not self._relisted:
+            self._relisted = True
+            self._reload()
+        elif isinstance(error, CorruptLogError) and self.segment.compactions:
+            self._without_compactions(error)
+        else:
+            self._without_checkpoint(error)
+
+    def _without_checkpoint(self, error: CorruptLogError | ObjectNotFoundError) -> None:
+        """Start from an older checkpoint, because this one can't be read."""
         checkpoint = self.segment.checkpoint
         # What is wrong with an action says where the action stands instead.
         path = getattr(error, "path", None) or getattr(error, "where", None)
@@ -111,17 +139,8 @@ class LogState:
         while True:
             try:
                 return read()
-            except ObjectNotFoundError as error:
-                if self._relisted:
-                    self.retreat(error)
-                else:
-                    self._relisted = True
-                    self._reload()
-            except CorruptLogError as error:
-                if not self.segment.compactions:
-                    self.retreat(error)
-                else:
-                    self._without_compactions(error)
+            except (CorruptLogError, ObjectNotFoundError) as error:
+                self.recover(error)
 
     def _without_compactions(self, error: CorruptLogError) -> None:
         """Read the commits themselves: a compaction, like a checkpoint, only repeats them."""
@@ -156,10 +175,11 @@ class LogState:
             base = reconcile_small_actions(
                 (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
             )
+        tail = self._commits()
         small = reconcile_small_actions(
             (
-                (action.kind, action.value, f"commit {action.version}: {action.kind}")
-                for action in self._commits().small()
+                (action.kind, action.value, f"{tail.name_of(action.version)}: {action.kind}")
+                for action in tail.small()
             ),
             base,
         )
@@ -175,15 +195,51 @@ class LogState:
             self._tail = Tail(self.storage, segment.plan(), table=segment.table)
         return self._tail
 
-    def _stream(self, columns: tuple[str, ...] | None, *, adds: bool) -> Iterator[pa.Table]:
-        tail = self._commits().files(columns)
+    def _stream(
+        self,
+        columns: tuple[str, ...] | None,
+        *,
+        adds: bool,
+        row_filter: RowFilter | None = None,
+    ) -> Iterator[pa.Table]:
+        looked_at = () if row_filter is None else row_filter.columns
+        tail = self._commits().files(columns if columns is None else (*columns, *looked_at))
         reader = self._checkpoint()
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
-            for table in reader.adds(wanted) if adds else reader.removes(wanted):
+            rows = reader.adds(wanted, row_filter=row_filter) if adds else reader.removes(wanted)
+            for table in rows:
                 yield tail.survivors(table)
+        newest = tail.adds if adds else tail.removes
+        if row_filter is not None:
+            newest = row_filter.prune(newest)
         # Where an action stood in the log no longer matters, and checkpoints don't tell it.
-        yield (tail.adds if adds else tail.removes).drop_columns([VERSION, POSITION])
+        yield newest.drop_columns([VERSION, POSITION])
+
+
+def incomplete(segment: LogSegment, missing: str) -> CorruptLogError:
+    """The error over a log without a protocol or without metadata.
+
+    Args:
+        segment: the files that were read.
+        missing: the name of the action.
+    """
+    checkpoint = segment.checkpoint
+    # A checkpoint that lacks it is whole for all that can be told of it, so the log is refused as it
+    # stands, as it is by other engines, and nothing is read around the checkpoint.
+    remedy = (
+        "restore the missing log files from a backup"
+        if checkpoint is None
+        else f"the checkpoint {checkpoint.path} lacks it: delete that, if older files of the log are "
+        "there to rebuild the version from, or restore it from a backup"
+    )
+    return CorruptLogError(
+        f"the log up to version {segment.version} has no {missing} action, which every table needs "
+        f"from its first version on; {remedy}",
+        table=segment.table,
+        version=segment.version,
+        path=None if checkpoint is None else checkpoint.path,
+    )
 
 
 def _is_of_checkpoint(path: str | None) -> bool:

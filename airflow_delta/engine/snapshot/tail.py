@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from airflow_delta.engine.arrow.json_actions import ParsedCommits, SmallAction, parse_commits
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.log.files import CompactedCommits, LogCommit
+from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
 from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from airflow_delta.engine.storage.base import Storage
 
@@ -54,10 +54,15 @@ class Tail:
         self._storage = storage
         self._commits = commits
         self._table = table
+        self._paths = _unusual_paths(commits)
         self._kept: list[tuple[int, bytes]] | None = None
         self._small: tuple[SmallAction, ...] | None = None
         self._files: ReconciledTail | None = None
         self._columns: frozenset[str] | None = frozenset()
+
+    def name_of(self, version: int) -> str:
+        """What to call the file that an action of a version was read from, in messages."""
+        return self._paths.get(version) or f"commit {version}"
 
     def small(self) -> tuple[SmallAction, ...]:
         """The actions of the state that aren't about files, in log order."""
@@ -66,7 +71,9 @@ class Tail:
                 self.files(_LIGHT)
             else:
                 self._kept = list(self._contents())
-                self._small = find_small_actions(self._kept, kinds=_STATE_KINDS, table=self._table)
+                self._small = find_small_actions(
+                    self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
+                )
         assert self._small is not None
         return self._small
 
@@ -84,6 +91,7 @@ class Tail:
                 columns=None if wanted is None else sorted({*_LIGHT, *wanted}),
                 kinds=_STATE_KINDS,
                 table=self._table,
+                paths=self._paths,
             )
             self._kept = None
             self._small = parsed.small
@@ -116,7 +124,12 @@ def read_tail(
         ObjectNotFoundError: a file vanished since it was listed.
         CorruptLogError: a file breaks the protocol.
     """
-    return parse_commits(_contents(storage, commits, table), columns=columns, table=table)
+    return parse_commits(
+        _contents(storage, commits, table),
+        columns=columns,
+        table=table,
+        paths=_unusual_paths(commits),
+    )
 
 
 def _contents(
@@ -132,6 +145,11 @@ def _contents(
                     path=commit.path,
                 )
             yield _version(commit), content
+
+
+def _unusual_paths(commits: Sequence[LogCommit | CompactedCommits]) -> dict[int, str]:
+    """The files that don't have the name of a commit, by the version they are read as."""
+    return {_version(file): file.path for file in commits if not isinstance(file, Commit)}
 
 
 def _version(commit: LogCommit | CompactedCommits) -> int:

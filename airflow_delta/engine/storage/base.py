@@ -83,6 +83,8 @@ class Storage(Protocol):
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
         """A seekable binary file over an object; ``size`` saves a round trip where it is known.
 
+        Its reads raise `StorageError`, never a bare ``OSError``, where the store fails.
+
         Raises:
             ObjectNotFoundError: there is no such object (raised here or by the first read).
         """

@@ -24,6 +24,7 @@ from airflow_delta.engine.errors import (
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.checked_file import CheckedFile
 
 __all__ = ["GenericStorage", "open_generic"]
 
@@ -93,7 +94,8 @@ class GenericStorage:
         """See `Storage.open`; the size isn't needed here."""
         full = self._full(path)
         with self._failures("open", path):
-            return cast("BinaryIO", self.file_system.open(full, "rb"))
+            file = self.file_system.open(full, "rb")
+        return cast("BinaryIO", CheckedFile(file, lambda: self._failures("read", path)))
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`."""

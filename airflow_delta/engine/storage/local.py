@@ -25,8 +25,9 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, cast
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
@@ -36,6 +37,7 @@ from airflow_delta.engine.errors import (
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.checked_file import CheckedFile
 
 __all__ = ["LocalStorage"]
 
@@ -84,7 +86,9 @@ class LocalStorage:
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:  # noqa: ARG002
         """See `Storage.open`; the size isn't needed here."""
         with self._reading("open", path):
-            return self._full(path).open("rb")
+            # The caller closes it.
+            file = self._full(path).open("rb")
+        return cast("BinaryIO", CheckedFile(file, lambda: self._reading("read", path)))
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`.
@@ -94,7 +98,7 @@ class LocalStorage:
         """
         entries = [entry for entry in self._entries(directory) if entry.name > start_after]
         # Python orders text by code point, and that is the order of the UTF-8 bytes.
-        entries.sort(key=lambda entry: entry.name)
+        entries.sort(key=attrgetter("name"))
         yield from self._infos(entries, _prefix(directory))
 
     def walk(self, directory: str) -> Iterator[FileInfo]:

@@ -8,12 +8,12 @@ conflicts (edge cases E6); each rule tells one kind of winner's action from harm
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import FileActions
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import (
     CommitConflictError,
     ConcurrentAppendError,
@@ -23,37 +23,14 @@ from airflow_delta.engine.errors import (
     MetadataChangedError,
     ProtocolChangedError,
 )
+from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
+from airflow_delta.engine.transaction.winners import Winner
 
-__all__ = ["Winner", "check_conflicts"]
-
-
-@dataclass(frozen=True, slots=True)
-class Winner:
-    """A commit that took the version before ours.
-
-    Attributes:
-        version: the version it made.
-        operation: what its ``commitInfo`` says it did.
-        is_blind_append: whether it only added files and read nothing.
-        files: its file actions.
-        changes_protocol: whether it has a ``protocol`` action.
-        changes_metadata: whether it has a ``metaData`` action.
-        app_ids: the applications whose ``txn`` it set.
-        domains: the domains whose ``domainMetadata`` it set.
-    """
-
-    version: int
-    operation: str | None
-    is_blind_append: bool
-    files: FileActions
-    changes_protocol: bool
-    changes_metadata: bool
-    app_ids: frozenset[str]
-    domains: frozenset[str]
+__all__ = ["check_conflicts"]
 
 
-def check_conflicts(staged: StagedActions, reads: Reads, winner: Winner, *, table: str) -> None:
+def check_conflicts(staged: StagedActions, reads: Reads, winner: Winner) -> None:
     """Check one winner.
 
     Raises:
@@ -63,9 +40,9 @@ def check_conflicts(staged: StagedActions, reads: Reads, winner: Winner, *, tabl
         found = rule(staged, reads, winner)
         if found:
             raise error(
-                f"version {winner.version} ({winner.operation or 'unknown operation'}), committed "
+                f"version {winner.version} ({winner.info.operation or 'unknown operation'}), committed "
                 f"meanwhile by another writer, {found}; run the operation again on the new version",
-                table=table,
+                table=winner.table,
                 version=winner.version,
             )
 
@@ -102,10 +79,19 @@ def _delete_read(staged: StagedActions, reads: Reads, winner: Winner) -> str | N
 
 
 def _delete_delete(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    mine = pa.array([file.path for file in staged.removes], pa.string())
+    # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
+    paths = pa.chunked_array([array_of([file.path for file in staged.removes], pa.string())])
     removed = winner.files.removes["path"]
-    both = removed.filter(pc.is_in(removed, value_set=mine))
+    mine, theirs = (_path_keys(each, winner.table) for each in (paths, removed))
+    both = removed.filter(pc.is_in(theirs, value_set=mine))
     return f"removed the file {both[0].as_py()!r}, which is removed here too" if len(both) else None
+
+
+def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
+    """The same text for all spellings of a path."""
+    vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
+    files = pa.Table.from_arrays([paths, vectors], names=["path", "deletionVector"])
+    return file_keys(files, table=table)
 
 
 RULES: tuple[

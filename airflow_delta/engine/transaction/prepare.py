@@ -1,8 +1,9 @@
-"""Check staged actions against the protocol and write them as the lines of a commit.
+"""Check staged actions against the protocol, and write them as the lines of a commit.
 
 PROTOCOL.md, "Actions" and "Requirements for Writers"; in-commit-timestamps.md; edge cases B14, E11.
-Each check is a pure function of the table's state and the staged actions; `PREPARATIONS` is their
-order. Whatever they refuse is refused before anything is written.
+`PREPARATIONS` is the order of the checks; those of single files are in `added_files` and
+`removed_files`. They are made anew for each attempt, against the version that the attempt builds on,
+and whatever they refuse is refused before anything of that attempt is written.
 """
 
 from __future__ import annotations
@@ -10,27 +11,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from airflow_delta.engine.errors import ConstraintViolationError
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
-from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.transaction.added_files import (
+    check_clustering_statistics,
+    check_deletion_vectors,
+    check_partition_values,
+    check_row_ids,
+)
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.removed_files import check_removed_files_are_live
 from airflow_delta.engine.transaction.staged import StagedActions
 
-__all__ = ["CommitContext", "commit_text", "prepare"]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitContext:
-    """The table that a commit will give: its own protocol and metadata where it brings them."""
-
-    table: str
-    version: int
-    protocol: Protocol
-    metadata: Metadata
+__all__ = ["commit_text", "prepare"]
 
 
 def prepare(staged: StagedActions, context: CommitContext) -> None:
@@ -39,6 +36,8 @@ def prepare(staged: StagedActions, context: CommitContext) -> None:
     Raises:
         ConstraintViolationError: they break a rule of the protocol or of the table.
         InvalidTableError: the table's own metadata contradicts the protocol.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
     """
     for check in PREPARATIONS:
         check(staged, context)
@@ -46,65 +45,73 @@ def prepare(staged: StagedActions, context: CommitContext) -> None:
 
 def _first_version_is_whole(staged: StagedActions, context: CommitContext) -> None:
     if context.version == 0 and not (staged.protocol and staged.metadata):
-        raise _violation(context, "the first version needs a protocol and a metaData action")
+        raise context.violation("the first version needs a protocol and a metaData action")
 
 
 def _one_action_per_file(staged: StagedActions, context: CommitContext) -> None:
     for kind, files in (("add", staged.adds), ("remove", staged.removes)):
-        path, count = next(iter(Counter(file.path for file in files).most_common(1)), ("", 0))
+        counts = Counter(context.path_key(file) for file in files)
+        path, count = next(iter(counts.most_common(1)), ("", 0))
         if count > 1:
-            raise _violation(
-                context, f"the file {path!r} has {count} {kind} actions; a commit may hold one"
+            raise context.violation(
+                f"the file {path!r} has {count} {kind} actions; a commit may hold one"
             )
-    removed = {(file.path, _vector_id(file)) for file in staged.removes}
+    removed = {_file_key(file, context) for file in staged.removes}
     for file in staged.adds:
-        if (file.path, _vector_id(file)) in removed:
-            raise _violation(
-                context,
+        if _file_key(file, context) in removed:
+            raise context.violation(
                 f"the file {file.path!r} is added and removed with one deletion vector; a commit may "
-                "do one of them",
+                "do one of them"
             )
 
 
-def _vector_id(file: Any) -> str | None:
-    return file.deletion_vector.unique_id if file.deletion_vector else None
+def _file_key(file: AddFile | RemoveFile, context: CommitContext) -> tuple[str, str | None]:
+    vector = file.deletion_vector
+    return context.path_key(file), vector.unique_id if vector else None
 
 
-def _partition_values_fit(staged: StagedActions, context: CommitContext) -> None:
-    schema = table_schema(context.metadata, table=context.table)
-    mode = mapping_mode(context.protocol, context.metadata, table=context.table)
-    partitioning = set(context.metadata.partition_columns)
-    columns = {physical_name(field, mode) for field in schema if field.name in partitioning}
-    for file in staged.adds:
-        if set(file.partition_values) != columns:
-            raise _violation(
-                context,
-                f"the file {file.path!r} has partition values for {sorted(file.partition_values)}; "
-                f"the table is partitioned by {sorted(columns)}",
-            )
+def _domains_are_supported(staged: StagedActions, context: CommitContext) -> None:
+    if staged.domains and "domainMetadata" not in supported_features(context.protocol):
+        raise context.violation(
+            f"it sets the metadata domains {sorted(staged.domains)}, and the table lacks the feature "
+            "domainMetadata; add it to the protocol first"
+        )
 
 
 def _append_only_is_kept(staged: StagedActions, context: CommitContext) -> None:
     properties = TableProperties(context.metadata.configuration, context.table)
     if properties.append_only and any(file.data_change for file in staged.removes):
-        raise _violation(
-            context,
+        raise context.violation(
             "the table is append-only (delta.appendOnly=true), and the commit removes data; set the "
-            "property to false first",
+            "property to false first"
         )
 
 
 PREPARATIONS = (
     _first_version_is_whole,
     _one_action_per_file,
-    _partition_values_fit,
+    _domains_are_supported,
     _append_only_is_kept,
+    check_partition_values,
+    check_deletion_vectors,
+    check_row_ids,
+    check_clustering_statistics,
+    check_removed_files_are_live,
 )
-"""Every check of a commit, in order."""
+"""Every check of a commit, in order; only the last one reads from the store."""
 
 
-def commit_text(staged: StagedActions, commit_info: Mapping[str, Any]) -> bytes:
-    """The commit file: one action a line, ``commitInfo`` first, as in-commit timestamps need it."""
+def commit_text(
+    staged: StagedActions, commit_info: Mapping[str, Any], *, timestamp_ms: int
+) -> bytes:
+    """The commit file: one action a line, ``commitInfo`` first, as in-commit timestamps need it.
+
+    Args:
+        staged: the actions.
+        commit_info: the commit's provenance.
+        timestamp_ms: the time of the commit, at which files are deleted that are removed without
+            saying when.
+    """
     actions: list[dict[str, Any]] = [{"commitInfo": commit_info}]
     if staged.protocol:
         actions.append({"protocol": staged.protocol.to_json()})
@@ -113,15 +120,13 @@ def commit_text(staged: StagedActions, commit_info: Mapping[str, Any]) -> bytes:
     actions += [{"txn": txn.to_json()} for txn in staged.transactions.values()]
     actions += [{"domainMetadata": domain.to_json()} for domain in staged.domains.values()]
     # Loops over the files of one commit: they came as objects, from one writer.
-    actions += [{"remove": file.to_json()} for file in staged.removes]
+    actions += [{"remove": _dated(file, timestamp_ms).to_json()} for file in staged.removes]
     actions += [{"add": file.to_json()} for file in staged.adds]
     lines = (json.dumps(a, separators=(",", ":"), ensure_ascii=False) for a in actions)
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def _violation(context: CommitContext, rule: str) -> ConstraintViolationError:
-    return ConstraintViolationError(
-        f"the commit of version {context.version} was refused: {rule}",
-        table=context.table,
-        version=context.version,
-    )
+def _dated(file: RemoveFile, timestamp_ms: int) -> RemoveFile:
+    if file.deletion_timestamp is not None:
+        return file
+    return replace(file, deletion_timestamp=timestamp_ms)

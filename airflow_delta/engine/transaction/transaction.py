@@ -2,8 +2,8 @@
 
 PROTOCOL.md, "Requirements for Writers". A transaction reads a snapshot, stages actions, and tries to
 make the next version. If another writer was faster it loads every commit made meanwhile, checks
-each for conflicts, and tries again after them. Nothing is visible before the commit; a transaction
-that fails leaves the log as it was.
+each for conflicts, and tries again after them. Nothing is visible before the commit. Where a commit
+fails the log is as it was, unless the error is `CommitOutcomeUnknownError`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,19 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta.engine.arrow.action_schema import FileActions
-from airflow_delta.engine.arrow.json_actions import parse_commits
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.errors import (
     CommitConflictError,
-    CorruptLogError,
     InvalidArgumentError,
     TableAlreadyExistsError,
 )
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.actions import (
     AddFile,
-    CommitInfo,
+    DomainMetadata,
     Metadata,
     Protocol,
     RemoveFile,
@@ -37,34 +32,19 @@ from airflow_delta.engine.model.actions import (
 )
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.conflicts import Winner, check_conflicts
-from airflow_delta.engine.transaction.prepare import CommitContext, commit_text, prepare
+from airflow_delta.engine.transaction.conflicts import check_conflicts
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare import commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance
+from airflow_delta.engine.transaction.remains import check_no_remains
+from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
+from airflow_delta.engine.transaction.winners import load_winner
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 
 MAX_ATTEMPTS = 200
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """A commit that was made.
-
-    Attributes:
-        version: the version it made.
-        timestamp_ms: the time in its ``commitInfo``.
-        num_files_added: how many ``add`` actions it holds.
-        num_files_removed: how many ``remove`` actions it holds.
-        attempts: how often it was tried.
-    """
-
-    version: int
-    timestamp_ms: int
-    num_files_added: int
-    num_files_removed: int
-    attempts: int
 
 
 class OptimisticTransaction:
@@ -76,6 +56,10 @@ class OptimisticTransaction:
         operation: what the commit calls itself, such as ``"WRITE"``.
         operation_parameters: its parameters; values that aren't strings are written as JSON.
         user_metadata: a text for ``commitInfo.userMetadata``.
+
+    Raises:
+        UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+        InvalidTableError: the table is new, and there are remains of a former one's log.
     """
 
     def __init__(
@@ -95,8 +79,10 @@ class OptimisticTransaction:
         self._staged = StagedActions()
         self._reads = Reads()
         self._txn_id = str(uuid.uuid4())
-        self._done = False
-        if snapshot is not None:
+        self._tried: dict[int, CommitResult] = {}
+        if snapshot is None:
+            check_no_remains(storage)
+        else:
             # Asked again before each attempt; refusing at once saves the work of writing data.
             self._check_writable(snapshot.protocol, snapshot.metadata)
 
@@ -128,6 +114,25 @@ class OptimisticTransaction:
         A commit made meanwhile that sets the same application's identifier is a conflict.
         """
         self._staged.transactions[app_id] = Txn(app_id, version, _now_ms())
+
+    def set_domain(self, domain: str, configuration: str) -> None:
+        """Stage the configuration of a user's metadata domain (PROTOCOL.md, "Domain Metadata").
+
+        The table must support the feature ``domainMetadata``. A commit made meanwhile that sets the
+        same domain is a conflict.
+
+        Raises:
+            InvalidArgumentError: the domain belongs to the protocol, which begins its own with
+                ``delta.``.
+        """
+        action = DomainMetadata(domain, configuration)
+        if action.is_system_controlled:
+            raise InvalidArgumentError(
+                f"the metadata domain {domain!r} belongs to the protocol; take a name that doesn't "
+                "begin with 'delta.'",
+                table=self.table,
+            )
+        self._staged.domains[domain] = action
 
     def set_protocol(self, protocol: Protocol) -> None:
         """Stage the protocol of a new table.
@@ -169,10 +174,15 @@ class OptimisticTransaction:
     def commit(self, *, operation_metrics: Mapping[str, int] | None = None) -> CommitResult:
         """Make the next version of the table.
 
+        May be called again after an error that came before anything was sent to the store, once
+        what was wrong is put right. From then on a second call is refused, whatever became of the
+        first one.
+
         Args:
             operation_metrics: numbers for ``commitInfo.operationMetrics``.
 
         Raises:
+            InvalidArgumentError: there is nothing to commit, or the commit was tried already.
             CommitConflictError: a commit made meanwhile touches what this one relies on.
             TableAlreadyExistsError: the table was to be created and is there.
             ConstraintViolationError: the staged actions break a rule.
@@ -181,8 +191,11 @@ class OptimisticTransaction:
                 was made.
             StorageError: the store failed and the commit was not made.
         """
-        if self._done:
-            raise InvalidArgumentError("this transaction was committed already", table=self.table)
+        if self._tried:
+            raise InvalidArgumentError(
+                "this transaction was committed already, or tried to be; begin a new one",
+                table=self.table,
+            )
         if self._staged.is_empty:
             raise InvalidArgumentError("there is nothing to commit", table=self.table)
         provenance = Provenance(
@@ -194,18 +207,19 @@ class OptimisticTransaction:
         )
         base = self._snapshot
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            result = self._attempt(provenance, base, attempt)
-            if result is not None:
-                self._done = True
-                return result
-            base = self._after_the_winners(base)
+            if (made := self._attempt(provenance, base, attempt)) is not None:
+                return made
+            lost = max(self._tried)
+            base = self._newest(base)
+            if (made := self._judge_winners(range(lost, base.version + 1))) is not None:
+                return made
             pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
             time.sleep(random.uniform(0, pause))  # noqa: S311 - jitter, no secret
         raise CommitConflictError(
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
             "the table is less busy",
             table=self.table,
-            version=base.version if base else 0,
+            version=max(self._tried),
         )
 
     def _attempt(
@@ -225,39 +239,46 @@ class OptimisticTransaction:
             in_commit=in_commit,
             read_version=self.read_version,
         )
-        committer = FileSystemCommitter(self._storage, table=self.table)
-        data = commit_text(self._staged, info)
-        if not committer.commit(context.version, data, txn_id=self._txn_id):
-            return None
-        return CommitResult(
+        data = commit_text(self._staged, info, timestamp_ms=timestamp_ms)
+        result = CommitResult(
             context.version,
             timestamp_ms,
             len(self._staged.adds),
             len(self._staged.removes),
             attempt,
         )
+        # Before the put: whatever interrupts it, the commit may have been made from here on.
+        self._tried[context.version] = result
+        committer = FileSystemCommitter(self._storage, table=self.table)
+        return result if committer.commit(context.version, data, txn_id=self._txn_id) else None
 
     def _context(self, base: Snapshot | None) -> CommitContext:
         if base is not None:
-            return CommitContext(self.table, base.version + 1, base.protocol, base.metadata)
+            return CommitContext(self.table, base.version + 1, base.protocol, base.metadata, base)
         if self._staged.protocol is None or self._staged.metadata is None:
             raise InvalidArgumentError(
                 "a new table needs a protocol and metadata", table=self.table
             )
         return CommitContext(self.table, 0, self._staged.protocol, self._staged.metadata)
 
-    def _after_the_winners(self, base: Snapshot | None) -> Snapshot:
+    def _newest(self, base: Snapshot | None) -> Snapshot:
         if base is None:
             raise TableAlreadyExistsError(
                 "another writer created the table first; open it instead",
                 table=self.table,
                 version=0,
             )
-        latest = base.newer()
-        for version in range(base.version + 1, latest.version + 1):
-            winner = _load_winner(self._storage, version)
-            check_conflicts(self._staged, self._reads, winner, table=self.table)
-        return latest
+        return base.newer()
+
+    def _judge_winners(self, versions: range) -> CommitResult | None:
+        """Check commits for conflicts, oldest first; the result where one of them is our own."""
+        for version in versions:
+            winner = load_winner(self._storage, version)
+            if winner.info.txn_id == self._txn_id:
+                # A put of ours that was taken for lost has arrived after all.
+                return self._tried[version]
+            check_conflicts(self._staged, self._reads, winner)
+        return None
 
     def _check_writable(self, protocol: Protocol, metadata: Metadata) -> None:
         check_writable(protocol, metadata, table=self.table, operation=Operation.APPEND)
@@ -268,33 +289,6 @@ class OptimisticTransaction:
                 f"the {what} of an existing table can't be changed by a transaction yet",
                 table=self.table,
             )
-
-
-def _load_winner(storage: Storage, version: int) -> Winner:
-    path = commit_path(version)
-    content = storage.read_many([path])[0]
-    if content is None:
-        raise CorruptLogError(
-            f"{path} is missing below the newest version; a cleanup may have removed it",
-            table=storage.root,
-            version=version,
-            path=path,
-        )
-    parsed = parse_commits([(version, content)], columns=("path",), table=storage.root)
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
-    for action in parsed.small:
-        by_kind.setdefault(action.kind, []).append(action.value)
-    info = CommitInfo.from_json(next(iter(by_kind.get("commitInfo", [])), {}), version=version)
-    return Winner(
-        version=version,
-        operation=info.operation,
-        is_blind_append=bool(info.is_blind_append),
-        files=FileActions(parsed.files.adds, parsed.files.removes),
-        changes_protocol="protocol" in by_kind,
-        changes_metadata="metaData" in by_kind,
-        app_ids=frozenset(str(txn.get("appId")) for txn in by_kind.get("txn", [])),
-        domains=frozenset(str(d.get("domain")) for d in by_kind.get("domainMetadata", [])),
-    )
 
 
 def _now_ms() -> int:

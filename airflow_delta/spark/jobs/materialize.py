@@ -11,20 +11,22 @@ Parameters (see `airflow_delta.spark.job_files`)::
 
     {"table_uri": …, "version": 7, "target_uri": …, "num_rows": 1000, "num_files": 4}
 
-with ``committed_version`` where the copy is a Delta table. What may be replaced at the target is told
-in `airflow_delta.spark.copies`.
+with ``committed_version`` where the copy is a Delta table; ``num_rows`` is null where an earlier try
+has made the copy and its statistics don't tell. What may be replaced at the target is told in
+`airflow_delta.spark.copies`. Spark reaches the tables' store with the properties that the storage
+options stand for, see `airflow_delta.spark.hadoop_settings`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.copy_rules import CopyRequest, check_format
+from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
 from airflow_delta.spark.job_files import run_job
-
-if TYPE_CHECKING:
-    from airflow_delta.spark.copies import CopyRequest
 
 __all__ = ["main", "materialize"]
 
@@ -43,11 +45,15 @@ def materialize(
     """Make the copy, in a Spark session of its own.
 
     Raises:
-        ValueError: the parameters are not those of this job.
+        InvalidArgumentError: the parameters are not those of this job.
         DeltaError: see `copy_snapshot`.
         PySparkException: Spark's own errors.
     """
     request = copy_request(parameters)
+    settings = {
+        **hadoop_settings(request.table_uri, storage_options),
+        **hadoop_settings(request.target_uri, storage_options),
+    }
 
     # After the parameters are known to be right: starting Spark takes seconds.
     from pyspark.sql import SparkSession
@@ -56,6 +62,7 @@ def materialize(
 
     spark = SparkSession.builder.getOrCreate()
     try:
+        configure_hadoop(spark, settings)
         copy = copy_snapshot(spark, request, storage_options=storage_options)
     finally:
         spark.stop()
@@ -75,27 +82,27 @@ def copy_request(parameters: Mapping[str, Any]) -> CopyRequest:
     """Check the parameters.
 
     Raises:
-        ValueError: one is missing, unknown, or of the wrong type.
+        InvalidArgumentError: one is missing, unknown, or of the wrong type.
     """
     known = {**_REQUIRED, **_OPTIONAL}
     unknown = sorted(set(parameters) - set(known))
     missing = sorted(set(_REQUIRED) - set(parameters))
     if unknown or missing:
-        raise ValueError(f"parameters: missing {missing}, unknown {unknown}")
+        raise InvalidArgumentError(f"parameters: missing {missing}, unknown {unknown}")
     for name, value in parameters.items():
         if type(value) is not known[name]:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"parameter {name!r}: expected {known[name].__name__}, found {value!r}"
             )
     if ("app_id" in parameters) != ("app_version" in parameters):
-        raise ValueError("parameters: app_id and app_version belong together")
-
-    from airflow_delta.spark.copies import CopyRequest
+        raise InvalidArgumentError("parameters: app_id and app_version belong together")
 
     given = dict(parameters)
     app_id, app_version = given.pop("app_id", None), given.pop("app_version", None)
     txn = None if app_id is None else (app_id, app_version)
-    return CopyRequest(**given, txn=txn)
+    request = CopyRequest(**given, txn=txn)
+    check_format(request.format)
+    return request
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -67,3 +68,14 @@ def test_lines_of_files_and_commits_without_a_name_are_not_looked_into() -> None
     contents = [(0, b"{broken"), (1, f'{{"add":{{broken\n{metadata}'.encode())]
     (action,) = find_small_actions(contents, kinds=KINDS, table="t")
     assert (action.version, action.kind, action.value) == (1, "metaData", {"id": "m"})
+
+
+@pytest.mark.parametrize("content", [b"", b'{"protocol":[]}'])
+@pytest.mark.parametrize("read", [find_small_actions, parse_commits])
+def test_a_file_without_the_name_of_a_commit_is_named_as_it_is(
+    read: Callable[..., object], content: bytes
+) -> None:
+    with pytest.raises(CorruptLogError, match="of-its-own") as caught:
+        read([(3, b"{}"), (4, content)], kinds=KINDS, table="t", paths={4: "of-its-own.json"})
+    assert (caught.value.path, caught.value.version) == ("of-its-own.json", 4)
+    assert "00000004.json" not in str(caught.value)

@@ -1,26 +1,45 @@
 from __future__ import annotations
 
+import errno
 import io
 import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import CorruptLogError, StorageError
+from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage
+from airflow_delta.engine.storage.object_store import ObjectStorage
 
 ROWS = [{"n": 1, "pairs": [("k", "v")]}, None, {"n": None, "pairs": []}, None, None]
 TYPE = pa.struct([("n", pa.int64()), ("pairs", pa.map_(pa.string(), pa.string()))])
 
 
-def source(*, statistics: bool = True, slice_rows: int = 10) -> ParquetSource:
+class Failing(io.BytesIO):
+    """A file on a disk that fails."""
+
+    def read(self, *_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def parquet(*, statistics: bool = True) -> bytes:
     buffer = io.BytesIO()
     table = pa.table({"a": pa.array(ROWS, TYPE)})
     pq.write_table(table, buffer, row_group_size=3, write_statistics=statistics)
+    return buffer.getvalue()
+
+
+def source(*, statistics: bool = True, slice_rows: int = 10) -> ParquetSource:
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
-    storage.create("f", buffer.getvalue())
+    storage.create("f", parquet(statistics=statistics))
     return ParquetSource(storage, storage.head("f"), slice_rows=slice_rows)
 
 
@@ -54,6 +73,29 @@ def test_a_row_group_comes_in_slices(slice_rows: int, sizes: list[int]) -> None:
     assert [row for batch in batches for row in batch.column("a").to_pylist()] == [
         row and {"n": row["n"]} for row in ROWS[:3]
     ]
+
+
+def test_an_exact_size_is_that_of_the_store() -> None:
+    """A file in an object store that is opened with a size has that size, whatever there is."""
+    storage = ObjectStorage("test://t", MemoryStore(), Capabilities(True, True, remote=True))
+    storage.create("f", parquet())
+    right = storage.head("f")
+    for size in (right.size - 1, right.size + 1):
+        file = ParquetSource(storage, replace(right, size=size), slice_rows=10, exact_size=True)
+        with pytest.raises(CorruptLogError, match=f"has {right.size} bytes, expected {size}"):
+            _ = file.footer
+    file = ParquetSource(storage, right, slice_rows=10, exact_size=True)
+    assert file.footer.num_rows == len(ROWS)
+
+
+def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Arrow raises over damage is an OSError; what the store raises must be none."""
+    (tmp_path / "f").write_bytes(parquet())
+    storage = LocalStorage(str(tmp_path))
+    file = ParquetSource(storage, storage.head("f"), slice_rows=10)
+    monkeypatch.setattr(Path, "open", lambda *_: Failing(parquet()))
+    with pytest.raises(StorageError, match="Input/output error"):
+        _ = file.footer
 
 
 def test_only_what_arrow_raises_is_damage() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.changes.plan import plan_changes
 from airflow_delta.engine.changes.row_selection import selected_rows
-from airflow_delta.engine.errors import ChangesNotAvailableError
+from airflow_delta.engine.errors import ChangesNotAvailableError, CorruptLogError
 from airflow_delta.engine.model.paths import resolve
 from tests.conftest import GOLDEN
 from tests.engine.changes.logs import FEED_ON, PROTOCOL, cdc, with_vector
@@ -297,3 +297,16 @@ def test_a_commit_that_vanishes_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(ChangesNotAvailableError, match="vanished") as caught:
         plan_changes(snapshot, 0, 2)
     assert (caught.value.start, caught.value.end) == (0, 2)
+
+
+@pytest.mark.parametrize("action", [add("new", dataChange=None), remove("a", dataChange=None)])
+def test_an_action_that_does_not_tell_whether_it_changed_data_is_refused(
+    tmp_path: Path, action: dict[str, Any]
+) -> None:
+    table = table_of(tmp_path, [add("a")], [action], [cdc("c"), action])
+    (file,) = action.values()
+    with pytest.raises(CorruptLogError, match=f"version 1 .*{file['path']}.*dataChange") as caught:
+        table.changes(0)
+    assert (caught.value.version, caught.value.path) == (1, "_delta_log/00000000000000000001.json")
+    # Where change data files tell the changes, nothing depends on it.
+    assert table.changes(2).files["path"].to_pylist() == ["c"]

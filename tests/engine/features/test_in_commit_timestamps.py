@@ -9,7 +9,6 @@ from airflow_delta.engine.features.in_commit_timestamps import (
     next_in_commit_timestamp,
     searched_versions,
     timestamp_source,
-    with_enablement_recorded,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol
 
@@ -81,37 +80,3 @@ def test_one_enablement_property_without_the_other_is_refused(missing: str) -> N
     half = {key: value for key, value in LATE.items() if key != missing}
     with pytest.raises(InvalidTableError, match=f"{missing} is not"):
         timestamp_source(3, SUPPORTED, table(half), table="tbl")
-
-
-def recorded(configuration: dict[str, str], was: bool, now: bool, version: int) -> dict[str, str]:
-    return with_enablement_recorded(
-        configuration, was_enabled=was, is_enabled=now, version=version, timestamp_ms=5000
-    )
-
-
-def test_turning_it_on_later_records_where() -> None:
-    assert recorded(ON, was=False, now=True, version=2) == LATE
-
-
-def test_turning_it_on_again_records_the_new_place() -> None:
-    assert recorded({**LATE, VERSION: "1"}, was=False, now=True, version=2) == LATE
-
-
-def test_a_retry_records_the_place_of_the_retry() -> None:
-    first = recorded(ON, was=False, now=True, version=2)
-    assert recorded(first, was=False, now=True, version=3)[VERSION] == "3"
-
-
-def test_having_it_from_the_first_version_records_nothing() -> None:
-    assert recorded(ON, was=False, now=True, version=0) == ON
-    assert recorded(ON, was=True, now=True, version=7) == ON
-
-
-def test_what_is_recorded_stays_while_it_is_on() -> None:
-    assert recorded(LATE, was=True, now=True, version=7) == LATE
-
-
-def test_turning_it_off_drops_what_was_recorded() -> None:
-    off = {**LATE, "delta.enableInCommitTimestamps": "false"}
-    expected = {"delta.enableInCommitTimestamps": "false"}
-    assert recorded(off, was=True, now=False, version=7) == expected

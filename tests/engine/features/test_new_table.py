@@ -186,3 +186,26 @@ def test_what_the_engine_can_not_write_it_does_not_create(
 def test_a_property_with_an_impossible_value_is_refused() -> None:
     with pytest.raises(InvalidTableError, match=r"delta\.enableDeletionVectors\b.*'maybe'"):
         new({"delta.enableDeletionVectors": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.logRetentionDuration", "a while"),
+        ("delta.checkpointInterval", "0"),
+        ("delta.appendOnly", "perhaps"),
+        ("delta.columnMapping.mode", "by name"),
+        ("delta.dataSkippingNumIndexedCols", "-2"),
+        ("delta.isolationLevel", "None"),
+    ],
+)
+def test_a_malformed_property_is_refused_whatever_it_is_for(key: str, value: str) -> None:
+    with pytest.raises(InvalidTableError, match=f"{key}: .*{value}"):
+        new({key: value})
+
+
+@pytest.mark.parametrize("name", ["Version", "Timestamp"])
+def test_where_in_commit_timestamps_begin_is_not_for_users_to_say(name: str) -> None:
+    key = f"delta.inCommitTimestampEnablement{name}"
+    with pytest.raises(InvalidArgumentError, match=f"{key}.*leave them out"):
+        new({"delta.enableInCommitTimestamps": "true", key: "5"})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,8 +34,12 @@ def read_batch(storage: MemoryStorage) -> Mapping[str, Any] | None:
     return read_commit_infos(storage, [0])[0]
 
 
-# Both ways of reading agree on every commit.
-@pytest.fixture(params=[read_one, read_batch])
+def read_small(storage: MemoryStorage) -> Mapping[str, Any] | None:
+    return read_commit_infos(storage, [0], sizes={0: 1})[0]
+
+
+# All ways of reading agree on every commit.
+@pytest.fixture(params=[read_one, read_batch, read_small])
 def read(request: pytest.FixtureRequest) -> Callable[[MemoryStorage], Mapping[str, Any] | None]:
     return request.param
 
@@ -111,11 +116,38 @@ def test_only_the_head_of_a_big_commit_is_read():
     assert lengths[0] is not None
 
 
+def test_it_is_found_in_the_head_wherever_it_stands_there():
+    protocol = line(protocol={"minReaderVersion": 1})
+    storage = Counting(holding(protocol, line(commitInfo=INFO), *[LONG_ADD] * 100))
+    assert read_commit_info(storage, 0) == INFO
+    assert len(storage.calls) == 1
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_of_many_commits_the_big_ones_are_read_by_their_heads(remote: bool):
+    """Even a hundred commits of a gigabyte each must fit into memory."""
+    big = b"\n".join([line(commitInfo=INFO), *[LONG_ADD] * 20])
+    log = make_log([])
+    for version in range(100):
+        log.replace(commit_path(version), line(commitInfo=INFO) if version % 2 else big)
+    storage = Counting(log)
+    storage.capabilities = replace(storage.capabilities, remote=remote)
+    sizes = {version: 100 if version % 2 else len(big) for version in range(100)}
+    infos = read_commit_infos(storage, range(100), sizes=sizes)
+    assert infos == dict.fromkeys(range(100), INFO)
+    assert list(infos) == list(range(100))
+    whole = [path for name, paths in storage.calls if name == "read_many" for path in paths]
+    assert sorted(whole) == [commit_path(version) for version in range(1, 100, 2)]
+    heads = [path for name, path in storage.calls if name == "read"]
+    assert sorted(heads) == [commit_path(version) for version in range(0, 100, 2)]
+
+
 def test_a_commit_that_is_gone():
     storage = holding(line(commitInfo=INFO))
     with pytest.raises(ObjectNotFoundError, match="00000000000000000007"):
         read_commit_info(storage, 7)
     assert read_commit_infos(storage, [7, 0, 8]) == {0: INFO}
+    assert read_commit_infos(storage, [7, 0, 8], sizes={7: 1, 0: 1}) == {0: INFO}
 
 
 def test_many_commits_come_in_the_order_asked_for():

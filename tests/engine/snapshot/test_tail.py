@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot import tail as tail_module
 from airflow_delta.engine.snapshot.tail import Tail
@@ -88,3 +89,26 @@ def test_a_commit_that_vanished_is_named(tmp_path: Path) -> None:
     commit_path(tmp_path, 1).unlink()
     with pytest.raises(ObjectNotFoundError, match=r"00000000000000000001\.json vanished"):
         tail.small()
+
+
+def test_damage_is_told_of_the_file_that_was_read(tmp_path: Path) -> None:
+    """A compaction is read as the version it ends at, whose commit isn't read at all."""
+    write_table(tmp_path, [add("a")], [add("b")])
+    name = f"{0:020}.{1:020}.compacted.json"
+    (tmp_path / "_delta_log" / name).write_text('{"add":{"path":"a"}}\n{"txn":7}\n{"add":{}}\n')
+    tail = tail_of(tmp_path)
+    with pytest.raises(CorruptLogError, match=rf"/{name}, line 2") as caught:
+        tail.small()
+    assert caught.value.path == f"_delta_log/{name}"
+    with pytest.raises(CorruptLogError, match=rf"/{name}, line"):
+        tail.files(())
+    assert tail.name_of(1) == f"_delta_log/{name}"
+    assert [f"_delta_log/{name}"] * len(READ) == READ
+
+
+def test_a_small_action_that_is_none_is_told_of_its_compaction(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")], [add("b")])
+    name = f"{0:020}.{1:020}.compacted.json"
+    (tmp_path / "_delta_log" / name).write_text('{"txn":{"appId":"app"}}\n')
+    with pytest.warns(DeltaWarning, match=rf"{name}: txn\.version"):
+        DeltaTable(str(tmp_path)).snapshot()

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
+from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.errors import (
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,
@@ -122,6 +123,9 @@ def test_a_transaction_commits_once_and_only_something(tmp_path: Path) -> None:
         ([tombstone("f"), tombstone("f")], "2 remove actions"),
         ([file("f"), tombstone("f")], "added and removed"),
         ([file("f", nonsense="x")], "partition values for"),
+        ([file("/f"), file("file:///f")], "2 add actions"),
+        ([file("/f"), tombstone("file:/f")], "added and removed"),
+        ([file("/f%zz")], "'%' is not followed by two hexadecimal digits"),
     ],
 )
 def test_a_commit_that_breaks_the_protocol_is_refused(
@@ -164,6 +168,88 @@ def test_a_lost_race_is_tried_again_after_the_winner(tmp_path: Path) -> None:
     result = txn.commit()
     assert (result.version, result.attempts) == (3, 2)
     assert live(tmp_path) == {"mine", "theirs", "theirs too"}
+
+
+def test_what_was_refused_can_be_put_right(tmp_path: Path) -> None:
+    write_table(tmp_path, [], partition_columns=["part"])
+    values: dict[str, str | None] = {}
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(AddFile("f", values, 1, 1, data_change=True))
+    with pytest.raises(ConstraintViolationError, match="partition values for"):
+        txn.commit()
+    values["part"] = "a"
+    assert txn.commit().version == 1
+
+
+def test_a_winner_that_is_our_own_commit_is_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A committer may take a put for lost that arrives later."""
+    write_table(tmp_path, [])
+    commit = FileSystemCommitter.commit
+
+    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+        commit(self, version, data, txn_id=txn_id)
+        return False
+
+    monkeypatch.setattr(FileSystemCommitter, "commit", lose)
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.read_table()
+    txn.add_file(file("mine"))
+    write_commit(tmp_path, 1, {"txn": {"appId": "theirs", "version": 1}})
+    result = txn.commit()
+    assert (result.version, result.attempts) == (2, 2)
+    assert lines(tmp_path, 2)[0]["commitInfo"]["timestamp"] == result.timestamp_ms
+    assert DeltaTable(str(tmp_path)).latest_version() == 2
+
+
+def domain_table(root: Path, features: list[str]) -> DeltaTable:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    write_commit(root, 0, {"protocol": protocol}, metadata())
+    return DeltaTable(str(root))
+
+
+def test_a_domain_of_the_user_is_set(tmp_path: Path) -> None:
+    table = domain_table(tmp_path, ["domainMetadata"])
+    for configuration in ("{}", '{"a":1}'):
+        txn = table.transaction("SET DOMAIN")
+        txn.set_domain("org.example", configuration)
+        txn.commit()
+    assert lines(tmp_path, 1)[1] == {
+        "domainMetadata": {"domain": "org.example", "configuration": "{}", "removed": False}
+    }
+    domains = table.snapshot().domains
+    assert {name: domain.configuration for name, domain in domains.items()} == {
+        "org.example": '{"a":1}'
+    }
+
+
+def test_a_domain_of_the_protocol_is_not_for_users(tmp_path: Path) -> None:
+    txn = domain_table(tmp_path, ["domainMetadata"]).transaction("SET DOMAIN")
+    with pytest.raises(InvalidArgumentError, match=r"'delta\.clustering' belongs to the protocol"):
+        txn.set_domain("delta.clustering", "{}")
+
+
+def test_domains_need_their_feature(tmp_path: Path) -> None:
+    txn = domain_table(tmp_path, []).transaction("SET DOMAIN")
+    txn.set_domain("org.example", "{}")
+    with pytest.raises(ConstraintViolationError, match="lacks the feature domainMetadata"):
+        txn.commit()
+
+
+@pytest.mark.parametrize(("theirs", "conflict"), [("org.example", True), ("org.other", False)])
+def test_a_domain_that_a_winner_has_set_is_a_conflict(
+    tmp_path: Path, theirs: str, conflict: bool
+) -> None:
+    txn = domain_table(tmp_path, ["domainMetadata"]).transaction("SET DOMAIN")
+    txn.set_domain("org.example", "{}")
+    domain = {"domain": theirs, "configuration": "", "removed": False}
+    write_commit(tmp_path, 1, {"domainMetadata": domain})
+    if conflict:
+        with pytest.raises(ConcurrentTransactionError, match=r"domain 'org\.example'"):
+            txn.commit()
+    else:
+        assert txn.commit().version == 2
 
 
 CONFLICTS = [

@@ -14,7 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 import airflow_delta
-from airflow_delta.spark.copies import CopyRequest
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.copy_rules import CopyRequest
 from airflow_delta.spark.jobs.materialize import copy_request
 from tests.spark.conftest import SETTINGS
 
@@ -37,15 +38,16 @@ def test_parameters_make_a_request() -> None:
         ({"version": True}, "'version': expected int, found True"),
         ({"colour": "red"}, r"unknown \['colour'\]"),
         ({"app_id": "a"}, "app_id and app_version belong together"),
+        ({"format": "csv"}, "unknown format 'csv' of a copy: expected one of parquet, delta"),
     ],
 )
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         copy_request({**GIVEN, **change})
 
 
 def test_missing_parameters_are_named() -> None:
-    with pytest.raises(ValueError, match=r"missing \['target_uri', 'version'\]"):
+    with pytest.raises(InvalidArgumentError, match=r"missing \['target_uri', 'version'\]"):
         copy_request({"table_uri": "/t"})
 
 

@@ -1,0 +1,194 @@
+"""Checkpoints over damage, and the hint that is written after them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, StorageError
+from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
+from tests.faulty_storage import Fault, FaultyStorage, How
+from tests.log_builder import PROTOCOL, add, metadata, remove
+from tests.table_builder import (
+    FAR_FUTURE_MS,
+    Action,
+    MemoryTable,
+    classic_checkpoint,
+    commit_file,
+    commits,
+    compaction,
+    hint,
+    lines,
+    multipart_checkpoint,
+    state_of,
+    states,
+    v2_checkpoint,
+)
+
+STATS = json.dumps({"numRecords": 3})
+HISTORY: list[list[Action]] = [
+    [PROTOCOL, metadata(), add("a", stats=STATS), add("b", stats=STATS)],
+    [remove("a", deletionTimestamp=FAR_FUTURE_MS), {"txn": {"appId": "app", "version": 1}}],
+    [add("c", stats=STATS)],
+]
+HINT = "_delta_log/_last_checkpoint"
+CHECKPOINT = "_delta_log/00000000000000000002.checkpoint.parquet"
+STATES = states(HISTORY)
+
+
+@pytest.fixture
+def table() -> Iterator[MemoryTable]:
+    with MemoryTable(commits(HISTORY)) as table:
+        yield table
+
+
+def hinted(table: MemoryTable) -> int | None:
+    found = read_last_checkpoint(table.storage)
+    return None if found is None else found.version
+
+
+def damage(table: MemoryTable, kind: str, column: str) -> None:
+    """Flip a bit in the values of one column of the checkpoint."""
+    content = bytearray(table.storage.read(CHECKPOINT))
+    footer = pq.read_metadata(pa.BufferReader(bytes(content)))
+    for group in range(footer.num_row_groups):
+        for index in range(footer.num_columns):
+            chunk = footer.row_group(group).column(index)
+            if chunk.path_in_schema == f"{kind}.{column}" and chunk.statistics.num_values:
+                start = chunk.dictionary_page_offset or chunk.data_page_offset
+                content[start + chunk.total_compressed_size - 1] ^= 1
+    assert content != table.storage.read(CHECKPOINT)
+    table.storage.replace(CHECKPOINT, bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("add", "modificationTime"), ("remove", "deletionTimestamp"), ("remove", "path")],
+)
+def test_damage_anywhere_in_a_checkpoint_is_repaired(
+    table: MemoryTable, kind: str, column: str
+) -> None:
+    files = classic_checkpoint(STATES[2], 2)
+    table.put(files)
+    assert not table.delta().checkpoint(dry_run=True).plan.needed
+    damage(table, kind, column)
+    with pytest.warns(DeltaWarning, match=CHECKPOINT):
+        assert table.delta().checkpoint(dry_run=True).plan.needed
+    with pytest.warns(DeltaWarning, match=CHECKPOINT):
+        assert table.delta().checkpoint().written
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert state_of(table.delta().snapshot()) == STATES[2].visible()
+    assert not table.delta().checkpoint().written
+
+
+def test_a_damaged_checkpoint_that_nothing_can_replace_is_an_error(table: MemoryTable) -> None:
+    table.put(classic_checkpoint(STATES[2], 2))
+    damage(table, "remove", "path")
+    table.storage.delete([commit_file(0), commit_file(1)])
+    before = table.files()
+    with pytest.warns(DeltaWarning, match=CHECKPOINT), pytest.raises(CorruptLogError):
+        table.delta().checkpoint()
+    assert table.files() == before
+
+
+@pytest.mark.parametrize("broken", [b'{"add":{"path":"x","stats":7}}\n', b"{\n"])
+def test_a_damaged_compaction_is_no_obstacle(table: MemoryTable, broken: bytes) -> None:
+    """Damage in a column that opening doesn't read shows when the checkpoint is written."""
+    ((path, content),) = compaction(STATES[1], 1, expired=True).items()
+    table.put({path: content + broken})
+    with pytest.warns(DeltaWarning, match=f"{path}, line"):
+        assert table.delta().checkpoint().num_files == 2
+    assert state_of(table.delta().snapshot()) == STATES[2].visible()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "parts"),
+    [
+        (classic_checkpoint(STATES[2], 2), None),
+        (multipart_checkpoint(STATES[2], 2, parts=2), 2),
+        (v2_checkpoint(STATES[2], 2, form="classic", sidecars=0), None),
+    ],
+    ids=["classic", "multi-part", "v2"],
+)
+@pytest.mark.parametrize("before", [{}, hint(0)], ids=["absent", "older"])
+def test_the_hint_to_a_checkpoint_that_is_there_is_made_up_for(
+    table: MemoryTable, checkpoint: dict[str, bytes], parts: int | None, before: dict[str, bytes]
+) -> None:
+    table.put({**checkpoint, **before})
+    assert not table.delta().checkpoint().written
+    found = read_last_checkpoint(table.storage)
+    assert found is not None
+    # protocol, metadata, one transaction, two files, one tombstone
+    assert (found.version, found.parts, found.size, found.num_of_add_files) == (2, parts, 6, 2)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_hint_that_is_as_new_is_left_alone(table: MemoryTable, version: int) -> None:
+    extra = commit_file(3)
+    table.put({**classic_checkpoint(STATES[2], 2), **hint(version), extra: lines([add("d")])})
+    before = table.storage.read(HINT)
+    assert not table.delta().checkpoint(version=2).written
+    assert table.storage.read(HINT) == before
+
+
+def test_the_hint_of_a_faster_writer_stays(table: MemoryTable) -> None:
+    """Another writer commits and checkpoints while this checkpoint is being written."""
+
+    def be_faster() -> None:
+        history = [*HISTORY, [add("d")], [add("e")]]
+        files = {**commits(history), **classic_checkpoint(states(history)[4], 4), **hint(4)}
+        table.put({path: content for path, content in files.items() if "0000.json" not in path})
+
+    delta = table.delta()
+    delta.storage = FaultyStorage(
+        table.storage, Fault("writer", suffix=CHECKPOINT, meanwhile=be_faster)
+    )
+    assert delta.checkpoint().version == 2
+    assert hinted(table) == 4
+
+
+def test_a_hint_beyond_the_log_is_replaced(table: MemoryTable) -> None:
+    table.put(hint(99))
+    table.delta().checkpoint(version=1)
+    assert hinted(table) == 1
+
+
+def test_asking_for_the_end_of_the_log_costs_nothing_without_a_newer_hint(
+    table: MemoryTable,
+) -> None:
+    table.put(hint(0))
+    delta = table.delta()
+    delta.storage = storage = FaultyStorage(table.storage)
+    plan = delta.checkpoint(dry_run=True)
+    assert plan.plan.needed
+    looking = storage.count("list") + storage.count("head")
+    delta.checkpoint()
+    assert storage.count("list") + storage.count("head") == 2 * looking
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_hint_that_fails_is_a_warning(table: MemoryTable, present: bool) -> None:
+    if present:
+        table.put(classic_checkpoint(STATES[2], 2))
+    delta = table.delta()
+    delta.storage = FaultyStorage(table.storage, Fault("replace", suffix=HINT, how=How.FAIL))
+    with pytest.warns(DeltaWarning, match=r"checkpoint of version 2.*_last_checkpoint"):
+        result = delta.checkpoint()
+    assert result.written is not present
+    assert hinted(table) is None
+    assert state_of(table.delta().snapshot()) == STATES[2].visible()
+
+
+def test_a_checkpoint_that_fails_is_an_error(table: MemoryTable) -> None:
+    delta = table.delta()
+    delta.storage = FaultyStorage(table.storage, Fault("writer", suffix=CHECKPOINT, how=How.FAIL))
+    before = table.files()
+    with pytest.raises(StorageError):
+        delta.checkpoint()
+    assert table.files() == before

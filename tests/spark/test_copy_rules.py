@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.schema import (
+    INTEGER,
+    LONG,
+    STRING,
+    ArrayType,
+    DataType,
+    StructField,
+    StructType,
+)
+from airflow_delta.spark.copy_rules import (
+    CopyRequest,
+    check_delta_target,
+    check_format,
+    copied_by,
+    copy_app_id,
+)
+
+
+def struct(*, nullable: bool = True, **columns: DataType) -> StructType:
+    return StructType(
+        tuple(
+            StructField(name, data_type, nullable=nullable) for name, data_type in columns.items()
+        )
+    )
+
+
+def create(path: Path, schema: StructType, *partition_by: str) -> DeltaTable:
+    return DeltaTable.create(str(path), schema, partition_by=partition_by)
+
+
+def commit(table: DeltaTable, **transactions: int) -> int:
+    change = table.transaction("WRITE")
+    for app_id, version in transactions.items():
+        change.set_transaction(app_id, version)
+    return change.commit().version
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Snapshot:
+    item = ArrayType(struct(a=INTEGER, nullable=False), contains_null=False)
+    columns = struct(id=LONG, items=item, p=STRING, nullable=False)
+    return create(tmp_path / "source", columns, "p").snapshot()
+
+
+def refused(source: Snapshot, target: DeltaTable, message: str, **more: bool) -> None:
+    request = CopyRequest(source.table, source.version, target.uri, "delta", **more)
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
+        check_delta_target(request, source, target.snapshot())
+    assert "empty it, or choose another" in str(caught.value)
+    assert caught.value.target == target.uri
+
+
+def copy_of(
+    source: Snapshot, path: Path, schema: StructType, *partition_by: str, version: int | None = None
+) -> DeltaTable:
+    table = create(path, schema, *partition_by)
+    held = source.version if version is None else version
+    commit(table, **{copy_app_id(source.metadata.id): held})
+    return table
+
+
+ITEM = ArrayType(struct(a=INTEGER))
+FITTING = {"id": LONG, "items": ITEM, "p": STRING}
+
+
+def test_an_earlier_copy_of_the_same_columns_may_be_replaced(
+    source: Snapshot, tmp_path: Path
+) -> None:
+    # In another order, and nullable: what a copy makes of NOT NULL.
+    target = copy_of(source, tmp_path / "copy", struct(p=STRING, items=ITEM, id=LONG), "p")
+    request = CopyRequest(source.table, 0, target.uri, "delta")
+    check_delta_target(request, source, target.snapshot())
+
+
+def test_what_is_no_copy_or_a_newer_one_is_refused(source: Snapshot, tmp_path: Path) -> None:
+    refused(source, create(tmp_path / "other", struct(**FITTING)), "holds no copy of this table")
+    newer = copy_of(source, tmp_path / "newer", struct(**FITTING), "p", version=1)
+    refused(source, newer, "a copy of version 1, which is newer than version 0")
+    request = CopyRequest(source.table, 0, newer.uri, "delta", replace_newer=True)
+    check_delta_target(request, source, newer.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition_by", "message"),
+    [
+        ({"id": LONG, "p": STRING}, ["p"], r"lacks \['items'\]"),
+        ({**FITTING, "old": LONG}, ["p"], r"has in excess \['old'\]"),
+        ({**FITTING, "id": INTEGER}, ["p"], r"has with another type \['id'\]"),
+        (
+            {**FITTING, "items": ArrayType(struct(a=LONG))},
+            ["p"],
+            r"has with another type \['items'\]",
+        ),
+        (FITTING, [], r"is partitioned by \[\] instead of \['p'\]"),
+        (FITTING, ["id"], r"is partitioned by \['id'\] instead of \['p'\]"),
+        ({"id": LONG, "items": ITEM, "P": STRING}, [], r"lacks \['p'\] and has in excess \['P'\]"),
+    ],
+)
+def test_a_copy_of_other_columns_or_partition_columns_is_refused(
+    source: Snapshot,
+    tmp_path: Path,
+    columns: dict[str, DataType],
+    partition_by: list[str],
+    message: str,
+) -> None:
+    target = copy_of(source, tmp_path / "copy", struct(**columns), *partition_by)
+    refused(source, target, message, replace_newer=True)
+
+
+def test_a_commit_is_the_copy_asked_for_only_by_its_mark(source: Snapshot, tmp_path: Path) -> None:
+    target = create(tmp_path / "copy", struct(**FITTING), "p")
+    mark = copy_app_id(source.metadata.id)
+    without = commit(target, task=5)
+    other_table = commit(target, **{"task": 6, copy_app_id("another"): 0})
+    other_version = commit(target, **{"task": 7, mark: 3})
+    right = commit(target, **{"task": 8, mark: 0})
+    request = CopyRequest(source.table, 0, target.uri, "delta")
+    for wrong in (without, other_table, other_version):
+        assert copied_by(request, source, target, wrong) is None
+    found = copied_by(request, source, target, right)
+    assert found is not None
+    assert found.version == right
+
+
+def test_a_commit_that_is_gone_proves_nothing(source: Snapshot, tmp_path: Path) -> None:
+    target = create(tmp_path / "copy", struct(**FITTING), "p")
+    mark = copy_app_id(source.metadata.id)
+    copied = commit(target, **{"task": 5, mark: 0})
+    commit(target, other=1)
+    target.checkpoint()
+    log = tmp_path / "copy" / "_delta_log"
+    request = CopyRequest(source.table, 0, target.uri, "delta")
+    damaged = log / f"{copied:020}.json"
+    whole = damaged.read_text()
+    damaged.write_text("{")
+    assert copied_by(request, source, DeltaTable(target.uri), copied) is None
+    damaged.write_text(whole)
+    (log / f"{0:020}.json").unlink()
+    assert copied_by(request, source, DeltaTable(target.uri), copied) is None
+
+
+def test_formats() -> None:
+    check_format("delta")
+    check_format("parquet")
+    with pytest.raises(InvalidArgumentError, match="unknown format 'csv'"):
+        check_format("csv")
+
+
+def test_the_mark_is_what_peers_see(source: Snapshot, tmp_path: Path) -> None:
+    copy_of(source, tmp_path / "copy", struct(**FITTING), "p", version=4)
+    last = (tmp_path / "copy" / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    (txn,) = (json.loads(line)["txn"] for line in last if line.startswith('{"txn"'))
+    assert (txn["appId"], txn["version"]) == (f"airflow-delta:copy-of:{source.metadata.id}", 4)
