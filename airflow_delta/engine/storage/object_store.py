@@ -27,7 +27,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
@@ -135,7 +135,8 @@ class ObjectStorage:
         """See `Storage.head`."""
         key = self._key(path)
         with self._failures("head", path):
-            return _info(self.store.head(key))
+            # Under the name that was asked for: before obstore 0.12 `head` told the prefix as well.
+            return replace(_info(self.store.head(key)), path=path)
 
     def create(self, path: str, data: bytes) -> None:
         """See `Storage.create`, and the module for ambiguous outcomes."""
