@@ -91,15 +91,16 @@ class FileRows:
         """Decode all of it, on the calling thread."""
         return list(self.stream())
 
-    def stream(self) -> Iterator[pa.Table]:
-        """Decode slice by slice, while the caller consumes."""
+    def stream(self, *, rows: int | None = None) -> Iterator[pa.Table]:
+        """Decode slice by slice, of so many rows if given, while the caller consumes."""
         columns = [column for names in self._stored.values() for column in self._read_as(names)]
         with self._source.damage():
             # There is always something to read: what else would tell which rows are actions?
-            for batch in self._source.batches(self._group, columns or [f"{self._kind}.path"]):
-                rows = present_rows(batch.column(self._kind))
-                if len(rows):
-                    yield self._table(rows)
+            columns = columns or [f"{self._kind}.path"]
+            for batch in self._source.batches(self._group, columns, rows=rows):
+                actions = present_rows(batch.column(self._kind))
+                if len(actions):
+                    yield self._table(actions)
 
     def _read_as(self, stored: tuple[str, ...]) -> list[str]:
         """The columns of the file to decode for some of those below the action."""
@@ -193,11 +194,8 @@ class FilteredRows:
 
     def stream(self) -> Iterator[pa.Table]:
         """Decode slice by slice, while the caller consumes."""
-        batches = (
-            batch
-            for table in self._looked_at.stream()
-            for batch in table.to_batches(max_chunksize=STATS_ROWS)
-        )
+        tables = self._looked_at.stream(rows=STATS_ROWS)
+        batches = (batch for table in tables for batch in table.to_batches())
         masks = list(map_ordered(self._filter.kept, batches, workers=self._workers))
         kept = pa.chunked_array(masks, pa.bool_())
         if not pc.any(kept).as_py():

@@ -121,8 +121,10 @@ class ParquetSource:
         """Whether a row group comes in several slices."""
         return self.rows(group) > self._slice_rows
 
-    def batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Decode columns of a row group, in slices.
+    def batches(
+        self, group: int, columns: Sequence[str], *, rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode columns of a row group, in slices, of another number of rows than usual if given.
 
         A large one is decoded on Arrow's threads, others on the caller's alone. What is wrong with
         the file is raised as Arrow raises it: see `damage`.
@@ -140,7 +142,7 @@ class ParquetSource:
                 coerce_int96_timestamp_unit="us",
             )
             yield from file.iter_batches(
-                batch_size=self._slice_rows,
+                batch_size=rows or self._slice_rows,
                 row_groups=[group],
                 columns=list(columns),
                 use_threads=large,

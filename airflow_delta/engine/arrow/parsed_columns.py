@@ -3,8 +3,9 @@
 A writer may leave out ``add.stats`` and store the statistics as the struct ``add.stats_parsed``
 (table properties ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``;
 PROTOCOL.md, "Checkpoints"). Questions about a few columns read their leaves, where these are of the
-types that the table has now (`parsed_leaves`). For all else the struct becomes the JSON text of PROTOCOL.md, "Per-file
-Statistics" again, column by column: each leaf is turned into text at once, and the texts are joined.
+types that the table has now (`parsed_leaves`). For all else the struct becomes the JSON text of
+PROTOCOL.md, "Per-file Statistics" again, column by column: each leaf is turned into text at once, and
+the texts are joined.
 
 Values are exact with two exceptions that the JSON form brings along: timestamps are cut to whole
 milliseconds, towards the past, and leaves that JSON can't hold (NaN, infinities, binary) are left
@@ -79,9 +80,9 @@ def _has_leaf(type_: pa.DataType) -> bool:
 def _holds(stored: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a leaf of a type has the values of another. Parquet's integers may be wider."""
     if pa.types.is_integer(wanted) and pa.types.is_signed_integer(stored):
-        return bool(stored.bit_width >= wanted.bit_width)
+        return int(stored.bit_width) >= int(wanted.bit_width)
     if pa.types.is_string(wanted):
-        return pa.types.is_string(stored) or pa.types.is_large_string(stored)
+        return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored))
     return bool(stored == wanted)
 
 

@@ -1,9 +1,10 @@
 """The statistics of some columns: typed bounds and null counts, one entry per file.
 
 PROTOCOL.md, "Per-file Statistics". They come as JSON texts, or as the struct ``stats_parsed`` of a
-checkpoint, which holds the same values typed and is as coarse: it is made from the texts, and has a
-leaf for each bound, of which only those of the columns in question are read. What is in ``minValues`` and ``maxValues`` are bounds, whatever
-``tightBounds`` says; but not always of the value that the text shows, because writers lose digits:
+checkpoint, which holds the same values typed and is as coarse: it is made from the texts.
+
+What is in ``minValues`` and ``maxValues`` are bounds, whatever ``tightBounds`` says; but not always of
+the value that the text shows, because writers lose digits:
 
 * timestamps are cut to milliseconds: the maximum may be up to 1 ms more. Before 1970 a careless
   writer cuts towards 1970, so there the minimum may be up to 1 ms less;
@@ -28,8 +29,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.arrow.parsed_columns import parsed_leaves
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.arrow.stats import parse_stats_array
 from airflow_delta.engine.arrow.typed_stats import bound_type
 from airflow_delta.engine.features.schema_walk import SchemaPath
@@ -89,8 +90,7 @@ class StatisticsColumns:
             stats = parse_stats_array(stats, self._json_type)
         records = _leaf(stats, ("numRecords",), pa.int64())
         return {
-            path: self._column(stats, records, path, type_)
-            for path, type_ in self._columns.items()
+            path: self._column(stats, records, path, type_) for path, type_ in self._columns.items()
         }
 
     def _struct(self, type_of: Callable[[DataType], pa.DataType | None]) -> pa.StructType:

@@ -19,7 +19,7 @@ stream, with footers and row groups read ahead on threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -38,15 +38,23 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointReader", "open_checkpoint"]
 
 
-def open_checkpoint(storage: Storage, checkpoint: Checkpoint, *, table: str) -> CheckpointReader:
+def open_checkpoint(
+    storage: Storage,
+    checkpoint: Checkpoint,
+    *,
+    table: str,
+    actions: Sequence[tuple[str, Mapping[str, Any]]] | None = None,
+) -> CheckpointReader:
     """A reader of a checkpoint; nothing is read yet.
 
     Args:
         storage: the table's storage.
         checkpoint: as the log's listing names it.
         table: the table's location, for errors.
+        actions: those of a top level with sidecars, where they are known without reading it; see
+            ``log/embedded.py``.
     """
-    return CheckpointReader(storage, checkpoint, table=table)
+    return CheckpointReader(storage, checkpoint, table=table, actions=actions)
 
 
 class CheckpointReader:
@@ -56,12 +64,22 @@ class CheckpointReader:
     or a sidecar is missing, and `ObjectNotFoundError` where the checkpoint itself is gone.
     """
 
-    def __init__(self, storage: Storage, checkpoint: Checkpoint, *, table: str) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        checkpoint: Checkpoint,
+        *,
+        table: str,
+        actions: Sequence[tuple[str, Mapping[str, Any]]] | None = None,
+    ) -> None:
         self._storage = storage
         self._checkpoint = checkpoint
         self._table = table
         self._json: JsonTopLevel | None = None
         self._parquet: tuple[ActionFile, ...] = ()
+        self._known = None if actions is None else [(kind, dict(value)) for kind, value in actions]
+        if self._known is not None:
+            return  # all file actions are in sidecars: the top level has nothing more to tell
         if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
             self._json = JsonTopLevel(storage, checkpoint)
         else:
@@ -118,7 +136,9 @@ class CheckpointReader:
 
     @cached_property
     def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
-        if self._json is not None:
+        if self._known is not None:
+            actions = self._known
+        elif self._json is not None:
             actions = self._json.small_actions()
         else:
             parts = map_ordered(ActionFile.small_actions, self._parquet, workers=self._threads)

@@ -17,9 +17,9 @@ Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import (
     CorruptLogError,
@@ -28,6 +28,7 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
+from airflow_delta.engine.log.embedded import embedded_actions
 from airflow_delta.engine.log.files import (
     LOG_DIRECTORY,
     MAX_VERSION,
@@ -70,6 +71,8 @@ class LogSegment:
         checkpoint_commit: the commit at the checkpoint's version, None where there is no checkpoint
             or cleanup has taken the commit.
         checksum: the version checksum of exactly this version, where there is one.
+        checkpoint_actions: the actions of the checkpoint's top level, where the hint repeats them; see
+            ``embedded``. None where they are to be read.
     """
 
     table: str
@@ -79,6 +82,9 @@ class LogSegment:
     compactions: tuple[CompactedCommits, ...] = ()
     checkpoint_commit: Commit | None = None
     checksum: Checksum | None = None
+    checkpoint_actions: tuple[tuple[str, Mapping[str, Any]], ...] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def last_commit(self) -> LogCommit | None:
@@ -143,7 +149,9 @@ def load_segment(
         listing = list_log(storage, start=hint.version, end=version)
         # A hint to a checkpoint that is gone, unreadable or yet to come says nothing.
         if _best_checkpoint(listing, version, excluded_checkpoints) is not None:
-            return _segment_or_reason(storage, listing, version, excluded_checkpoints)
+            segment = _segment_or_reason(storage, listing, version, excluded_checkpoints)
+            actions = embedded_actions(hint, segment.checkpoint)
+            return replace(segment, checkpoint_actions=actions)
     if version is not None and storage.capabilities.start_after:
         listing = _list_backwards(storage, version, excluded_checkpoints)
     else:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.arrow.types import to_arrow_schema
 from airflow_delta.engine.errors import DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.managed_commits import unseen_commits
@@ -114,6 +115,15 @@ class Snapshot:
             InvalidTableError: the schema can't be parsed, or partition columns aren't in it.
         """
         return table_schema(self._metadata, table=self.table)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema as Arrow's; see ``arrow/types.py``.
+
+        Raises:
+            InvalidTableError: see `schema`; or a column's type has no counterpart in Arrow.
+        """
+        return to_arrow_schema(self.schema)
 
     @cached_property
     def properties(self) -> TableProperties:

@@ -70,7 +70,9 @@ class LogState:
             columns: the columns.
             row_filter: leaves out files, by columns that needn't be among those.
         """
-        tables = self._attempt(lambda: list(self._stream(columns, adds=True, row_filter=row_filter)))
+        tables = self._attempt(
+            lambda: list(self._stream(columns, adds=True, row_filter=row_filter))
+        )
         return _joined(tables, columns, ADD_FIELDS)
 
     def removes(self, columns: tuple[str, ...] | None = None) -> pa.Table:
@@ -107,6 +109,10 @@ class LogState:
         if isinstance(error, ObjectNotFoundError) and not self._relisted:
             self._relisted = True
             self._reload()
+        elif self.segment.checkpoint_actions is not None:
+            # The hint is the lesser authority: the checkpoint's own word comes before an older one.
+            self.segment = replace(self.segment, checkpoint_actions=None)
+            self._reader = self._tail = self._small = None
         elif isinstance(error, CorruptLogError) and self.segment.compactions:
             self._without_compactions(error)
         else:
@@ -164,7 +170,10 @@ class LogState:
     def _checkpoint(self) -> CheckpointReader | None:
         if self._reader is None and self.segment.checkpoint is not None:
             self._reader = open_checkpoint(
-                self.storage, self.segment.checkpoint, table=self.segment.table
+                self.storage,
+                self.segment.checkpoint,
+                table=self.segment.table,
+                actions=self.segment.checkpoint_actions,
             )
         return self._reader
 

@@ -159,3 +159,29 @@ def test_slices_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert num_records(chunks).to_pylist() == expected
     assert num_records(chunks.slice(9, 13)).to_pylist() == expected[9:22]
     assert num_records(pa.chunked_array([], pa.string())).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ('{"numRecords":1}{"numRecords":2}', "{}", '{"numRecords":3}'),
+        ('{"numRecords":"}', '{"}', '{"numRecords":1}{"numRecords":2}', '{"numRecords":3}'),
+        ('{"minValues":{}', "{}}", '{"numRecords":1} {"numRecords":2}', '{"numRecords":3}'),
+        ('{"minValues":[{}', '{"a":1}]}', '{"numRecords":1}\n{"numRecords":2}', '{"numRecords":3}'),
+        ("{", "}", '{"numRecords":1}{"numRecords":2}', '{"numRecords":3}'),
+    ],
+)
+def test_texts_that_are_one_object_only_together_do_not_shift_rows(texts: tuple[str, ...]) -> None:
+    *broken, last = records(*texts)
+    assert last == 3
+    assert set(broken) == {None}
+
+
+def test_texts_over_several_lines() -> None:
+    assert records('{\n"numRecords":\n1}', '{"numRecords":2}') == [1, 2]
+
+
+def test_a_slice_of_texts_starts_where_it_starts() -> None:
+    texts = pa.array([f'{{"numRecords":{number}}}' for number in range(9)])
+    parsed = parse_stats(pa.chunked_array([texts.slice(4, 3)]), TYPE)
+    assert [row["numRecords"] for row in parsed.to_pylist()] == [4, 5, 6]

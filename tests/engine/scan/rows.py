@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -11,12 +13,27 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
+from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces
+from airflow_delta.engine.arrow.typed_stats import stats_type as typed_stats_type
+from airflow_delta.engine.arrow.typed_stats import typed_stats
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.scan.file_pruner import FilePruner
+from airflow_delta.engine.storage.memory import MemoryStorage
 
-__all__ = ["adds", "kept", "schema", "spark_maximum", "statistics", "stats", "to_json"]
+__all__ = [
+    "adds",
+    "checkpoint",
+    "kept",
+    "kept_of_checkpoint",
+    "schema",
+    "spark_maximum",
+    "statistics",
+    "stats",
+    "to_json",
+]
 
 PREFIX = 32
 
@@ -59,6 +76,54 @@ def kept(
         table="memory://table",
     )
     return [int(path) for path in pruner.prune(files)["path"].to_pylist()]
+
+
+def checkpoint(
+    files: pa.Table, columns: Any, *, text: bool = False, stats_type: pa.DataType | None = None
+) -> ActionFile:
+    """A checkpoint in which the adds have typed statistics.
+
+    Args:
+        files: the adds, with texts.
+        columns: the schema.
+        text: whether the texts are there, too.
+        stats_type: another type of the struct than the schema gives.
+    """
+    type_ = stats_type or typed_stats_type(columns, columns=-1)
+    texts = pa.concat_arrays(files["stats"].chunks)
+    fields = {
+        "path": files["path"].combine_chunks(),
+        "partitionValues": files["partitionValues"].combine_chunks(),
+        "stats_parsed": typed_stats(texts, type_),
+    } | ({"stats": texts} if text else {})
+    add = pa.StructArray.from_arrays([*fields.values()], [*fields])
+    buffer = io.BytesIO()
+    # Rows that are no adds stand before them.
+    rows = pa.concat_arrays([pa.nulls(2, add.type), add])
+    pq.write_table(pa.table({"add": rows}), buffer, row_group_size=max(len(rows) // 2, 1))
+    storage = MemoryStorage(f"memory://{uuid.uuid4()}")
+    path = "_delta_log/00000000000000000001.checkpoint.parquet"
+    storage.create(path, buffer.getvalue())
+    return ActionFile(storage, storage.head(path))
+
+
+def kept_of_checkpoint(
+    predicate: Any, file: ActionFile, columns: Any, *, partition_columns: tuple[str, ...] = ()
+) -> list[int]:
+    """The numbers of the files that a predicate keeps of those in a checkpoint."""
+    pruner = FilePruner(
+        predicate,
+        schema=columns,
+        partition_columns=partition_columns,
+        mapping_mode="none",
+        table="memory://table",
+    )
+    # One without columns has the same answer for all files, and none for a reader.
+    row_filter = pruner if pruner.columns else None
+    tables = read_pieces(file.pieces("add", ("path",), row_filter=row_filter), workers=1)
+    if row_filter is None:
+        tables = map(pruner.prune, tables)
+    return [int(path) for table in tables for path in table["path"].to_pylist()]
 
 
 def stats(

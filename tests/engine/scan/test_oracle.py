@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine.model.partition_values import serialize_partition_value
-from tests.engine.scan.rows import adds, kept, schema, statistics, to_json
+from tests.engine.scan.rows import (
+    adds,
+    checkpoint,
+    kept,
+    kept_of_checkpoint,
+    schema,
+    statistics,
+    to_json,
+)
 
 UTC = timezone.utc
 TYPES = {
@@ -209,8 +217,11 @@ def test_a_file_with_a_matching_row_is_kept(files: Any, predicates: list[Any]) -
         *(_stats(rows, left_out) for rows, (_, left_out) in zip(contents, files, strict=True)),
         partitions=[_partition_values(rows) for rows in contents],
     )
+    typed = checkpoint(given_adds, COLUMNS)
     for predicate in predicates:
-        found = kept(predicate, given_adds, COLUMNS, partition_columns=PARTITIONS)
+        found = {*kept(predicate, given_adds, COLUMNS, partition_columns=PARTITIONS)} & {
+            *kept_of_checkpoint(predicate, typed, COLUMNS, partition_columns=PARTITIONS)
+        }
         for number, rows in enumerate(contents):
             live = _table([row for row in rows if not row["deleted"]])
             try:
