@@ -184,9 +184,10 @@ class FilteredRows:
         self._workers = workers
         self._rows = FileRows(source, group, "add", schema)
         looked_at = pa.schema([(name, ADD_FIELDS[name]) for name in row_filter.columns])
-        self._looked_at = FileRows(
-            source, group, "add", looked_at, stats_leaves=self._stats_leaves()
-        )
+        leaves = self._stats_leaves()
+        self._looked_at = FileRows(source, group, "add", looked_at, stats_leaves=leaves)
+        # Texts are large, and parsing them takes a few times as much.
+        self._look_rows = STATS_ROWS if leaves is None else None
 
     def load(self) -> list[pa.Table]:
         """Decode all of it, on the calling thread."""
@@ -194,7 +195,7 @@ class FilteredRows:
 
     def stream(self) -> Iterator[pa.Table]:
         """Decode slice by slice, while the caller consumes."""
-        tables = self._looked_at.stream(rows=STATS_ROWS)
+        tables = self._looked_at.stream(rows=self._look_rows)
         batches = (batch for table in tables for batch in table.to_batches())
         masks = list(map_ordered(self._filter.kept, batches, workers=self._workers))
         kept = pa.chunked_array(masks, pa.bool_())
