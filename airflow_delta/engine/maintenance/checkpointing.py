@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
@@ -178,8 +178,7 @@ def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
         metadata=snapshot.metadata,
         transactions=tuple(snapshot.transactions.values()),
         domains=tuple(snapshot.domains.values()),
-        adds=snapshot.state.stream(adds=True),
-        removes=_unexpired(snapshot),
+        files=_files(snapshot),
         num_adds=len(sizes),
         adds_size=pc.sum(sizes, min_count=0).as_py(),
     )
@@ -188,9 +187,11 @@ def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
     )
 
 
-def _unexpired(snapshot: Snapshot) -> Iterator[pa.Table]:
+def _files(snapshot: Snapshot) -> Iterator[FileActionTable]:
+    for adds in snapshot.state.stream(adds=True):
+        yield "add", adds
     for removes in snapshot.state.stream(adds=False):
-        yield snapshot.unexpired(removes)
+        yield "remove", snapshot.unexpired(removes)
 
 
 def _point_to_present(storage: Storage, snapshot: Snapshot) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -61,24 +62,30 @@ def remove_row(number: int, **fields: Any) -> dict[str, Any]:
     }
 
 
-def adds(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def add_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Adds as the engine passes them around."""
     return pa.Table.from_pylist(list(rows), schema=add_schema())
 
 
-def removes(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def remove_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Removes as the engine passes them around."""
     return pa.Table.from_pylist(list(rows), schema=remove_schema())
 
 
-def content(**changes: Any) -> CheckpointContent:
+def content(
+    *,
+    adds: Iterable[pa.Table] | None = None,
+    removes: Iterable[pa.Table] | None = None,
+    **changes: Any,
+) -> CheckpointContent:
     """The state of a small table."""
+    added = [add_table([add_row(1), add_row(2), add_row(3)])] if adds is None else adds
+    removed = [remove_table([remove_row(8), remove_row(9)])] if removes is None else removes
     plain = CheckpointContent(
         protocol=Protocol(1, 2),
         metadata=METADATA,
         transactions=(Txn("app", 5, 1_700_000_000_000), Txn("other", -1)),
         domains=(DomainMetadata("delta.clustering", "{}"),),
-        adds=[adds([add_row(1), add_row(2), add_row(3)])],
-        removes=[removes([remove_row(8), remove_row(9)])],
+        files=chain(zip(repeat("add"), added), zip(repeat("remove"), removed)),
     )
     return replace(plain, **changes)

@@ -85,8 +85,10 @@ def test_deltalake_reads_what_we_write(
         transactions=(Txn("app", 3, 1),),
         domains=(DomainMetadata("d", "{}"),),
         # All of it first: the file that is read here is the one that is replaced.
-        adds=list(reader.adds()),
-        removes=list(reader.removes()),
+        files=[
+            *(("add", adds) for adds in reader.adds()),
+            *(("remove", removes) for removes in reader.removes()),
+        ],
         num_adds=len(before),
         adds_size=sum(row["size_bytes"] for row in before),
     )

@@ -31,11 +31,11 @@ from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.checkpoint.contents import (
     METADATA,
     add_row,
-    adds,
+    add_table,
     content,
     memory,
     remove_row,
-    removes,
+    remove_table,
 )
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
@@ -64,8 +64,8 @@ def paths(tables: Any) -> list[str]:
 def sidecar_bytes(add_numbers: Sequence[int], remove_numbers: Sequence[int] = ()) -> bytes:
     schema = pa.schema([checkpoint_schema().field("add"), checkpoint_schema().field("remove")])
     add_type, remove_type = schema.field("add").type, schema.field("remove").type
-    live = file_structs(adds([add_row(n) for n in add_numbers]), add_type)
-    gone = file_structs(removes([remove_row(n) for n in remove_numbers]), remove_type)
+    live = file_structs(add_table([add_row(n) for n in add_numbers]), add_type)
+    gone = file_structs(remove_table([remove_row(n) for n in remove_numbers]), remove_type)
     columns = [
         pa.chunked_array([live, null_structs(len(gone), add_type)]),
         pa.chunked_array([null_structs(len(live), remove_type), gone]),
@@ -118,7 +118,9 @@ def put_parquet(storage: MemoryStorage, sidecars: list[Any], path: str, version:
 
 def test_a_classic_checkpoint_gives_back_what_was_written() -> None:
     storage = memory()
-    given = content()
+    added = add_table([add_row(1), add_row(2)])
+    removed = remove_table([remove_row(8)])
+    given = content(adds=[added], removes=[removed])
     result = write_classic_checkpoint(storage, given, version=7, table="t")
     checkpoint = checkpoint_at(storage, result.path)
     assert isinstance(checkpoint, ClassicCheckpoint)
@@ -134,12 +136,8 @@ def test_a_classic_checkpoint_gives_back_what_was_written() -> None:
     ]
     (live,) = reader.adds()
     (gone,) = reader.removes()
-    assert live.drop_columns("dataChange").equals(
-        pa.concat_tables(given.adds).drop_columns("dataChange")
-    )
-    assert gone.drop_columns("dataChange").equals(
-        pa.concat_tables(given.removes).drop_columns("dataChange")
-    )
+    assert live.drop_columns("dataChange").equals(added.drop_columns("dataChange"))
+    assert gone.drop_columns("dataChange").equals(removed.drop_columns("dataChange"))
     assert not any(live["dataChange"].to_pylist())
 
 
@@ -152,7 +150,7 @@ def test_all_parts_of_a_multipart_checkpoint_are_read() -> None:
         parts.append(storage.head(path))
     reader = open_checkpoint(storage, MultipartCheckpoint(7, tuple(parts)), table="t")
     assert reader.small_actions() == []
-    assert paths(reader.adds(["size"])) == [add_row(n)["path"] for n in (1, 2, 3)]
+    assert paths(reader.add_table(["size"])) == [add_row(n)["path"] for n in (1, 2, 3)]
     assert paths(reader.removes()) == [remove_row(n)["path"] for n in (1, 2, 3)]
 
 
@@ -206,7 +204,7 @@ def test_file_actions_may_stand_in_the_lines_themselves() -> None:
     (live,) = reader.adds()
     assert [row["tags"] for row in live.to_pylist()] == [[("a", "b")]] * 2
     assert paths([live]) == [add_row(1)["path"], add_row(2)["path"]]
-    (narrow,) = reader.adds(["size"])
+    (narrow,) = reader.add_table(["size"])
     assert narrow.column_names == ["path", "size", "deletionVector"]
     assert paths(reader.removes()) == [remove_row(3)["path"]]
 

@@ -20,7 +20,7 @@ from airflow_delta.engine.log.files import parse_log_file
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.storage.local import LocalStorage
-from tests.engine.checkpoint.contents import METADATA, add_row, adds, content, memory
+from tests.engine.checkpoint.contents import METADATA, add_row, add_table, content, memory
 
 STRUCT = "delta.checkpoint.writeStatsAsStruct"
 TEXT = "delta.checkpoint.writeStatsAsJson"
@@ -41,7 +41,7 @@ def metadata(*, partitions: dict[str, str], **properties: str) -> Metadata:
 def written_adds(rows: list[dict[str, Any]], meta: Metadata) -> tuple[list[Any], list[Any]]:
     """The adds of a checkpoint: as they are stored, and as we read them."""
     storage = memory()
-    state = content(metadata=meta, adds=[adds(rows)])
+    state = content(metadata=meta, adds=[add_table(rows)])
     path = write_classic_checkpoint(storage, state, version=7, table="t").path
     stored = pq.read_table(io.BytesIO(storage.read(path)))["add"].to_pylist()
     checkpoint: Any = parse_log_file(storage.head(path))

@@ -19,11 +19,11 @@ from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.checkpoint.contents import (
     METADATA,
     add_row,
-    adds,
+    add_table,
     content,
     memory,
     remove_row,
-    removes,
+    remove_table,
 )
 
 PATH = "_delta_log/00000000000000000007.checkpoint.parquet"
@@ -90,8 +90,8 @@ def test_file_actions_change_no_data_and_tombstones_carry_neither_statistics_nor
         "defaultRowCommitVersion": 3,
     }
     rows = rows_written(
-        adds=[adds([add_row(1, clusteringProvider="liquid", **full)])],
-        removes=[removes([remove_row(2, stats="{}", **full)])],
+        adds=[add_table([add_row(1, clusteringProvider="liquid", **full)])],
+        removes=[remove_table([remove_row(2, stats="{}", **full)])],
     )
     (add,) = [row["add"] for row in rows if row["add"]]
     expected = add_row(1, clusteringProvider="liquid", **full)
@@ -234,7 +234,7 @@ def test_nothing_is_published_that_does_not_add_up(expected: dict[str, int], mes
 
 def test_nothing_is_published_and_an_older_one_stays_where_reading_fails() -> None:
     def failing() -> Iterator[pa.Table]:
-        yield adds([add_row(1)])
+        yield add_table([add_row(1)])
         raise CorruptLogError("the base is damaged")
 
     storage = memory()
@@ -248,12 +248,12 @@ def test_nothing_is_published_and_an_older_one_stays_where_reading_fails() -> No
 @pytest.mark.parametrize("field", ["path", "size", "modificationTime"])
 def test_an_add_without_a_required_field_is_refused(field: str) -> None:
     storage = memory()
-    broken = content(adds=[adds([add_row(1), add_row(2, **{field: None})])])
+    broken = content(adds=[add_table([add_row(1), add_row(2, **{field: None})])])
     with pytest.raises(CorruptLogError, match=f"version 7 .*'add'.*{field} of"):
         write_classic_checkpoint(storage, broken, version=7, table="t")
     assert list(storage.list("_delta_log")) == []
 
 
 def test_missing_partition_values_are_written_as_none_at_all() -> None:
-    rows = rows_written(adds=[adds([add_row(1, partitionValues=None), add_row(2)])])
+    rows = rows_written(adds=[add_table([add_row(1, partitionValues=None), add_row(2)])])
     assert [row["add"]["partitionValues"] for row in rows if row["add"]] == [[], [("p", "x")]]
