@@ -5,12 +5,12 @@ VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup java azurite check lint types layers golden bench pins clean
+.PHONY: demo test setup java azurite delta-spark check lint types layers golden bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
-test: setup azurite
+test: setup azurite delta-spark
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest
 
 setup: $(STAMP)
@@ -35,6 +35,22 @@ $(VENV)/azurite/.installed-$(AZURITE_VERSION): | $(STAMP)
 		then touch $@; \
 		elif [ -z "$$CI" ]; then echo "setup: no Azurite; its tests are skipped"; \
 		else echo "setup: npm can't install Azurite" >&2; exit 1; fi; \
+	fi
+
+# Delta Spark, which the tests have read what we write, and write what we read: a Maven artifact.
+DELTA_SPARK_VERSION := $(shell sed -n 's:.*<version>\(.*\..*\)</version>.*:\1:p' tests/delta_spark/pom.xml)
+delta-spark: $(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION)
+
+$(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION): tests/delta_spark/pom.xml | $(STAMP)
+	@if command -v mvn >/dev/null; then \
+		echo "setup: fetching Delta Spark for the tests"; \
+		rm -rf $(VENV)/delta-spark; \
+		if . scripts/find_java.sh && mvn --batch-mode --quiet -Dstyle.color=never --file tests/delta_spark/pom.xml \
+			dependency:copy-dependencies -DincludeGroupIds=io.delta,io.unitycatalog \
+			-DoutputDirectory="$(CURDIR)/$(VENV)/delta-spark"; \
+		then touch $@; \
+		elif [ -z "$$CI" ]; then echo "setup: no Delta Spark; its tests are skipped"; \
+		else echo "setup: Maven can't fetch Delta Spark" >&2; exit 1; fi; \
 	fi
 
 # What guards the house beside the tests.

@@ -11,13 +11,15 @@ import os
 import shutil
 import sysconfig
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import Phase, settings
+
+from tests.delta_spark.peer import DeltaSpark, delta_spark_jars
 
 # In CI the same examples every time: a run shall tell of the change, not of its luck. Elsewhere new
 # ones. "explain" is left out: it can take minutes.
@@ -129,3 +131,16 @@ def golden_copy(golden_root: Path, tmp_path: Path) -> Callable[[str], Path]:
     """A function from a case's name to a table of the test's own, which it may change."""
     cases = {case["name"]: case for case in golden_manifest()}
     return lambda name: unpack(cases[name], tmp_path / name)
+
+
+@pytest.fixture(scope="session")
+def delta_spark() -> Iterator[DeltaSpark]:
+    """Delta Spark, the reference engine, in a process of its own."""
+    jars = delta_spark_jars()
+    if not jars:
+        if os.environ.get("CI") and shutil.which("mvn"):
+            pytest.fail("Delta Spark isn't there, though Maven is: make delta-spark")
+        pytest.skip("Delta Spark isn't there; with Maven installed, `make delta-spark` fetches it")
+    peer = DeltaSpark(jars)
+    yield peer
+    peer.close()
