@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import shutil
 import statistics
 import subprocess
@@ -10,9 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from airflow_delta import engine
 from benchmarks.jobs import JOBS, Job
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -49,10 +52,11 @@ class Pair:
 def run_pair(job: Job, work: Path, actions: int, repeats: int) -> Pair:
     """Measure a job: peer and engine in turn, so that both see the same machine."""
     table = job.table(work, actions)
+    peer_table = job.peer_table(work, actions) if job.peer_table else table
     ours, peers = [], []
     for _ in range(repeats):
         if job.peer:
-            peers.append(_spawn(job, "peer", table, work))
+            peers.append(_spawn(job, "peer", peer_table, work))
         ours.append(_spawn(job, "ours", table, work))
     if peers and {run.answer for run in peers} != {run.answer for run in ours}:
         raise RuntimeError(f"{job.name}: the answers differ: {peers[0].answer}, {ours[0].answer}")
@@ -66,8 +70,11 @@ def _spawn(job: Job, side: str, table: Path, work: Path) -> Measured:
             target = Path(scratch) / "table"
             shutil.copytree(table, target)
         command = [sys.executable, "-m", "benchmarks.harness", job.name, side, str(target)]
+        begin = time.perf_counter()
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
-    return Measured(**json.loads(done.stdout))
+        seconds = time.perf_counter() - begin
+    measured = Measured(**json.loads(done.stdout))
+    return replace(measured, seconds=seconds) if job.whole else measured
 
 
 def _median(runs: Sequence[Measured]) -> Measured:
@@ -84,7 +91,7 @@ def measure(name: str, side: str, table: str) -> Measured:
     work = job.ours if side == "ours" else job.peer
     if work is None:
         raise ValueError(f"{name} has no peer")
-    _import(side)
+    _import(side, light=job.light or job.whole)
     given = (job.given_ours if side == "ours" else job.given_peer)(table)
     begin = time.perf_counter()
     answer = work(given)
@@ -99,12 +106,15 @@ def _peak_mb() -> float:
     return int(peak_kb) / 1024
 
 
-def _import(side: str) -> None:
+def _import(side: str, *, light: bool) -> None:
     """Load what the side needs, outside the clock."""
-    if side == "ours":
+    if side == "peer":
+        import deltalake  # noqa: F401
+    elif light:
         import airflow_delta.engine.table  # noqa: F401
     else:
-        import deltalake  # noqa: F401
+        for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
+            importlib.import_module(module.name)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ class Job:
         ours: the work with the engine.
         peer: the work with `deltalake`; None where it has no counterpart.
         fresh: whether each run needs a copy of the table, because it writes.
+        whole: whether the clock runs for the whole process, from its start to its end.
+        light: whether the engine does it without Arrow, so that there's nothing to load before.
+        peer_table: the table for the peer, where each side has one of its own making.
         given_ours: prepares, outside the clock, what the engine's function is given; by default it
             is the location of the table.
         given_peer: likewise for the peer.
@@ -41,6 +44,9 @@ class Job:
     ours: Side
     peer: Side | None
     fresh: bool = False
+    whole: bool = False
+    light: bool = False
+    peer_table: Callable[[Path, int], Path] | None = None
     given_ours: Prepare = str
     given_peer: Prepare = str
 
@@ -86,6 +92,10 @@ def _peer_checkpoint(uri: str) -> int:
     table = _peer_table(uri)
     table.create_checkpoint()
     return table.version()
+
+
+def _our_v2_checkpoint(uri: str) -> int:
+    return _our_table(uri).checkpoint(policy="v2").version
 
 
 def _our_history(uri: str) -> int:
@@ -190,6 +200,7 @@ JOBS = (
         lambda work, n: tables.foreign_checkpoint(work, n, COMMITS),
         _our_open,
         _peer_open,
+        light=True,
     ),
     Job(
         "open-own",
@@ -197,6 +208,7 @@ JOBS = (
         lambda work, n: tables.own_checkpoint(work, n, COMMITS),
         _our_open,
         _peer_open,
+        light=True,
     ),
     Job(
         "list-json",
@@ -226,6 +238,36 @@ JOBS = (
         _our_checkpoint,
         _peer_checkpoint,
         fresh=True,
+        whole=True,
+    ),
+    Job(
+        "checkpoint-appends",
+        "previous checkpoint (each side's own) + 10 commits of 1,000 adds, a new classic checkpoint",
+        lambda work, n: tables.appended(tables.own_checkpoint(work, n, COMMITS)),
+        _our_checkpoint,
+        _peer_checkpoint,
+        fresh=True,
+        whole=True,
+        peer_table=lambda work, n: tables.appended(tables.foreign_checkpoint(work, n, COMMITS)),
+    ),
+    Job(
+        "checkpoint-removes",
+        "the same, with one of a hundred files removed at random",
+        lambda work, n: tables.thinned(tables.own_checkpoint(work, n, COMMITS)),
+        _our_checkpoint,
+        _peer_checkpoint,
+        fresh=True,
+        whole=True,
+        peer_table=lambda work, n: tables.thinned(tables.foreign_checkpoint(work, n, COMMITS)),
+    ),
+    Job(
+        "checkpoint-v2",
+        "10 commits of 1,000 adds after a V2 checkpoint, a new one; the peer is our own full one",
+        lambda work, n: tables.appended(tables.with_v2(work, n, COMMITS, "v2")),
+        _our_v2_checkpoint,
+        _our_v2_checkpoint,
+        fresh=True,
+        peer_table=lambda work, n: tables.appended(tables.with_v2(work, n, COMMITS, "classic")),
     ),
     Job(
         "tiny-commits",
@@ -264,6 +306,7 @@ JOBS = (
         _long_log,
         _our_history,
         _peer_history,
+        light=True,
     ),
     Job(
         "version-at",
@@ -273,6 +316,7 @@ JOBS = (
         _peer_version_at,
         given_ours=_newest_time,
         given_peer=_newest_time,
+        light=True,
     ),
     Job(
         "snapshot-at",
@@ -291,6 +335,7 @@ JOBS = (
         _peer_poll,
         given_ours=_our_poller,
         given_peer=_peer_table,
+        light=True,
     ),
 )
 """All jobs, in the order of the results."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,6 +60,24 @@ def parsed_checkpoint(work: Path, actions: int, commits: int) -> Path:
     )
 
 
+def appended(base: Path) -> Path:
+    """A table with ten more commits of 1,000 adds each after its checkpoint."""
+    return _made(base.with_name(f"{base.name}-appended"), lambda root: _follow(root, base, 0))
+
+
+def thinned(base: Path) -> Path:
+    """The same ten commits, which also remove one of a hundred files of the table, at random."""
+    return _made(base.with_name(f"{base.name}-thinned"), lambda root: _follow(root, base, 100))
+
+
+def with_v2(work: Path, actions: int, commits: int, policy: str) -> Path:
+    """A table that may have V2 checkpoints, with a checkpoint of ours by a policy."""
+    return _made(
+        work / f"{policy}-{actions}-{commits}",
+        lambda root: _write_with_v2(root, actions, commits, policy),
+    )
+
+
 def _made(root: Path, make: object) -> Path:
     if not root.is_dir():
         unfinished = root.with_suffix(".unfinished")
@@ -85,24 +104,67 @@ def _write_parsed(root: Path, actions: int, commits: int) -> None:
     _remove_commits(root)
 
 
+def _write_with_v2(root: Path, actions: int, commits: int, policy: str) -> None:
+    from airflow_delta.engine import DeltaTable
+
+    features = ["v2Checkpoint"]
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol = {**versions, "readerFeatures": features, "writerFeatures": features}
+    _write(root, actions, commits, protocol=protocol)
+    DeltaTable(str(root)).checkpoint(policy=policy)
+    _remove_commits(root)
+
+
+def _follow(root: Path, base: Path, removed_of: int) -> None:
+    shutil.copytree(base, root, dirs_exist_ok=True)
+    (newest,) = (root / "_delta_log").glob("*[0-9].json")
+    first, commits, adds = int(newest.stem) + 1, 10, 1000
+    # The name of the base tells how many adds its log has had; a tenth of them has been removed.
+    last_key = int(base.name.split("-")[1])
+    live = (key for key in range(last_key) if key % 10)
+    removed = random.Random(1).sample(list(live), last_key // removed_of) if removed_of else []
+    for number in range(commits):
+        now = commit_ms(first + number)
+        with (root / "_delta_log" / f"{first + number:020}.json").open("w") as file:
+            file.write(_commit_info(now))
+            for key in range(last_key + number * adds, last_key + (number + 1) * adds):
+                file.write(_add(key, now))
+            for key in removed[number::commits]:
+                file.write(_remove(key, now))
+
+
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+
+
 def _write(
-    root: Path, actions: int, commits: int, configuration: Mapping[str, str] | None = None
+    root: Path,
+    actions: int,
+    commits: int,
+    configuration: Mapping[str, str] | None = None,
+    *,
+    protocol: Mapping[str, object] = _PROTOCOL,
 ) -> None:
     per_commit = actions // commits
     for version in range(commits):
         path = root / "_delta_log" / f"{version:020}.json"
         with path.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(version, per_commit, configuration or {}))
+            file.writelines(_lines(version, per_commit, configuration or {}, protocol))
         stamp = commit_ms(version) * 1_000_000
         os.utime(path, ns=(stamp, stamp))
 
 
-def _lines(version: int, adds: int, configuration: Mapping[str, str]) -> Iterator[str]:
-    now = commit_ms(version)
+def _commit_info(now: int) -> str:
     info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
-    yield json.dumps({"commitInfo": info}) + "\n"
+    return json.dumps({"commitInfo": info}) + "\n"
+
+
+def _lines(
+    version: int, adds: int, configuration: Mapping[str, str], protocol: Mapping[str, object]
+) -> Iterator[str]:
+    now = commit_ms(version)
+    yield _commit_info(now)
     if version == 0:
-        yield json.dumps({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}) + "\n"
+        yield json.dumps({"protocol": protocol}) + "\n"
         metadata = {
             "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
             "format": {"provider": "parquet", "options": {}},
