@@ -26,7 +26,9 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
+    AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
 )
 from airflow.sdk.log import amask_secret, mask_secret
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -35,7 +37,9 @@ __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowSensorTimeout",
     "AirflowSkipException",
+    "AirflowTaskTimeout",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",

@@ -29,6 +29,7 @@ pickled, because Airflow carries errors between processes::
     ├── StorageError                       the store failed
     │   ├── ObjectNotFoundError
     │   ├── ObjectExistsError
+    │   ├── NothingWrittenError            it failed before anything was written
     │   └── UnsafeStorageError             the store can't do what safety needs
     └── InvalidArgumentError               the caller asked for something that makes no sense
 
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTableError",
     "MetadataChangedError",
+    "NothingWrittenError",
     "ObjectExistsError",
     "ObjectNotFoundError",
     "ProtocolChangedError",
@@ -205,6 +207,10 @@ class ObjectNotFoundError(StorageError):
 
 class ObjectExistsError(StorageError):
     """The object is there already. Facts: path."""
+
+
+class NothingWrittenError(StorageError):
+    """The store failed, and certainly before anything was written. Facts: path, operation."""
 
 
 class UnsafeStorageError(StorageError):

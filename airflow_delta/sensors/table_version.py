@@ -10,7 +10,10 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import (
+    AirflowFailException,
+    AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -38,8 +41,20 @@ class TableVersionSensor(BaseSensorOperator):
         default connection of the URI's scheme. (templated)
     :param deferrable: wait in the triggerer and not in a worker slot.
 
-    A table that can't be read fails the task, waiting in the triggerer as in a worker slot: with
-    ``soft_fail`` only a wait that takes too long is skipped, with ``never_fail`` both are.
+    What becomes of a wait that fails is Airflow's rule for sensors, in the triggerer as in a worker
+    slot:
+
+    ==============  =================================  ==========================================
+    argument        the table can't be read            the wait takes longer than ``timeout``
+    ==============  =================================  ==========================================
+    none of these   the task fails, and may be tried   the task fails, and is not tried again
+                    again
+    ``soft_fail``   the same                           skipped
+    ``never_fail``  skipped                            skipped, but fails if it waited in a slot
+    ``silent_fail`` logged, and looked at again        as without
+    ==============  =================================  ==========================================
+
+    ``mode``, ``exponential_backoff`` and ``max_wait`` are for the wait in a worker slot alone.
     """
 
     template_fields: Sequence[str] = ("table_uri", "min_version", "after_version", "delta_conn_id")
@@ -79,12 +94,7 @@ class TableVersionSensor(BaseSensorOperator):
         """Wait in this slot, or hand the waiting over to the triggerer."""
         if not self.deferrable:
             return super().execute(context)
-        try:
-            found = self.poke(context)
-        except Exception as error:
-            if not self.never_fail:
-                raise
-            self._skip(error)
+        found = self._first_look(context)
         if found.is_done:
             return found.xcom_value
         return self.defer(
@@ -93,6 +103,7 @@ class TableVersionSensor(BaseSensorOperator):
                 min_version=self._wanted(),
                 delta_conn_id=self.delta_conn_id,
                 poke_interval=self.poke_interval,
+                silent_fail=self.silent_fail,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout),
@@ -113,11 +124,29 @@ class TableVersionSensor(BaseSensorOperator):
             error = DeltaHook.error(found.get("error", "DeltaError"), found["message"])
             if not self.never_fail:
                 raise error
-            self._skip(error)
+            self._skip(error, "never_fail")
         return {"table_uri": event["table_uri"], "version": event["version"]}
 
-    def _skip(self, error: Exception) -> NoReturn:
-        raise AirflowSkipException(f"skipped, as never_fail is set: {error}") from error
+    def _first_look(self, context: Context) -> PokeReturnValue:
+        """A poke before the waiting begins; what fails is judged as in `BaseSensorOperator`."""
+        try:
+            return self.poke(context)
+        except AirflowSkipException:
+            raise
+        except (AirflowSensorTimeout, AirflowTaskTimeout, AirflowFailException) as error:
+            if self.soft_fail or self.never_fail:
+                self._skip(error, "soft_fail" if self.soft_fail else "never_fail")
+            raise
+        except Exception as error:
+            if self.silent_fail:
+                self.log.exception("%s: the first look failed", self.table_uri)
+                return PokeReturnValue(is_done=False)
+            if self.never_fail:
+                self._skip(error, "never_fail")
+            raise
+
+    def _skip(self, error: BaseException, argument: str) -> NoReturn:
+        raise AirflowSkipException(f"skipped, as {argument} is set: {error}") from error
 
     def _wanted(self) -> int:
         minimum = as_version(self.min_version, name="min_version")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
 
 __all__ = ["TableVersionTrigger"]
 
@@ -20,8 +23,7 @@ class TableVersionTrigger(BaseTrigger):
 
     The event is ``{"status": "success", "table_uri", "version"}`` with the newest version, or
     ``{"status": "error", "error", "message"}``, the name of the error's class and its text, where
-    the table can't be read. A table that doesn't exist
-    yet is waited for.
+    the table can't be read. A table that doesn't exist yet is waited for.
 
     The arguments are text and numbers only, because Airflow stores them in its database: the
     connection is named here and looked up where the trigger runs.
@@ -30,6 +32,7 @@ class TableVersionTrigger(BaseTrigger):
     :param min_version: the version to wait for.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param poke_interval: seconds between two looks at the log.
+    :param silent_fail: log that the table can't be read, and go on waiting.
     """
 
     def __init__(
@@ -39,12 +42,14 @@ class TableVersionTrigger(BaseTrigger):
         min_version: int,
         delta_conn_id: str | None = None,
         poke_interval: float = 60.0,
+        silent_fail: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in Airflow
         self.table_uri = table_uri
         self.min_version = min_version
         self.delta_conn_id = delta_conn_id
         self.poke_interval = poke_interval
+        self.silent_fail = silent_fail
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and the arguments to build this trigger from again."""
@@ -55,6 +60,7 @@ class TableVersionTrigger(BaseTrigger):
                 "min_version": self.min_version,
                 "delta_conn_id": self.delta_conn_id,
                 "poke_interval": self.poke_interval,
+                "silent_fail": self.silent_fail,
             },
         )
 
@@ -75,14 +81,21 @@ class TableVersionTrigger(BaseTrigger):
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
     async def _wait(self) -> int:
-        table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
+        table: DeltaTable | None = None
         latest: int | None = None
         polls = 0
         while True:
-            # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
-            latest = await asyncio.to_thread(
-                DeltaHook.latest_version, table, latest, confirm=polls % _CONFIRM_EVERY == 0
-            )
+            try:
+                if table is None:
+                    table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
+                # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
+                latest = await asyncio.to_thread(
+                    DeltaHook.latest_version, table, latest, confirm=polls % _CONFIRM_EVERY == 0
+                )
+            except Exception:
+                if not self.silent_fail:
+                    raise
+                self.log.exception("%s: a look at the log failed", self.table_uri)
             if latest is not None and latest >= self.min_version:
                 return latest
             polls += 1

@@ -13,9 +13,16 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
+from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.table_version import TableVersionTrigger
-from airflow_delta.version_compat import AirflowSkipException, TriggerEvent
+from airflow_delta.version_compat import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    TriggerEvent,
+)
 from tests.airflow.maintenance import checkpoint_only
 
 
@@ -233,6 +240,133 @@ def test_a_task_that_never_fails_is_skipped(deferrable: bool) -> None:
     (event,) = events(TableVersionTrigger(table_uri=uri, min_version=9))
     with pytest.raises(AirflowSkipException, match="never_fail"):
         waiting.resume_execution("execute_complete", {"event": event}, {})
+
+
+AWAY = OSError("the store is away")
+
+
+def unreadable_twice(monkeypatch: pytest.MonkeyPatch, error: BaseException = AWAY) -> list[int]:
+    """Let the first two looks at any table fail; gives the list of all looks."""
+    looks: list[int] = []
+    look = DeltaHook.latest_version
+
+    def failing(*arguments: Any, **options: Any) -> int | None:
+        looks.append(1)
+        if len(looks) <= 2:
+            raise error
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(failing))
+    return looks
+
+
+def test_a_silent_wait_outlives_failures_in_the_triggerer(
+    sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    looks = unreadable_twice(monkeypatch)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(sales, deferrable=True, silent_fail=True, poke_interval=0).execute({})
+    assert len(looks) == 1
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, TableVersionTrigger)
+    assert events(rebuilt(trigger)) == [
+        {"status": "success", "table_uri": str(sales), "version": 3}
+    ]
+    assert len(looks) == 3
+
+
+def test_a_silent_wait_outlives_a_missing_connection(
+    sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def instead_of_sleep(seconds: float) -> None:
+        trigger.delta_conn_id = None
+
+    monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
+    trigger = TableVersionTrigger(
+        table_uri=str(sales), min_version=3, delta_conn_id="not_there", silent_fail=True
+    )
+    assert events(trigger)[0]["status"] == "success"
+
+
+def test_a_silent_wait_in_a_slot_is_airflows_own(
+    sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = unreadable_twice(monkeypatch)
+    waiting = sensor(sales, deferrable=False, silent_fail=True, poke_interval=0)
+    assert waiting.execute({})["version"] == 3
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize(
+    ("error", "arguments", "expected"),
+    [
+        (AirflowFailException("no"), {}, AirflowFailException),
+        (AirflowFailException("no"), {"silent_fail": True}, AirflowFailException),
+        (AirflowFailException("no"), {"soft_fail": True}, AirflowSkipException),
+        (AirflowFailException("no"), {"never_fail": True}, AirflowSkipException),
+        (AirflowTaskTimeout("late"), {}, AirflowTaskTimeout),
+        (AirflowTaskTimeout("late"), {"silent_fail": True}, AirflowTaskTimeout),
+        (AirflowTaskTimeout("late"), {"soft_fail": True}, AirflowSkipException),
+        (AirflowSensorTimeout("late"), {"never_fail": True}, AirflowSkipException),
+        (AirflowSkipException("mine"), {"silent_fail": True}, AirflowSkipException),
+        (OSError("away"), {}, OSError),
+        (OSError("away"), {"soft_fail": True}, OSError),
+        (OSError("away"), {"never_fail": True}, AirflowSkipException),
+    ],
+    ids=str,
+)
+def test_a_first_look_that_fails_is_judged_as_one_in_a_slot(
+    sales: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    arguments: dict[str, bool],
+    expected: type[BaseException],
+    deferrable: bool,
+) -> None:
+    unreadable_twice(monkeypatch, error)
+    waiting = sensor(sales, deferrable=deferrable, poke_interval=0, **arguments)
+    with pytest.raises(expected) as caught:
+        waiting.execute({})
+    assert str(error) in str(caught.value) or caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, AirflowSensorTimeout),
+        ({"silent_fail": True}, AirflowSensorTimeout),
+        ({"soft_fail": True}, AirflowSkipException),
+        ({"never_fail": True}, AirflowSkipException),
+    ],
+    ids=str,
+)
+def test_a_wait_in_the_triggerer_that_takes_too_long(
+    sales: Path, arguments: dict[str, bool], expected: type[BaseException]
+) -> None:
+    """What Airflow hands over when the time of a deferral is up."""
+    from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+
+    waiting = sensor(sales, deferrable=True, **arguments)
+    with pytest.raises(expected):
+        waiting.resume_execution(
+            TRIGGER_FAIL_REPR, {"error": TriggerFailureReason.TRIGGER_TIMEOUT}, {}
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({}, AirflowSensorTimeout), ({"soft_fail": True}, AirflowSkipException)],
+    ids=str,
+)
+def test_a_wait_in_a_slot_that_takes_too_long(
+    sales: Path, arguments: dict[str, bool], expected: type[BaseException]
+) -> None:
+    waiting = sensor(sales, min_version=9, timeout=0, poke_interval=0, **arguments)
+    with pytest.raises(expected, match="timed out"):
+        waiting.execute({})
 
 
 def test_a_missing_connection_in_the_trigger_becomes_an_error_of_the_task() -> None:

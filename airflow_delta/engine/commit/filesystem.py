@@ -15,7 +15,8 @@ created                the version is ours
 there is such a file   it is read back: ours if it carries our ``txnId``, else another writer's
 =====================  =========================================================================
 
-If all of them fail, the file is looked for. A local file system does what it does before it
+A store that refuses the first put outright (no permission, say) has settled it too: nothing was
+written. If all puts fail, the file is looked for. A local file system does what it does before it
 answers, so that a file that isn't there won't come; of a remote store nobody can tell.
 """
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     DeltaError,
+    NothingWrittenError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -64,22 +66,29 @@ class FileSystemCommitter:
 
         Raises:
             UnsafeStorageError: the store can't create exclusively; nothing was written.
+            NothingWrittenError: the store refused the commit.
             StorageError: a local store failed, and the commit was not made.
             CommitOutcomeUnknownError: the store failed, and whether the commit was made, or is
                 still going to be, can't be told.
         """
-        for _ in range(_PUTS):
+        failures: list[StorageError] = []
+        while len(failures) < _PUTS:
             try:
                 self._storage.create(commit_path(version), data)
             except UnsafeStorageError:
                 raise
             except ObjectExistsError as error:
                 return self._is_ours(version, txn_id, error)
+            except NothingWrittenError as error:
+                if not failures:
+                    raise
+                # This put wrote nothing, but what became of the one before it is still open.
+                return self._is_ours(version, txn_id, error)
             except StorageError as error:
-                failure = error
+                failures.append(error)
             else:
                 return True
-        return self._is_ours(version, txn_id, failure)
+        return self._is_ours(version, txn_id, failures[-1])
 
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
         try:

@@ -42,7 +42,6 @@ __all__ = [
     "assign_mapping",
     "check_mapping",
     "field_id",
-    "logical_paths",
     "mapping_mode",
     "physical_name",
     "physical_paths",
@@ -127,15 +126,6 @@ def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath
         InvalidTableError: a column lacks its physical name.
     """
     return dict(_paths(schema, mode, (), ()))
-
-
-def logical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:
-    """The inverse of `physical_paths`.
-
-    Raises:
-        InvalidTableError: a column lacks its physical name.
-    """
-    return {physical: logical for logical, physical in _paths(schema, mode, (), ())}
 
 
 def check_mapping(schema: StructType, properties: TableProperties) -> None:

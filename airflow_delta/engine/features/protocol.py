@@ -39,7 +39,6 @@ __all__ = [
     "FEATURES_WRITER_VERSION",
     "FeatureStatus",
     "Operation",
-    "active_features",
     "check_readable",
     "check_writable",
     "describe_features",
@@ -106,20 +105,6 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
     else:
         writer = protocol.writer_features or frozenset()
     return writer | _reader_side(protocol)
-
-
-def active_features(protocol: Protocol, metadata: Metadata, *, table: str) -> frozenset[str]:
-    """The supported features that a table's metadata uses. Unknown features are left out.
-
-    Raises:
-        InvalidTableError: the schema or a property that decides is malformed.
-    """
-    properties, schema = _facts(metadata, table)
-    return frozenset(
-        name
-        for name in supported_features(protocol)
-        if name in FEATURES and _is_active(FEATURES[name], properties, schema)
-    )
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, table: str) -> None:

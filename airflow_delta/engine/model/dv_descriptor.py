@@ -21,7 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.errors import CorruptLogError
-from airflow_delta.engine.model.json_fields import json_object, optional, present, required
+from airflow_delta.engine.model import json_fields
+from airflow_delta.engine.model.json_record import (
+    JsonField,
+    JsonRecord,
+    fields,
+    optional,
+    required,
+)
 
 __all__ = [
     "ABSOLUTE_PATH",
@@ -42,8 +49,18 @@ INLINE = "i"
 _STORAGE_TYPES = (RELATIVE_PATH, INLINE, ABSOLUTE_PATH)
 
 
+def _storage_type(obj: Mapping[str, Any], key: str, where: str) -> str:
+    found = json_fields.required(obj, key, str, where)
+    if found not in _STORAGE_TYPES:
+        raise CorruptLogError(
+            f"{where}.{key}: expected one of {', '.join(_STORAGE_TYPES)}, found {found!r}",
+            where=where,
+        )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
-class DeletionVectorDescriptor:
+class DeletionVectorDescriptor(JsonRecord):
     """Where one deletion vector is stored.
 
     Attributes:
@@ -62,46 +79,17 @@ class DeletionVectorDescriptor:
     cardinality: int
     max_row_index: int | None = None
 
+    log_fields = fields(
+        storage_type=JsonField("storageType", _storage_type),
+        path_or_inline_dv=required("pathOrInlineDv", str),
+        offset=optional("offset", int),
+        size_in_bytes=required("sizeInBytes", int),
+        cardinality=required("cardinality", int),
+        max_row_index=optional("maxRowIndex", int),
+    )
+
     @property
     def unique_id(self) -> str:
         """The id that tells apart the vectors of one data file ("Derived Fields")."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
-
-    @classmethod
-    def from_json(cls, obj: Mapping[str, Any], where: str) -> DeletionVectorDescriptor:
-        """Read a descriptor.
-
-        Raises:
-            CorruptLogError: a field is missing or of the wrong type, or the storage type is none of
-                the protocol's. Facts: where.
-        """
-        obj = json_object(obj, where)
-        storage_type = required(obj, "storageType", str, where)
-        if storage_type not in _STORAGE_TYPES:
-            raise CorruptLogError(
-                f"{where}.storageType: expected one of {', '.join(_STORAGE_TYPES)}, "
-                f"found {storage_type!r}",
-                where=where,
-            )
-        return cls(
-            storage_type=storage_type,
-            path_or_inline_dv=required(obj, "pathOrInlineDv", str, where),
-            offset=optional(obj, "offset", int, where),
-            size_in_bytes=required(obj, "sizeInBytes", int, where),
-            cardinality=required(obj, "cardinality", int, where),
-            max_row_index=optional(obj, "maxRowIndex", int, where),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The descriptor as the log holds it; fields without a value are left out."""
-        return present(
-            {
-                "storageType": self.storage_type,
-                "pathOrInlineDv": self.path_or_inline_dv,
-                "offset": self.offset,
-                "sizeInBytes": self.size_in_bytes,
-                "cardinality": self.cardinality,
-                "maxRowIndex": self.max_row_index,
-            }
-        )

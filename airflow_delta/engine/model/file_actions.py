@@ -16,20 +16,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
-from airflow_delta.engine.model.json_fields import (
-    json_object,
-    nullable_string_map,
+from airflow_delta.engine.model.json_record import (
+    JsonRecord,
+    fields,
+    nested,
     optional,
-    present,
+    optional_map,
     required,
-    required_string_map,
+    required_map,
+    write_fields,
 )
 
 __all__ = ["AddCdcFile", "AddFile", "RemoveFile"]
 
 
 @dataclass(frozen=True, slots=True)
-class AddFile:
+class AddFile(JsonRecord):
     """A logical file that joins the table ("Add File and Remove File").
 
     Attributes:
@@ -58,49 +60,23 @@ class AddFile:
     default_row_commit_version: int | None = None
     clustering_provider: str | None = None
 
-    @classmethod
-    def from_json(cls, obj: Mapping[str, Any], where: str) -> AddFile:
-        """Read an ``add`` action.
-
-        Raises:
-            CorruptLogError: a field is missing or of the wrong type. Facts: where.
-        """
-        obj = json_object(obj, where)
-        return cls(
-            path=required(obj, "path", str, where),
-            partition_values=required_string_map(obj, "partitionValues", where),
-            size=required(obj, "size", int, where),
-            modification_time=required(obj, "modificationTime", int, where),
-            data_change=required(obj, "dataChange", bool, where),
-            stats=optional(obj, "stats", str, where),
-            tags=nullable_string_map(obj, "tags", where),
-            deletion_vector=_deletion_vector(obj, where),
-            base_row_id=optional(obj, "baseRowId", int, where),
-            default_row_commit_version=optional(obj, "defaultRowCommitVersion", int, where),
-            clustering_provider=optional(obj, "clusteringProvider", str, where),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The action's content."""
-        return present(
-            {
-                "path": self.path,
-                "partitionValues": dict(self.partition_values),
-                "size": self.size,
-                "modificationTime": self.modification_time,
-                "dataChange": self.data_change,
-                "stats": self.stats,
-                "tags": _dict_or_none(self.tags),
-                "deletionVector": _descriptor_json(self.deletion_vector),
-                "baseRowId": self.base_row_id,
-                "defaultRowCommitVersion": self.default_row_commit_version,
-                "clusteringProvider": self.clustering_provider,
-            }
-        )
+    log_fields = fields(
+        path=required("path", str),
+        partition_values=required_map("partitionValues"),
+        size=required("size", int),
+        modification_time=required("modificationTime", int),
+        data_change=required("dataChange", bool),
+        stats=optional("stats", str),
+        tags=optional_map("tags"),
+        deletion_vector=nested("deletionVector", DeletionVectorDescriptor),
+        base_row_id=optional("baseRowId", int),
+        default_row_commit_version=optional("defaultRowCommitVersion", int),
+        clustering_provider=optional("clusteringProvider", str),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveFile:
+class RemoveFile(JsonRecord):
     """A logical file that leaves the table ("Add File and Remove File").
 
     Attributes:
@@ -130,49 +106,23 @@ class RemoveFile:
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
 
-    @classmethod
-    def from_json(cls, obj: Mapping[str, Any], where: str) -> RemoveFile:
-        """Read a ``remove`` action.
-
-        Raises:
-            CorruptLogError: a field is missing or of the wrong type. Facts: where.
-        """
-        obj = json_object(obj, where)
-        return cls(
-            path=required(obj, "path", str, where),
-            data_change=required(obj, "dataChange", bool, where),
-            deletion_timestamp=optional(obj, "deletionTimestamp", int, where),
-            extended_file_metadata=optional(obj, "extendedFileMetadata", bool, where),
-            partition_values=nullable_string_map(obj, "partitionValues", where),
-            size=optional(obj, "size", int, where),
-            stats=optional(obj, "stats", str, where),
-            tags=nullable_string_map(obj, "tags", where),
-            deletion_vector=_deletion_vector(obj, where),
-            base_row_id=optional(obj, "baseRowId", int, where),
-            default_row_commit_version=optional(obj, "defaultRowCommitVersion", int, where),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The action's content."""
-        return present(
-            {
-                "path": self.path,
-                "deletionTimestamp": self.deletion_timestamp,
-                "dataChange": self.data_change,
-                "extendedFileMetadata": self.extended_file_metadata,
-                "partitionValues": _dict_or_none(self.partition_values),
-                "size": self.size,
-                "stats": self.stats,
-                "tags": _dict_or_none(self.tags),
-                "deletionVector": _descriptor_json(self.deletion_vector),
-                "baseRowId": self.base_row_id,
-                "defaultRowCommitVersion": self.default_row_commit_version,
-            }
-        )
+    log_fields = fields(
+        path=required("path", str),
+        deletion_timestamp=optional("deletionTimestamp", int),
+        data_change=required("dataChange", bool),
+        extended_file_metadata=optional("extendedFileMetadata", bool),
+        partition_values=optional_map("partitionValues"),
+        size=optional("size", int),
+        stats=optional("stats", str),
+        tags=optional_map("tags"),
+        deletion_vector=nested("deletionVector", DeletionVectorDescriptor),
+        base_row_id=optional("baseRowId", int),
+        default_row_commit_version=optional("defaultRowCommitVersion", int),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class AddCdcFile:
+class AddCdcFile(JsonRecord):
     """A file of changed rows ("Add CDC File"); it changes no data of the table itself.
 
     Attributes:
@@ -187,44 +137,13 @@ class AddCdcFile:
     size: int
     tags: Mapping[str, str | None] | None = None
 
-    @classmethod
-    def from_json(cls, obj: Mapping[str, Any], where: str) -> AddCdcFile:
-        """Read a ``cdc`` action. Its ``dataChange`` is false by definition, and not looked at.
-
-        Raises:
-            CorruptLogError: a field is missing or of the wrong type. Facts: where.
-        """
-        obj = json_object(obj, where)
-        return cls(
-            path=required(obj, "path", str, where),
-            partition_values=required_string_map(obj, "partitionValues", where),
-            size=required(obj, "size", int, where),
-            tags=nullable_string_map(obj, "tags", where),
-        )
+    log_fields = fields(
+        path=required("path", str),
+        partition_values=required_map("partitionValues"),
+        size=required("size", int),
+        tags=optional_map("tags"),
+    )
 
     def to_json(self) -> dict[str, Any]:
-        """The action's content."""
-        return present(
-            {
-                "path": self.path,
-                "partitionValues": dict(self.partition_values),
-                "size": self.size,
-                "dataChange": False,
-                "tags": _dict_or_none(self.tags),
-            }
-        )
-
-
-def _deletion_vector(obj: Mapping[str, Any], where: str) -> DeletionVectorDescriptor | None:
-    value = obj.get("deletionVector")
-    if value is None:
-        return None
-    return DeletionVectorDescriptor.from_json(value, f"{where}.deletionVector")
-
-
-def _descriptor_json(descriptor: DeletionVectorDescriptor | None) -> dict[str, Any] | None:
-    return None if descriptor is None else descriptor.to_json()
-
-
-def _dict_or_none(mapping: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if mapping is None else dict(mapping)
+        """The object as the log holds it; ``dataChange`` is false by definition."""
+        return {**write_fields(self.log_fields, self), "dataChange": False}

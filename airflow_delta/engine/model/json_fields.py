@@ -8,6 +8,8 @@ Evolution": clients must ignore unrecognised fields).
 
 ``where`` names the object that is being read, such as ``commit 7, line 3: metaData``; a failure
 reads ``commit 7, line 3: metaData.id: expected a string, found the number 12``.
+
+`json_record` makes whole objects of such fields.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ __all__ = [
     "nullable_string_map",
     "optional",
     "optional_strings",
-    "present",
     "required",
     "required_string_map",
     "string_map",
@@ -126,11 +127,6 @@ def required_string_map(obj: Mapping[str, Any], key: str, where: str) -> dict[st
     if value is None:
         raise _missing(key, _STRING_MAP, where)
     return value
-
-
-def present(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object that have a value, for writing: absent is how the log says null."""
-    return {key: value for key, value in obj.items() if value is not None}
 
 
 def json_object(value: Any, where: str) -> Mapping[str, Any]:

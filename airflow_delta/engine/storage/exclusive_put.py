@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 import uuid
-from contextlib import suppress
 from typing import Any
 
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 
-from airflow_delta.engine.errors import UnsafeStorageError
+from airflow_delta.engine.errors import NothingWrittenError, UnsafeStorageError
+from airflow_delta.engine.storage.obstore_errors import reason
 
 __all__ = ["prove_exclusive_put"]
 
@@ -33,21 +33,38 @@ def prove_exclusive_put(store: Any, path: str, *, store_name: str) -> None:
 
     Raises:
         UnsafeStorageError: the store created the object twice.
+        NothingWrittenError: it can't be tried; the object that is to be created was not sent.
     """
     with _LOCK:
         if store_name in _PROVEN:
             return
         trial = f"{path.rpartition('/')[0]}/.{uuid.uuid4()}.trial.tmp".lstrip("/")
-        store.put(trial, b"trial", mode="create")
         try:
-            with suppress(AlreadyExistsError):
-                store.put(trial, b"trial", mode="create")
-                raise UnsafeStorageError(
-                    f"{store_name} ignores 'If-None-Match', so that writers would overwrite each "
-                    "other's commits; use a version of the store that honours conditional writes",
-                    path=path,
-                    operation="create",
-                )
-        finally:
-            store.delete(trial)
+            refused = _refuses_a_second(store, trial)
+        except (BaseError, OSError) as error:
+            raise NothingWrittenError(
+                f"create {path!r}: whether {store_name} honours conditional writes can't be tried, "
+                f"and so nothing was written: {reason(error)}",
+                path=path,
+                operation="create",
+            ) from None
+        if not refused:
+            raise UnsafeStorageError(
+                f"{store_name} ignores 'If-None-Match', so that writers would overwrite each "
+                "other's commits; use a version of the store that honours conditional writes",
+                path=path,
+                operation="create",
+            )
         _PROVEN.add(store_name)
+
+
+def _refuses_a_second(store: Any, trial: str) -> bool:
+    store.put(trial, b"trial", mode="create")
+    try:
+        store.put(trial, b"trial", mode="create")
+    except AlreadyExistsError:
+        return True
+    else:
+        return False
+    finally:
+        store.delete(trial)

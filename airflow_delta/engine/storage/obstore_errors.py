@@ -3,6 +3,11 @@
 obstore raises a few built-in exceptions and some of its own. Their text goes on for a page of debug
 output, and may hold signed URLs and tokens; only its first paragraph is passed on, without queries
 of URLs, and the errors are not chained, because a traceback would show them whole.
+
+**Refusals.** A write that fails leaves open whether it took effect, but for one case: the store
+answered the first and only request with a refusal (HTTP 4xx: wrong credentials, no permission, no
+such bucket). That the request was the only one can just be read in obstore's text, which tells
+of repetitions between the time and the answer; another text counts as "can't tell".
 """
 
 from __future__ import annotations
@@ -16,17 +21,25 @@ from obstore.exceptions import BaseError
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
+    NothingWrittenError,
     ObjectNotFoundError,
     StorageError,
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.store_arguments import StoreLocation, StoreOptions
 
-__all__ = ["build_store", "failures"]
+__all__ = ["build_store", "failures", "reason"]
 
 _QUERY = re.compile(r"\?\S+")
 _DEBUG = "\n\nDebug source"
 _CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+_WRITES = ("create", "replace")
+# Not the statuses that say when and in what state, not whether: timeout, conflict, precondition,
+# too many requests.
+_REFUSED = re.compile(
+    r"Error performing \w+ \S+ in \S+ - Server returned non-2xx status code: "
+    r"4(?!08|09|12|29)\d\d\b"
+)
 
 
 def build_store(
@@ -47,7 +60,7 @@ def build_store(
     except (BaseError, OSError, ValueError) as error:
         raise InvalidArgumentError(
             f"{location.root!r} can't be opened with these storage options and this environment: "
-            f"{_reason(error)}",
+            f"{reason(error)}",
             uri=location.root,
         ) from None
 
@@ -57,7 +70,8 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
     """Raise errors of the contract for what obstore raises in the block.
 
     Args:
-        operation: what the block does; only ``read`` and ``head`` can find an object missing.
+        operation: what the block does; only ``read`` and ``head`` can find an object missing, and
+            only ``create`` and ``replace`` write.
         path: for which object or directory.
         root: the root of the storage.
 
@@ -65,6 +79,7 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
         ObjectNotFoundError: the object to be read isn't there.
         UnsafeStorageError: the store is set up without conditional writes.
         InvalidArgumentError: the store can't keep an object of that name.
+        NothingWrittenError: the store refused the write.
         StorageError: anything else.
     """
     facts = {"table": root, "path": path, "operation": operation}
@@ -76,9 +91,7 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
             raise ObjectNotFoundError(
                 f"{operation} {path!r}: there is no such object", **facts
             ) from None
-        raise StorageError(
-            f"{operation} {path!r} failed: the bucket or container doesn't exist", **facts
-        ) from None
+        raise _failure(error, "the bucket or container doesn't exist", facts) from None
     except NotImplementedError:
         raise UnsafeStorageError(
             f"{operation} {path!r}: the store is set up without conditional writes, and without "
@@ -89,11 +102,21 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
         raise
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{operation} {path!r}: the store can't keep such a name: {_reason(error)}", **facts
+            f"{operation} {path!r}: the store can't keep such a name: {reason(error)}", **facts
         ) from None
     except (BaseError, OSError) as error:
-        raise StorageError(f"{operation} {path!r} failed: {_reason(error)}", **facts) from None
+        raise _failure(error, reason(error), facts) from None
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What obstore says was wrong, without what must not be logged."""
     return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])
+
+
+def _failure(error: Exception, why: str, facts: dict[str, str]) -> StorageError:
+    operation, path = facts["operation"], facts["path"]
+    if operation in _WRITES and _REFUSED.search(str(error)):
+        return NothingWrittenError(
+            f"{operation} {path!r} was refused, and nothing was written: {why}", **facts
+        )
+    return StorageError(f"{operation} {path!r} failed: {why}", **facts)

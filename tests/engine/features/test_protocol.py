@@ -7,7 +7,6 @@ import pytest
 from airflow_delta.engine.errors import DeltaError, InvalidTableError, UnsupportedFeatureError
 from airflow_delta.engine.features.protocol import (
     Operation,
-    active_features,
     check_readable,
     check_writable,
     describe_features,
@@ -134,8 +133,9 @@ def test_writer_version_7_implies_nothing() -> None:
 
 def test_a_property_without_the_feature_activates_nothing() -> None:
     table = metadata({"delta.enableChangeDataFeed": "true", "delta.appendOnly": "true"})
-    assert active_features(protocol(1, 2), table, table="tbl") == {"appendOnly"}
-    assert active_features(protocol(1, 4), table, table="tbl") == {"appendOnly", "changeDataFeed"}
+    for writer, expected in [(2, {"appendOnly"}), (4, {"appendOnly", "changeDataFeed"})]:
+        features = describe_features(protocol(1, writer), table, table="tbl")
+        assert {status.name for status in features if status.active} == expected
 
 
 @pytest.mark.parametrize(

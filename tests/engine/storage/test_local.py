@@ -211,3 +211,39 @@ def test_a_late_start_asks_for_late_files_only(
     monkeypatch.setattr(local, "_info", counting)
     assert len(list(storage.list("", start_after="17"))) == 2
     assert asked == ["18", "19"]
+
+
+def test_a_listing_that_is_given_up_leaves_no_file_open(storage: LocalStorage) -> None:
+    for name in "abc":
+        storage.create(f"d/{name}", b"x")
+    before = sorted(os.listdir("/proc/self/fd"))
+    for listing in (storage.list("d"), storage.walk("")):
+        next(listing)
+        assert len(os.listdir("/proc/self/fd")) == len(before) + 1
+        listing.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("listing", ["list", "walk"])
+def test_a_file_that_cannot_be_asked_for_is_named(storage: LocalStorage, listing: str) -> None:
+    storage.create("d/file", b"x")
+    os.symlink("loop", f"{storage.root}/d/loop")
+    with pytest.raises(StorageError, match="list 'd/loop' failed") as error:
+        list(getattr(storage, listing)("d"))
+    assert (error.value.table, error.value.path) == (storage.root, "d/loop")
+
+
+def test_a_file_that_cannot_be_read_is_not_missing(storage: LocalStorage) -> None:
+    os.makedirs(storage.root)
+    os.symlink("loop", f"{storage.root}/loop")
+    with pytest.raises(StorageError, match="read 'loop' failed") as error:
+        storage.read_many(["nothing", "loop"])
+    assert type(error.value) is StorageError
+
+
+def test_a_storage_over_the_whole_file_system_knows_its_files(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    path = str(tmp_path / "x").lstrip("/")
+    everything = LocalStorage("/")
+    assert everything.head(path).size == 3
+    assert everything.read_many([path, f"{path}/y"]) == [b"abc", None]

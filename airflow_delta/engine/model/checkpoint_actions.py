@@ -1,0 +1,47 @@
+"""The actions that only V2 checkpoints hold: ``checkpointMetadata`` and ``sidecar``.
+
+Spec: PROTOCOL.md, "Checkpoint Metadata" and "Sidecar File Information".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_delta.engine.model.json_record import JsonRecord, fields, optional_map, required
+
+__all__ = ["CheckpointMetadata", "Sidecar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar(JsonRecord):
+    """A file that holds file actions of a V2 checkpoint ("Sidecar File Information").
+
+    Attributes:
+        path: URI-encoded; as a rule just the name of a file in ``_delta_log/_sidecars``.
+        size_in_bytes: of the file.
+        modification_time: epoch ms.
+        tags: further metadata; None where the action has none.
+    """
+
+    path: str
+    size_in_bytes: int
+    modification_time: int
+    tags: Mapping[str, str | None] | None = None
+
+    log_fields = fields(
+        path=required("path", str),
+        size_in_bytes=required("sizeInBytes", int),
+        modification_time=required("modificationTime", int),
+        tags=optional_map("tags"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetadata(JsonRecord):
+    """The version a V2 checkpoint stands for ("Checkpoint Metadata"), and tags of its writer."""
+
+    version: int
+    tags: Mapping[str, str | None] | None = None
+
+    log_fields = fields(version=required("version", int), tags=optional_map("tags"))

@@ -1,0 +1,44 @@
+"""Make what was written to a file system outlast a crash: bytes, and the names that lead to them.
+
+All functions raise ``OSError``, as the calls that they make.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+__all__ = ["make_directories", "sync", "sync_directory"]
+
+_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF})
+
+
+def make_directories(directory: Path) -> None:
+    """Make a directory and those above it, each of them safe from a crash."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for child in reversed(missing):
+        child.mkdir(exist_ok=True)
+        sync_directory(child.parent)
+
+
+def sync(path: Path) -> None:
+    """Have the content of a file, or the names in a directory, written through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """As `sync`, for a directory, as far as the file system can."""
+    try:
+        sync(directory)
+    except OSError as error:
+        # Some mounted file systems keep names safe by themselves and refuse to sync a directory.
+        if error.errno not in _SYNC_UNSUPPORTED:
+            raise
