@@ -1,36 +1,37 @@
 """`DeltaTable`: a table by its location, and everything that can be done with it.
 
 A facade: each method hands over to the module that knows. Making one does no I/O.
+
+Those modules are imported by the methods that need them, except for the ones that open a table. Asking
+for a version, a schema or the history so loads neither pyarrow nor numpy, which would take most of the
+time and memory of the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_delta.engine.changes.bounds import Bound, Moment
-from airflow_delta.engine.changes.plan import ChangePlan, plan_changes
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     TableNotFoundError,
 )
+from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import load_segment
-from airflow_delta.engine.maintenance.checkpointing import (
-    CheckpointResult,
-    execute_checkpoint,
-    plan_checkpoint,
-)
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
-from airflow_delta.engine.snapshot.transactions import version_of_transaction
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
-from airflow_delta.engine.transaction.creation import create_table
-from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.changes.bounds import Bound
+    from airflow_delta.engine.changes.plan import ChangePlan
+    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
+    from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["DeltaTable"]
 
@@ -105,9 +106,7 @@ class DeltaTable:
         """
         if version is not None and timestamp is not None:
             raise InvalidArgumentError("give a version or a timestamp, not both", table=self._uri)
-        if timestamp is not None:
-            version = self.version_at(timestamp)
-        snapshot = self._open(version)
+        snapshot = self._open(version) if timestamp is None else self._at(timestamp)
         # Opening asks for protocol and metadata only. Whoever holds a snapshot shall not learn later
         # that a commit of it was broken all the time.
         snapshot.state.parse_commits()
@@ -117,6 +116,14 @@ class DeltaTable:
         """A snapshot for questions about the log, whose file actions aren't parsed."""
         return Snapshot(self.storage, load_segment(self.storage, version=version))
 
+    def _at(self, timestamp: Timestamp) -> Snapshot:
+        milliseconds = epoch_ms(timestamp, table=self._uri)
+        newest = self._open()
+        version = newest.timeline.version_at(milliseconds)
+        if version == newest.version:
+            return newest
+        return Snapshot(self.storage, newest.timeline.segment_at(version))
+
     def version_at(self, timestamp: Timestamp) -> int:
         """The newest version that was there at a time; see `snapshot`."""
         milliseconds = epoch_ms(timestamp, table=self._uri)
@@ -125,14 +132,27 @@ class DeltaTable:
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What the commits say of themselves, newest first.
 
+        A commit's time is its in-commit timestamp or else the modification time of its file, made to
+        ascend from commit to commit. With a limit only the newest commits are looked at: so many, and
+        where files' times count another 100 before them, from which the times ascend. They are those
+        of the whole log, as `version_at` and `Snapshot.timestamp` have them, unless a file from before
+        these has a time later than theirs.
+
         Args:
             limit: at most so many; None for all whose files are there.
+
+        Raises:
+            TableNotFoundError: there is no table.
+            CorruptLogError: a commit is empty or can't be parsed, or one is missing.
         """
-        if limit is not None and limit < 0:
+        if limit is None:
+            return self._open().timeline.history()
+        if limit < 0:
             raise InvalidArgumentError(
                 f"the limit of a history must not be negative; it is {limit}", table=self._uri
             )
-        return self._open().timeline.history(limit)
+        newest = Snapshot(self.storage, load_newest_segment(self.storage))
+        return newest.timeline.history(limit)
 
     def changes(self, start: Timestamp, end: Timestamp | None = None) -> ChangePlan:
         """The plan of what changed from one version to another, both included.
@@ -149,10 +169,14 @@ class DeltaTable:
             ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed
                 in between.
         """
+        from airflow_delta.engine.changes.plan import plan_changes
+
         first, last = self._bound(start), None if end is None else self._bound(end)
         return plan_changes(self.snapshot(), first, last)
 
     def _bound(self, end: Timestamp) -> Bound:
+        from airflow_delta.engine.changes.bounds import Moment
+
         return end if isinstance(end, int) else Moment(epoch_ms(end, table=self._uri))
 
     def transaction(
@@ -172,6 +196,8 @@ class DeltaTable:
         Raises:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks.
         """
+        from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
         return OptimisticTransaction(
             self.storage,
             self.snapshot(),
@@ -187,6 +213,8 @@ class DeltaTable:
             app_id: the application.
             version: the application's version, as it was set.
         """
+        from airflow_delta.engine.snapshot.transactions import version_of_transaction
+
         return version_of_transaction(self._open(), app_id, version)
 
     @classmethod
@@ -222,6 +250,8 @@ class DeltaTable:
             CommitOutcomeUnknownError: the store failed; the table may have been created.
             StorageError: the store failed, and no table was created.
         """
+        from airflow_delta.engine.transaction.creation import create_table
+
         table = cls(uri, storage_options)
         create_table(
             table.storage,
@@ -247,6 +277,12 @@ class DeltaTable:
             UnsupportedFeatureError: writing needs a feature that the engine lacks.
             CorruptLogError: the log is damaged, or the counts don't agree; nothing was published.
         """
+        from airflow_delta.engine.maintenance.checkpointing import (
+            CheckpointResult,
+            execute_checkpoint,
+            plan_checkpoint,
+        )
+
         snapshot = self.snapshot(version=version)
         plan = plan_checkpoint(snapshot)
         if dry_run:

@@ -13,10 +13,10 @@ The result doesn't depend on the path a line took. Reconciling the actions is no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,9 @@ from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
 
-__all__ = ["ParsedCommits", "SmallAction", "parse_commits"]
+__all__ = ["ParsedCommits", "SmallAction", "parse_commits", "stream_commits"]
+
+_Digest = TypeVar("_Digest")
 
 # So many lines of a refused text are worth another try as a smaller text, to isolate the cause.
 _WORTH_SPLITTING = 256
@@ -56,7 +58,7 @@ _PREFIXES = {kind: f'{{"{kind}":'.encode() for kind in FILE_KINDS}
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommits:
-    """What a run of commits says.
+    """What a run of commits, or a slice of one, says.
 
     Attributes:
         files: the file actions, in log order.
@@ -91,6 +93,49 @@ def parse_commits(
         CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
         InvalidArgumentError: a column that neither adds nor removes have.
     """
+    parser = _parser(columns, kinds, table)
+    slices = cut_slices(commits, table=table, paths=paths)
+    parts = [parser.nothing(), *map_ordered(parser.parse, slices)]
+    return ParsedCommits(
+        FileActions(
+            pa.concat_tables([part.files.adds for part in parts]),
+            pa.concat_tables([part.files.removes for part in parts]),
+        ),
+        tuple(action for part in parts for action in part.small),
+    )
+
+
+def stream_commits(
+    commits: Iterable[tuple[int, bytes]],
+    digest: Callable[[ParsedCommits], _Digest],
+    *,
+    kinds: Collection[str] = (),
+    table: str,
+    paths: Mapping[int, str] = NO_PATHS,
+) -> Iterator[_Digest]:
+    """Parse commits newest first, some megabytes at a time, and keep nothing of them.
+
+    What a slice is digested to comes before that of any slice with older actions. Memory is that of
+    a few slices, however long the log is and however large a commit.
+
+    Args:
+        commits: (version, content), the newest first. Give a generator: contents are drawn as they
+            are needed, and forgotten.
+        digest: what to make of each slice, whose actions are in log order; called in the threads
+            that parse.
+        kinds: the actions other than adds and removes wanted; see `parse_commits`.
+        table: the table's location, for messages.
+        paths: by version, the files that don't have a commit's name, for messages.
+
+    Raises:
+        CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
+    """
+    parser = _parser(None, kinds, table)
+    slices = cut_slices(commits, table=table, paths=paths, newest_first=True)
+    return map_ordered(lambda source: digest(parser.parse(source)), slices)
+
+
+def _parser(columns: Sequence[str] | None, kinds: Collection[str] | None, table: str) -> _Parser:
     unknown = sorted({*(columns or ())} - {*ADD_FIELDS, *REMOVE_FIELDS})
     if unknown:
         raise InvalidArgumentError(
@@ -98,18 +143,7 @@ def parse_commits(
         )
     wanted = None if columns is None else tuple(columns)
     schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
-    parser = _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds))
-    slices = cut_slices(commits, table=table, paths=paths)
-    batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in FILE_KINDS}
-    small: list[SmallAction] = []
-    for result in map_ordered(parser.parse, slices):
-        small += sorted(result.small, key=lambda action: action.position)
-        for kind, found in result.batches.items():
-            batches[kind] += _in_log_order(found)
-    adds, removes = (
-        pa.Table.from_batches(batches[kind], parser.schemas[kind]) for kind in FILE_KINDS
-    )
-    return ParsedCommits(FileActions(adds, removes), tuple(small))
+    return _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds))
 
 
 def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -141,10 +175,26 @@ class _Parser:
             for kind, schema in schemas.items()
         }
         places = [pa.field(VERSION, pa.int64()), pa.field(POSITION, pa.int64())]
-        self.schemas = {kind: pa.schema([*schema, *places]) for kind, schema in schemas.items()}
+        self._schemas = {kind: pa.schema([*schema, *places]) for kind, schema in schemas.items()}
         self._shapes = {kind: ActionShape(kind) for kind in FILE_KINDS}
 
-    def parse(self, source: Slice) -> _SliceResult:
+    def nothing(self) -> ParsedCommits:
+        """What no commits at all say."""
+        return self._parsed(_SliceResult())
+
+    def parse(self, source: Slice) -> ParsedCommits:
+        """All actions of a slice."""
+        return self._parsed(self._read(source))
+
+    def _parsed(self, result: _SliceResult) -> ParsedCommits:
+        adds, removes = (
+            pa.Table.from_batches(_in_log_order(result.batches[kind]), self._schemas[kind])
+            for kind in FILE_KINDS
+        )
+        small = sorted(result.small, key=lambda action: action.position)
+        return ParsedCommits(FileActions(adds, removes), tuple(small))
+
+    def _read(self, source: Slice) -> _SliceResult:
         """All actions of a slice; what takes the exact path may come out of order."""
         lines = index_lines(source)
         lines = lines.select(lines.stops > lines.starts)
@@ -212,7 +262,7 @@ class _Parser:
 
     def _batch(self, kind: str, lines: Lines, columns: list[pa.Array]) -> pa.RecordBatch:
         places = [int64_array(lines.versions()), int64_array(lines.positions())]
-        return pa.RecordBatch.from_arrays([*columns, *places], schema=self.schemas[kind])
+        return pa.RecordBatch.from_arrays([*columns, *places], schema=self._schemas[kind])
 
 
 def _actions(lines: Lines) -> Iterator[tuple[int, tuple[str, dict[str, Any]]]]:

@@ -11,6 +11,8 @@ parser of `json_columns` doesn't take at its word. What the protocol leaves open
 * ``path`` is required, and so are the fields of a deletion vector that identify it: without them an
   action would silently mean another file. Any other field may be missing or null.
 * Columns that nobody asked for are not checked.
+
+Reading a line needs no pyarrow, so that is loaded where file actions become columns, not before.
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from airflow_delta.engine.arrow.python_arrays import array_of
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "FILE_KINDS",
@@ -134,6 +135,8 @@ def file_columns(
         fields: the columns wanted and their types, ``path`` among them.
         failed: makes the error to raise from the number of a row and what is wrong with it.
     """
+    from airflow_delta.engine.arrow.python_arrays import array_of
+
     columns = []
     for name, type_ in fields.items():
         read, where = _reader(type_), f"{kind}.{name}"
@@ -161,6 +164,8 @@ def _field(row: Mapping[str, Any], name: str, read: _Reader, where: str) -> Any:
 
 
 def _reader(type_: pa.DataType) -> _Reader:
+    import pyarrow as pa
+
     if pa.types.is_string(type_):
         return _text
     if pa.types.is_boolean(type_):

@@ -16,12 +16,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from airflow_delta.engine.arrow.json_places import (
+    NO_PATHS,
+    corrupt_line,
+    empty_commit,
+    path_of,
+)
 from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
 from airflow_delta.engine.errors import CorruptLogError
 
@@ -33,10 +38,6 @@ _ALONE_BYTES = SLICE_BYTES // 8
 
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN = 0x0A, 0x0D
-_EXCERPT_CHARACTERS = 80
-
-NO_PATHS: Mapping[int, str] = MappingProxyType({})
-"""Where all commits have the name of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +84,49 @@ def _content(piece: Piece) -> memoryview:
 
 
 def cut_slices(
-    commits: Iterable[tuple[int, bytes]], *, table: str, paths: Mapping[int, str] = NO_PATHS
+    commits: Iterable[tuple[int, bytes]],
+    *,
+    table: str,
+    paths: Mapping[int, str] = NO_PATHS,
+    newest_first: bool = False,
 ) -> Iterator[Slice]:
-    """Cut commits, given as (version, content) in log order, into slices of about `SLICE_BYTES`.
+    """Cut commits, given as (version, content), into slices of about `SLICE_BYTES`.
 
     A byte order mark at the start of a commit is left out. A longer line makes a longer slice.
 
     Args:
-        commits: the commits.
+        commits: the commits, in log order.
         table: the table's location, for messages.
         paths: by version, the files that don't have a commit's name, for messages.
+        newest_first: the commits come in the opposite order, and so do the slices, also those of
+            one commit. Within a slice all is in log order. Positions still ascend in log order, so
+            they are negative.
 
     Raises:
         CorruptLogError: a commit has no content at all: its writer died, or still writes.
     """
-    position = 0
+    drawn = pending_bytes = 0
     pending: list[Piece] = []
-    pending_bytes = 0
+
+    def joined() -> Slice:
+        if newest_first:
+            return Slice(table, -drawn - pending_bytes, tuple(reversed(pending)))
+        return Slice(table, drawn, tuple(pending))
+
     for version, data in commits:
-        path = paths.get(version) or _commit_path(version)
-        for piece in _pieces(version, path, data, table):
+        path = path_of(version, paths)
+        pieces = _pieces(version, path, data, table)
+        for piece in reversed(list(pieces)) if newest_first else pieces:
             size = piece.stop - piece.start + 1
             # A piece that is worth a call by itself is not copied to join it with others.
             if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
-                yield Slice(table, position, tuple(pending))
-                position += pending_bytes
+                yield joined()
+                drawn += pending_bytes
                 pending, pending_bytes = [], 0
             pending.append(piece)
             pending_bytes += size
     if pending:
-        yield Slice(table, position, tuple(pending))
+        yield joined()
 
 
 def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]:
@@ -120,22 +134,12 @@ def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]
     start = len(_BOM) if data.startswith(_BOM) else 0
     end = len(data)
     if start == end:
-        raise CorruptLogError(
-            f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
-            "or has not finished; restore the file, or remove it if it is the newest commit",
-            table=table,
-            version=version,
-            path=path,
-        )
+        raise empty_commit(version=version, path=path, table=table)
     step = -(-(end - start) // -(-(end - start) // SLICE_BYTES))
     while start < end:
         stop = data.find(b"\n", start + step - 1) + 1 or end
         yield Piece(version, path, data, start, stop)
         start = stop
-
-
-def _commit_path(version: int) -> str:
-    return f"_delta_log/{version:020d}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +242,13 @@ class Lines:
         which = bisect_right(offsets, start) - 1
         piece = self.source.pieces[which]
         line = piece.data.count(b"\n", 0, piece.start + start - offsets[which]) + 1
-        # A character takes at most four bytes, so a line of 100 MB isn't decoded for its excerpt.
-        raw = bytes(self.text[start : min(stop, start + 4 * _EXCERPT_CHARACTERS)])
-        excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
-        return CorruptLogError(
-            f"{piece.path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a "
-            "backup, or restore the table to a version before it",
-            table=self.source.table,
+        return corrupt_line(
+            self.text[start:stop],
+            reason,
             version=piece.version,
             path=piece.path,
             line=line,
+            table=self.source.table,
         )
 
 

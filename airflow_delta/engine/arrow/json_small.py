@@ -4,14 +4,15 @@ Protocol and metadata stand in a handful of lines of a log that may have million
 key only if the key's name stands in its text, or is spelt with escapes; so commits without either are
 passed over after a search for bytes, which costs a hundredth of parsing them.
 
-What is passed over isn't checked: `json_actions` does that when the files are asked for.
+What is passed over isn't checked: `json_actions` does that when the files are asked for. Nor is Arrow
+needed for it: whoever asks a log for its history, or a table for its schema, loads neither pyarrow nor
+numpy.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-
-import numpy as np
 
 from airflow_delta.engine.arrow.json_exact import (
     FILE_KINDS,
@@ -19,12 +20,19 @@ from airflow_delta.engine.arrow.json_exact import (
     SmallAction,
     read_line,
 )
-from airflow_delta.engine.arrow.json_lines import NO_PATHS, Lines, cut_slices, index_lines
+from airflow_delta.engine.arrow.json_places import NO_PATHS, corrupt_line, empty_commit, path_of
 
 __all__ = ["find_small_actions"]
 
+_BOM = b"\xef\xbb\xbf"
+
 # How JSON escapes a letter, in a name or anywhere else.
 _ESCAPED_LETTER = b"\\u00"
+
+_FILE_ACTION = rf'\{{"(?:{"|".join(FILE_KINDS)})":[^\r\n]'.encode()
+# The end of a line whose successor doesn't begin like a file action.
+_OTHER_LINE_NEXT = re.compile(rb"\n(?!" + _FILE_ACTION + rb")")
+_FILE_ACTION_HERE = re.compile(_FILE_ACTION)
 
 
 def find_small_actions(
@@ -47,42 +55,51 @@ def find_small_actions(
             protocol allows.
     """
     names = tuple(f'"{kind}"'.encode() for kind in kinds)
-    promising = (
-        (version, content)
-        for version, content in commits
-        # An empty commit is for cut_slices to refuse.
-        if not content or any(name in content for name in (*names, _ESCAPED_LETTER))
-    )
-    return tuple(
-        action
-        for source in cut_slices(promising, table=table, paths=paths)
-        for action in _actions(_promising_lines(index_lines(source), names))
-        if action.kind in kinds
-    )
+    found: list[SmallAction] = []
+    position = 0
+    for version, content in commits:
+        if not content:
+            raise empty_commit(version=version, path=path_of(version, paths), table=table)
+        if any(name in content for name in (*names, _ESCAPED_LETTER)):
+            for start, line in _promising_lines(content, names):
+                try:
+                    action = read_line(line)
+                except InvalidLineError as error:
+                    raise corrupt_line(
+                        line,
+                        str(error),
+                        version=version,
+                        path=path_of(version, paths),
+                        line=content.count(b"\n", 0, start) + 1,
+                        table=table,
+                    ) from error
+                if action is not None and action[0] in kinds:
+                    found.append(SmallAction(version, *action, position + start))
+        position += len(content) + 1
+    return tuple(found)
 
 
-def _promising_lines(lines: Lines, names: Collection[bytes]) -> Lines:
-    """The lines that don't begin like a file action, and those with one of the names."""
-    promising = lines.stops > lines.starts
-    for kind in FILE_KINDS:
-        promising &= ~lines.start_with(f'{{"{kind}":'.encode())
-    text = bytes(lines.text)
+def _promising_lines(content: bytes, names: Collection[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines that don't begin like a file action, and those with one of the names.
+
+    Each with the offset of its start, in the order of the file.
+    """
+    first = len(_BOM) if content.startswith(_BOM) else 0
+    starts = {match.end() for match in _OTHER_LINE_NEXT.finditer(content, first)}
+    if not _FILE_ACTION_HERE.match(content, first):
+        starts.add(first)
     for name in names:
-        place = text.find(name)
+        place = content.find(name, first)
         while place >= 0:
-            line = int(np.searchsorted(lines.starts, place, side="right")) - 1
-            promising[line] = True
-            place = text.find(name, int(lines.stops[line]))
-    return lines.select(promising)
+            starts.add(max(content.rfind(b"\n", first, place) + 1, first))
+            place = content.find(name, _end(content, place))
+    for start in sorted(starts):
+        line = content[start : _end(content, start)].removesuffix(b"\r")
+        if line:
+            yield start, line
 
 
-def _actions(lines: Lines) -> Iterator[SmallAction]:
-    versions, positions = lines.versions().tolist(), lines.positions().tolist()
-    # A loop over the lines that are left, which are few.
-    for number, content in enumerate(lines.contents()):
-        try:
-            action = read_line(content)
-        except InvalidLineError as error:
-            raise lines.corrupt(number, str(error)) from error
-        if action is not None:
-            yield SmallAction(versions[number], *action, positions[number])
+def _end(content: bytes, start: int) -> int:
+    """Where the line ends in which a place is."""
+    end = content.find(b"\n", start)
+    return len(content) if end < 0 else end

@@ -7,28 +7,92 @@ may stand in for them when a state is rebuilt. It never stands in for a commit's
 **Which compactions are trusted.** A compaction must keep every ``remove`` and every removed domain,
 however old: they cancel actions from before its range. Some engines are known to drop those that
 had outlived their retention, and a state rebuilt from such a file brings deleted data back. Nothing
-in the file tells. So only a compaction that starts at version 0 is read: there is nothing before
-its range that could come back. The removes it lacks, if it lacks any, had expired when it was
-written, so that vacuum misses nothing that a retention period still protects.
+that the protocol defines tells one from the other. So a compaction is read
 
-Spec: PROTOCOL.md, "Log Compaction Files".
+* if it starts at version 0: there is nothing before its range that could come back. The removes it
+  lacks, if it lacks any, had expired when it was written, so that vacuum misses nothing that a
+  retention period still protects; or
+* if its first line is the pledge (`pledge`) that our own writer begins with: for these versions, all
+  removes and removed domains are there. To everybody else the pledge is an unrecognized action, which
+  is never needed to interpret the log and must be ignored.
+
+Spec: PROTOCOL.md, "Log Compaction Files", "Protocol Evolution".
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
+from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 
-__all__ = ["plan_commits", "trusted_compactions"]
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["plan_commits", "pledge", "pledged_compactions", "trusted_compactions"]
+
+_PLEDGE = "airflowDeltaCompaction"
+_HEAD = 256
+"""Bytes that a pledge certainly fits in."""
+
+_THREADS = 8
+"""Heads read at a time from a store behind a network."""
+
+
+def pledge(start: int, end: int) -> bytes:
+    """The first line of a compaction that keeps every remove and every removed domain."""
+    action = {_PLEDGE: {"start": start, "end": end, "keepsRemoved": True}}
+    return json.dumps(action, separators=(",", ":")).encode()
 
 
 def trusted_compactions(
     compactions: Iterable[CompactedCommits],
 ) -> tuple[CompactedCommits, ...]:
-    """The compactions that can't bring deleted data back. See the module for the rule."""
+    """The compactions that can't bring deleted data back, as far as their names tell."""
     return tuple(compaction for compaction in compactions if compaction.start == 0)
+
+
+def pledged_compactions(
+    storage: Storage, compactions: Sequence[CompactedCommits]
+) -> tuple[CompactedCommits, ...]:
+    """The compactions that can't bring deleted data back. See the module for the rule.
+
+    Args:
+        storage: the table's storage; the heads of those are read whose names don't tell.
+        compactions: those that are of use to the caller, because each may cost a request.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    unclear = [compaction for compaction in compactions if compaction.start > 0]
+    pledged = {
+        compaction.path
+        for compaction, head in zip(unclear, _heads(storage, unclear), strict=True)
+        if head.partition(b"\n")[0].rstrip(b"\r") == pledge(compaction.start, compaction.end)
+    }
+    return tuple(file for file in compactions if file.start == 0 or file.path in pledged)
+
+
+def _heads(storage: Storage, compactions: Sequence[CompactedCommits]) -> Iterator[bytes]:
+    read = partial(_head, storage)
+    if not storage.capabilities.remote or len(compactions) < 2:
+        yield from map(read, compactions)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(read, compactions)
+
+
+def _head(storage: Storage, compaction: CompactedCommits) -> bytes:
+    try:
+        return storage.read(compaction.path, length=_HEAD)
+    except ObjectNotFoundError:
+        # Cleaned up since it was listed: as if it had been gone before.
+        return b""
 
 
 def plan_commits(

@@ -47,6 +47,7 @@ __all__ = [
     "checkpoint_rank",
     "checksum_path",
     "commit_path",
+    "commit_version",
     "compacted_path",
     "parse_log_file",
     "sidecar_path",
@@ -236,6 +237,17 @@ def parse_log_file(info: FileInfo) -> LogFile | None:
     if suffix == ".checkpoint.parquet":
         return ClassicCheckpoint(version, path, info.size, info.modified_ms)
     return _parse_rare(info, version, suffix)
+
+
+def commit_version(path: str) -> int | None:
+    """The version of a commit by the path of its file, None where it isn't a commit's.
+
+    For those who look at every commit of a log and have no use for an object of each; an un-backfilled
+    commit doesn't count.
+    """
+    if path[_VERSION.stop :] != ".json" or not path.startswith(_PREFIX):
+        return None
+    return _parse_version(path[_VERSION])
 
 
 def _parse_version(digits: str) -> int | None:

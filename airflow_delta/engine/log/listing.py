@@ -12,6 +12,7 @@ with missing parts).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_delta.engine.log.files import (
@@ -31,7 +32,7 @@ from airflow_delta.engine.log.files import (
 )
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["Listing", "list_log"]
+__all__ = ["Listing", "list_log", "list_names", "listing_of"]
 
 _NAME = len(LOG_DIRECTORY) + 1
 """Where the name begins in the path of a file of the log."""
@@ -84,11 +85,17 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
     Raises:
         StorageError: the store failed.
     """
-    commits: list[Commit] = []
-    checkpoints: list[Checkpoint] = []
-    parts: defaultdict[tuple[int, int], list[CheckpointPart]] = defaultdict(list)
-    compactions: list[CompactedCommits] = []
-    checksums: list[Checksum] = []
+    return listing_of(list_names(storage, start=start, end=end))
+
+
+def list_names(storage: Storage, *, start: int = 0, end: int | None = None) -> Iterator[FileInfo]:
+    """The files whose names begin like one of a version, and others that sort among them.
+
+    Args:
+        storage: the table's storage.
+        start: see `list_log`.
+        end: see `list_log`.
+    """
     # A version's prefix sorts before all its names; no prefix is needed to begin at the beginning.
     start_after = version_prefix(start) if start else ""
     past_end = None if end is None else f"{LOG_DIRECTORY}/{version_prefix(end + 1)}"
@@ -98,6 +105,17 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
             break
         if past_end is not None and info.path >= past_end:
             break
+        yield info
+
+
+def listing_of(files: Iterable[FileInfo]) -> Listing:
+    """What files of the log directory are, in the order of their names; others are left out."""
+    commits: list[Commit] = []
+    checkpoints: list[Checkpoint] = []
+    parts: defaultdict[tuple[int, int], list[CheckpointPart]] = defaultdict(list)
+    compactions: list[CompactedCommits] = []
+    checksums: list[Checksum] = []
+    for info in files:
         match parse_log_file(info):
             case Commit() as commit:
                 commits.append(commit)

@@ -28,6 +28,12 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
+from airflow_delta.engine.log.completeness import (
+    check_commits,
+    earliest_version,
+    unreachable,
+    version_not_found,
+)
 from airflow_delta.engine.log.embedded import embedded_actions
 from airflow_delta.engine.log.files import (
     LOG_DIRECTORY,
@@ -48,7 +54,6 @@ __all__ = [
     "LogSegment",
     "build_segment",
     "check_version",
-    "earliest_version",
     "load_segment",
 ]
 
@@ -95,6 +100,16 @@ class LogSegment:
         """The fewest files to read after the checkpoint, in log order."""
         return plan_commits(self.commits, self.compactions)
 
+    def until(self, version: int) -> LogSegment:
+        """This segment for an earlier version, which isn't below the checkpoint's."""
+        return replace(
+            self,
+            version=version,
+            commits=tuple(commit for commit in self.commits if commit.version <= version),
+            compactions=tuple(file for file in self.compactions if file.end <= version),
+            checksum=self.checksum if version == self.version else None,
+        )
+
     def extended(self, commits: Sequence[LogCommit]) -> LogSegment:
         """This segment carried on to a later version: by new commits, or by un-backfilled ones.
 
@@ -106,7 +121,7 @@ class LogSegment:
         """
         if not commits:
             return self
-        _check_commits(commits, after=self.version, to=commits[-1].version, table=self.table)
+        check_commits(commits, after=self.version, to=commits[-1].version, table=self.table)
         return replace(
             self,
             version=commits[-1].version,
@@ -121,6 +136,7 @@ def load_segment(
     version: int | None = None,
     excluded_checkpoints: Collection[str] = (),
     use_hint: bool = True,
+    start: int | None = None,
 ) -> LogSegment:
     """Find the files that rebuild a version.
 
@@ -131,6 +147,8 @@ def load_segment(
             next best one is taken, at last the log from version 0.
         use_hint: look at ``_last_checkpoint`` to save listing the start of the log. The result is
             the same without.
+        start: where to begin listing instead: the version of the newest checkpoint that is not above
+            ``version``, or 0, for a caller who has seen the log. The result is the same without.
 
     Returns:
         The segment. Un-backfilled commits are not part of it (`LogSegment.extended` adds them).
@@ -144,6 +162,10 @@ def load_segment(
         StorageError: the store failed.
     """
     check_version(version, table=storage.root)
+    if start is not None:
+        listing = list_log(storage, start=start, end=version)
+        if start == 0 or _best_checkpoint(listing, version, excluded_checkpoints) is not None:
+            return _segment_or_reason(storage, listing, version, excluded_checkpoints)
     hint = read_last_checkpoint(storage) if use_hint else None
     if hint is not None and (version is None or hint.version <= version):
         listing = list_log(storage, start=hint.version, end=version)
@@ -182,19 +204,19 @@ def build_segment(
         )
     target = latest if version is None else version
     if target > latest:
-        raise _version_not_found(target, earliest_version(listing), latest, table)
+        raise version_not_found(target, earliest_version(listing), latest, table)
     checkpoint = _best_checkpoint(listing, target, excluded_checkpoints)
     after = -1 if checkpoint is None else checkpoint.version
     commits = tuple(commit for commit in listing.commits if after < commit.version <= target)
     if checkpoint is None and (not commits or commits[0].version != 0):
-        raise _unreachable(listing, target, excluded_checkpoints, table)
+        raise unreachable(listing, target, excluded_checkpoints, table)
     try:
-        _check_commits(commits, after=after, to=target, table=table)
+        check_commits(commits, after=after, to=target, table=table)
     except CorruptLogError:
         # A cleanup that was cut short may leave the oldest commits behind it.
         earliest = earliest_version(listing)
         if earliest is not None and target < earliest:
-            raise _version_not_found(target, earliest, latest, table) from None
+            raise version_not_found(target, earliest, latest, table) from None
         raise
     return LogSegment(
         table=table,
@@ -211,29 +233,6 @@ def build_segment(
         ),
         checksum=next((file for file in listing.checksums if file.version == target), None),
     )
-
-
-def earliest_version(listing: Listing) -> int | None:
-    """The earliest version from which on every version up to the latest can be rebuilt.
-
-    Args:
-        listing: a listing of the whole log.
-
-    Returns:
-        0 where no commit is missing; after cleanup the version of a checkpoint; None where the
-        latest version itself can't be rebuilt.
-    """
-    checkpoints = {checkpoint.version for checkpoint in listing.checkpoints}
-    versions = sorted({commit.version for commit in listing.commits} | checkpoints)
-    earliest: int | None = None
-    expected = 0
-    for version in versions:
-        # A commit carries a run of versions on; a checkpoint, like version 0, can also begin one.
-        carried_on = earliest is not None and version == expected
-        if not carried_on:
-            earliest = version if version == 0 or version in checkpoints else None
-        expected = version + 1
-    return earliest
 
 
 def check_version(version: object, *, table: str) -> None:
@@ -306,68 +305,3 @@ def _segment_or_reason(
             version=version,
             excluded_checkpoints=excluded,
         )
-
-
-def _check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: str) -> None:
-    """Refuse commits that don't run from ``after + 1`` to ``to``, or that hold nothing."""
-    expected = after + 1
-    for commit in commits:
-        if commit.version != expected:
-            raise _gap(expected, commit.version, table)
-        if commit.size == 0:
-            raise CorruptLogError(
-                f"the commit {commit.path} has zero bytes: its writer died while writing, or the "
-                "store lost it; restore the file, or delete it if it is the newest commit and no "
-                "reader has seen it",
-                table=table,
-                version=commit.version,
-                path=commit.path,
-            )
-        expected += 1
-    if expected != to + 1:
-        raise _gap(expected, to + 1, table)
-
-
-def _gap(first: int, after: int, table: str) -> CorruptLogError:
-    missing = f"commit {first} is" if after == first + 1 else f"commits {first} to {after - 1} are"
-    return CorruptLogError(
-        f"the log has a gap: {missing} missing while later versions exist; restore the missing "
-        "files",
-        table=table,
-        version=first,
-    )
-
-
-def _unreachable(
-    listing: Listing, target: int, excluded: Collection[str], table: str
-) -> CorruptLogError | VersionNotFoundError:
-    """Why a version without a checkpoint, and without commits from 0 on, can't be rebuilt."""
-    earliest, latest = earliest_version(listing), listing.latest
-    if earliest is not None and latest is not None and target < earliest:
-        return _version_not_found(target, earliest, latest, table)
-    without = f" (not counting {', '.join(sorted(excluded))})" if excluded else ""
-    found = f"the first commit is version {listing.commits[0].version}" if listing.commits else ""
-    return CorruptLogError(
-        f"the log is truncated: version {target} needs a complete checkpoint or the commits from "
-        f"version 0 on, but there is no such checkpoint{without} and "
-        f"{found or 'there are no commits'}; restore the missing files",
-        table=table,
-        version=target,
-    )
-
-
-def _version_not_found(
-    version: int, earliest: int | None, latest: int, table: str
-) -> VersionNotFoundError:
-    covered = (
-        f"the log covers versions {earliest} to {latest}"
-        if earliest is not None
-        else f"the log is truncated and ends at version {latest}"
-    )
-    return VersionNotFoundError(
-        f"version {version} can't be loaded: {covered}; ask for one of those",
-        table=table,
-        version=version,
-        earliest=earliest,
-        latest=latest,
-    )

@@ -8,15 +8,20 @@ in-commit-timestamps.md and PROTOCOL.md, "Commit Provenance Information". A comm
   commit before it plus one millisecond (edge cases A21).
 
 File times ascend from the oldest commit that is still there, so that every question gets the same
-answer whichever checkpoint a snapshot starts from.
+answer whichever checkpoint a snapshot starts from. A history of the newest few commits is the one
+exception: it looks at no more than 100 older ones, as other engines do, for the price of a long log
+would be out of proportion. The times that it tells are those of the whole log unless a file from before
+these has a time later than theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from itertools import chain
 
 from airflow_delta.engine.errors import (
     CorruptLogError,
@@ -30,14 +35,20 @@ from airflow_delta.engine.features.in_commit_timestamps import (
     searched_versions,
     timestamp_source,
 )
+from airflow_delta.engine.log.by_name import newest_commits
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
+from airflow_delta.engine.log.commit_run import CommitRun, ScannedLog, scan_log
 from airflow_delta.engine.log.files import Commit
-from airflow_delta.engine.log.listing import Listing, list_log
-from airflow_delta.engine.log.segment import LogSegment
+from airflow_delta.engine.log.listing import list_names
+from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["Timeline"]
+
+_SETTLING = 100
+"""How many commits before the oldest one told a limited history looks at, for file times to settle:
+as many as Delta Spark does."""
 
 
 class Timeline:
@@ -60,58 +71,53 @@ class Timeline:
         self._protocol = protocol
         self._metadata = metadata
 
-    @cached_property
-    def _listing(self) -> Listing:
-        return self._listed_from(0)
-
-    def _listed_from(self, start: int) -> Listing:
-        """Commits and checkpoints from a version on; the segment spares listing its own."""
-        known = tuple(
+    def _known(self, start: int) -> tuple[Commit, ...]:
+        """The newest commits, from a version on: those that the segment spares looking for."""
+        return tuple(
             c for c in self._segment.commits if isinstance(c, Commit) and c.version >= start
         )
-        newest = Listing(known, (), (), ())
-        first = known[0].version if known else self._latest + 1
-        if first <= start:
-            return newest
-        return list_log(self._storage, start=start, end=first - 1).before(newest)
 
     @cached_property
-    def commits(self) -> tuple[Commit, ...]:
+    def _log(self) -> ScannedLog:
+        """The whole log up to the newest version, in one pass."""
+        known = self._known(0)
+        end = known[0].version - 1 if known else self._latest
+        return scan_log(chain(list_names(self._storage, end=end) if end >= 0 else (), known))
+
+    @cached_property
+    def commits(self) -> CommitRun:
         """The commits whose files are there, contiguous up to the newest.
 
         Raises:
             CorruptLogError: a version is missing between two commits that no cleanup leaves behind:
                 older commits than the newest checkpoint may be gone, younger ones may not.
         """
-        return self._contiguous(self._listing)
+        return self._checked(self._log)
 
-    def _contiguous(self, listing: Listing) -> tuple[Commit, ...]:
-        commits, checkpoints = listing.commits, listing.checkpoints
-        newest_checkpoint = checkpoints[-1].version if checkpoints else -1
-        start = len(commits)
-        while start and (
-            start == len(commits) or commits[start - 1].version + 1 == commits[start].version
-        ):
-            start -= 1
-        if start and commits[start].version > newest_checkpoint + 1:
+    def _commits_from(self, start: int) -> CommitRun:
+        """The commits from a version on, without a look at older ones."""
+        known = self._known(start)
+        end = known[0].version - 1 if known else self._latest
+        older = newest_commits(self._storage, oldest=start, newest=end) if end >= start else ()
+        return self._checked(scan_log((*older, *known)))
+
+    def _checked(self, log: ScannedLog) -> CommitRun:
+        checkpoint = self._segment.checkpoint
+        start = -1 if checkpoint is None else checkpoint.version
+        newest_checkpoint = max((start, *log.checkpoints))
+        if log.gap and log.commits.first > newest_checkpoint + 1:
             raise CorruptLogError(
-                f"the commits {commits[start - 1].version + 1} to {commits[start].version - 1} are "
-                "missing from the log; restore their files from a backup",
+                f"the commits {log.gap[0]} to {log.gap[-1]} are missing from the log; restore their "
+                "files from a backup",
                 table=self._table,
-                version=commits[start - 1].version + 1,
+                version=log.gap[0],
             )
-        return commits[start:]
+        return log.commits
 
     @cached_property
-    def _file_times(self) -> list[int]:
+    def _file_times(self) -> array[int]:
         """The ascending file times of `commits`."""
-        times: list[int] = []
-        previous = -1
-        # The rule is a recurrence: each value needs the one before.
-        for commit in self.commits:
-            previous = max(commit.modified_ms, previous + 1)
-            times.append(previous)
-        return times
+        return _ascending(self.commits.times)
 
     @property
     def earliest_recreatable(self) -> int:
@@ -121,10 +127,10 @@ class Timeline:
             CorruptLogError: see `commits`.
             VersionNotFoundError: none can.
         """
-        first = self.commits[0].version if self.commits else self._latest + 1
+        first = self.commits.first if self.commits else self._latest + 1
         if first == 0:
             return 0
-        starts = [c.version for c in self._listing.checkpoints if c.version >= first - 1]
+        starts = [version for version in self._log.checkpoints if version >= first - 1]
         if not starts:
             raise VersionNotFoundError(
                 f"no version can be rebuilt: the log begins at commit {first} and has no checkpoint",
@@ -144,9 +150,10 @@ class Timeline:
         """
         if self._is_in_commit(version):
             return self._in_commit_time_of(version)
-        if not self.commits or not self.commits[0].version <= version <= self.commits[-1].version:
+        place = version - self.commits.first
+        if not 0 <= place < len(self.commits):
             raise self._commit_is_gone(version)
-        return self._file_times[version - self.commits[0].version]
+        return self._file_times[place]
 
     def version_at(self, timestamp_ms: int) -> int:
         """The newest version that was there at a time.
@@ -175,45 +182,72 @@ class Timeline:
                 high = middle - 1
         return low
 
+    def segment_at(self, version: int) -> LogSegment:
+        """The files that rebuild a version, for which the log needn't be searched again.
+
+        Args:
+            version: one up to the newest.
+
+        Raises:
+            VersionNotFoundError: the version can't be rebuilt.
+            CorruptLogError: the log has a gap, or holds a commit of zero bytes.
+        """
+        newest = self._segment
+        if newest.checkpoint is None or newest.checkpoint.version <= version:
+            return newest.until(version)
+        start = max((c for c in self._log.checkpoints if c <= version), default=0)
+        return load_segment(self._storage, version=version, start=start)
+
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What the commits say of themselves, newest first, with the times that readers use.
 
         Args:
-            limit: at most so many; None for all whose files are there.
+            limit: at most so many; None for all whose files are there. With a limit, the times of
+                files ascend from 100 commits before the oldest one told; see the module.
 
         Raises:
             CorruptLogError: a commit is empty or can't be parsed, or one is missing.
         """
         if limit == 0:
             return []
-        oldest = 0 if limit is None else max(0, self._latest - limit + 1)
-        if self._is_in_commit(oldest):
-            # File times depend on all older ones, in-commit timestamps on nothing.
-            commits = self._contiguous(self._listed_from(oldest))
-        else:
-            commits = self.commits
-        newest = commits if limit is None else commits[-limit:]
-        versions = [commit.version for commit in reversed(newest)]
-        sizes = {commit.version: commit.size for commit in newest}
+        commits, times = self._newest(limit)
+        told = commits if limit is None else commits[-limit:]
+        versions = range(told.first + len(told) - 1, told.first - 1, -1)
+        sizes = dict(zip(reversed(versions), told.sizes, strict=True))
         raw = read_commit_infos(self._storage, versions, sizes=sizes)
-        # A commit that was listed and is gone has been cleaned up meanwhile.
-        return [self._told(version, raw[version]) for version in versions if version in raw]
+        start = self._first_in_commit(told.first, versions.start + 1)
+        # A commit that was there and is gone has been cleaned up meanwhile.
+        infos = (CommitInfo.from_json(raw[v] or {}, version=v) for v in versions if v in raw)
+        return [
+            replace(info, timestamp=_in_commit_time(info, self._table))
+            if info.version >= start
+            else replace(info, timestamp=times[info.version - commits.first])
+            for info in infos
+        ]
 
-    def _told(self, version: int, raw: Mapping[str, Any] | None) -> CommitInfo:
-        info = CommitInfo.from_json(raw or {}, version=version)
-        if self._is_in_commit(version):
-            timestamp = _in_commit_time(info, self._table)
-        else:
-            timestamp = self.timestamp_ms(version)
-        return replace(info, timestamp=timestamp)
+    def _newest(self, limit: int | None) -> tuple[CommitRun, array[int]]:
+        """At least so many of the newest commits, and their file times."""
+        start = 0 if limit is None else max(0, self._latest - limit + 1)
+        if start and not self._is_in_commit(start):
+            # In-commit timestamps depend on nothing, file times on those of older commits.
+            start = max(0, start - _SETTLING)
+        if not start:
+            return self.commits, self._file_times
+        commits = self._commits_from(start)
+        return commits, _ascending(commits.times)
 
     def _first_timed(self, earliest: int) -> int:
         """The oldest version that can be rebuilt and whose time is known."""
-        return max(earliest, self.commits[0].version) if self.commits else earliest
+        return max(earliest, self.commits.first) if self.commits else earliest
 
     def _is_in_commit(self, version: int) -> bool:
         source = timestamp_source(version, self._protocol, self._metadata, table=self._table)
         return source is TimestampSource.COMMIT_INFO
+
+    def _first_in_commit(self, start: int, end: int) -> int:
+        """The first version from ``start`` on with an in-commit timestamp; ``end`` if none is below."""
+        # Once they are there all later versions have them, and asking takes a while.
+        return start + bisect_left(range(start, end), True, key=self._is_in_commit)
 
     def _in_commit_time_of(self, version: int) -> int:
         try:
@@ -223,7 +257,8 @@ class Timeline:
         return _in_commit_time(CommitInfo.from_json(raw or {}, version=version), self._table)
 
     def _commit_is_gone(self, version: int) -> VersionNotFoundError:
-        known = (self.commits[0].version, self.commits[-1].version) if self.commits else None
+        commits = self.commits
+        known = (commits.first, commits.first + len(commits) - 1) if commits else None
         return VersionNotFoundError(
             f"the commit file of version {version} is gone, and with it its time; commit files that "
             f"are there: {f'{known[0]} to {known[1]}' if known else 'none'}",
@@ -245,6 +280,17 @@ class Timeline:
             earliest_ms=start,
             latest_ms=end,
         )
+
+
+def _ascending(times: Iterable[int]) -> array[int]:
+    """The times of files, each made later than the one before it."""
+    ascending = array("q")
+    previous = -1
+    # The rule is a recurrence: each value needs the one before.
+    for time in times:
+        previous = max(time, previous + 1)
+        ascending.append(previous)
+    return ascending
 
 
 def _in_commit_time(info: CommitInfo, table: str) -> int:

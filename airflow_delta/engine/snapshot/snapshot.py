@@ -2,6 +2,10 @@
 
 Opening one reads the hint, one listing, the small columns of the checkpoint and the commits after
 it. Files, tombstones and statistics are read when they are asked for, with the columns asked for.
+
+So are the libraries: pyarrow and numpy take ten times the time and the memory of opening a table, and
+who asks for its version, schema or history needs neither. The modules that need them are imported
+inside the methods about files.
 """
 
 from __future__ import annotations
@@ -10,13 +14,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
-from airflow_delta.engine.arrow.python_arrays import scalar_of
-from airflow_delta.engine.arrow.types import to_arrow_schema
 from airflow_delta.engine.errors import DeltaWarning, InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.managed_commits import unseen_commits
@@ -31,14 +30,17 @@ from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protoco
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.snapshot.history import Timeline
-from airflow_delta.engine.snapshot.row_counts import num_rows
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
 from airflow_delta.engine.snapshot.state import LogState, incomplete
 from airflow_delta.engine.snapshot.table_schema import table_schema
-from airflow_delta.engine.snapshot.verify import VerifyResult, verify
 from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_delta.engine.snapshot.verify import VerifyResult
 
 __all__ = ["Snapshot"]
 
@@ -123,6 +125,8 @@ class Snapshot:
         Raises:
             InvalidTableError: see `schema`; or a column's type has no counterpart in Arrow.
         """
+        from airflow_delta.engine.arrow.types import to_arrow_schema
+
         return to_arrow_schema(self.schema)
 
     @cached_property
@@ -211,6 +215,8 @@ class Snapshot:
         wanted = _checked_columns(columns, self.table)
         if predicate is None:
             return self._state.live_adds(wanted)
+        from airflow_delta.engine.scan.file_pruner import FilePruner
+
         pruner = FilePruner(
             predicate,
             schema=self.schema,
@@ -236,6 +242,11 @@ class Snapshot:
 
     def unexpired(self, removes: pa.Table) -> pa.Table:
         """The rows of a table of removes that haven't expired; see `tombstones`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from airflow_delta.engine.arrow.python_arrays import scalar_of
+
         oldest = _now_ms() - self.properties.deleted_file_retention_ms
         deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
         return removes.filter(pc.greater(deleted, scalar_of(oldest, pa.int64())))
@@ -256,6 +267,8 @@ class Snapshot:
         Raises:
             CorruptLogError: the checksum file can't be read.
         """
+        from airflow_delta.engine.snapshot.verify import verify
+
         return verify(self._state, unexpired=self.transactions)
 
     @cached_property
@@ -266,11 +279,15 @@ class Snapshot:
     @cached_property
     def size_in_bytes(self) -> int:
         """The sizes of the live files added up."""
+        import pyarrow.compute as pc
+
         return int(pc.sum(self._sizes).as_py() or 0)
 
     @cached_property
     def num_rows(self) -> int | None:
         """Live rows, without those that deletion vectors delete; None where a file doesn't tell."""
+        from airflow_delta.engine.snapshot.row_counts import num_rows
+
         return num_rows(self.files(columns=["stats", "deletionVector"]))
 
     @cached_property
@@ -281,6 +298,8 @@ class Snapshot:
 def _checked_columns(columns: Sequence[str] | None, table: str) -> tuple[str, ...] | None:
     if columns is None:
         return None
+    from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
+
     unknown = [name for name in columns if name not in ADD_FIELDS]
     if unknown or isinstance(columns, str):
         raise InvalidArgumentError(

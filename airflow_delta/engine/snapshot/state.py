@@ -4,6 +4,8 @@ A checkpoint is an optimisation: whatever it says can be told from older files o
 checkpoint that turns out to be damaged is left out, with a `DeltaWarning` that names it, and the
 state starts from the one before, in the end from the first commit (edge cases A5). Files that
 vanish between listing and reading (a cleanup runs) cause one fresh listing.
+
+Arrow is imported where file actions are read; see ``snapshot.py`` for why.
 """
 
 from __future__ import annotations
@@ -11,23 +13,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-
-from airflow_delta.engine.arrow.action_schema import (
-    ADD_FIELDS,
-    POSITION,
-    REMOVE_FIELDS,
-    VERSION,
-)
-from airflow_delta.engine.arrow.parquet_rows import RowFilter
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
 from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_delta.engine.arrow.parquet_rows import RowFilter
 
 __all__ = ["LogState", "incomplete"]
 
@@ -59,7 +57,8 @@ class LogState:
         Raises:
             CorruptLogError: a commit breaks the protocol.
         """
-        self._attempt(lambda: self._commits().files(("path",)))
+        if self.segment.commits:
+            self._attempt(lambda: self._commits().files(("path",)))
 
     def live_adds(
         self, columns: tuple[str, ...] | None = None, *, row_filter: RowFilter | None = None
@@ -70,6 +69,8 @@ class LogState:
             columns: the columns.
             row_filter: leaves out files, by columns that needn't be among those.
         """
+        from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
+
         tables = self._attempt(
             lambda: list(self._stream(columns, adds=True, row_filter=row_filter))
         )
@@ -77,6 +78,8 @@ class LogState:
 
     def removes(self, columns: tuple[str, ...] | None = None) -> pa.Table:
         """One row per file that is removed and not live again; expired ones are still there."""
+        from airflow_delta.engine.arrow.action_schema import REMOVE_FIELDS
+
         tables = self._attempt(lambda: list(self._stream(columns, adds=False)))
         return _joined(tables, columns, REMOVE_FIELDS)
 
@@ -211,6 +214,8 @@ class LogState:
         adds: bool,
         row_filter: RowFilter | None = None,
     ) -> Iterator[pa.Table]:
+        from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
+
         looked_at = () if row_filter is None else row_filter.columns
         tail = self._commits().files(columns if columns is None else (*columns, *looked_at))
         reader = self._checkpoint()
@@ -259,5 +264,7 @@ def _joined(
     tables: list[pa.Table], columns: tuple[str, ...] | None, fields: dict[str, pa.DataType]
 ) -> pa.Table:
     """One table of just the wanted columns, whatever else the sources brought."""
+    import pyarrow as pa
+
     names = [name for name in fields if columns is None or name in columns]
     return pa.concat_tables([table.select(names) for table in tables])

@@ -7,18 +7,24 @@ Whoever opens a table asks for protocol and metadata, and perhaps for nothing el
 files later. The text of a tail of moderate size is kept in between: the first question costs a search
 for a few lines, the second the parsing, and no commit is read twice. The text of a longer tail isn't
 kept; both questions are answered by one reading then.
+
+The first question needs no Arrow, which is imported for the second; see ``snapshot.py`` for why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from airflow_delta.engine.arrow.json_actions import ParsedCommits, SmallAction, parse_commits
+from airflow_delta.engine.arrow.json_exact import SmallAction
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
-from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.arrow.json_actions import ParsedCommits
+    from airflow_delta.engine.replay.reconcile import ReconciledTail
 
 __all__ = ["Tail", "read_tail"]
 
@@ -86,6 +92,9 @@ class Tail:
         wanted = None if columns is None else frozenset(columns)
         enough = self._columns is None or (wanted is not None and wanted <= self._columns)
         if self._files is None or not enough:
+            from airflow_delta.engine.arrow.json_actions import parse_commits
+            from airflow_delta.engine.replay.reconcile import reconcile_tail
+
             parsed = parse_commits(
                 self._contents(),
                 columns=None if wanted is None else sorted({*_LIGHT, *wanted}),
@@ -124,6 +133,8 @@ def read_tail(
         ObjectNotFoundError: a file vanished since it was listed.
         CorruptLogError: a file breaks the protocol.
     """
+    from airflow_delta.engine.arrow.json_actions import parse_commits
+
     return parse_commits(
         _contents(storage, commits, table),
         columns=columns,

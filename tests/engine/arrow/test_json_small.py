@@ -79,3 +79,31 @@ def test_a_file_without_the_name_of_a_commit_is_named_as_it_is(
         read([(3, b"{}"), (4, content)], kinds=KINDS, table="t", paths={4: "of-its-own.json"})
     assert (caught.value.path, caught.value.version) == ("of-its-own.json", 4)
     assert "00000004.json" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'\xef\xbb\xbf{"txn":{"appId":"a","version":1}}',
+        b'\xef\xbb\xbf{"add":{"path":"txn"}}\r\n{"txn":{"appId":"a","version":1}}\r\n',
+        b'\n\r\n{"txn":{"appId":"a","version":1}}\n{"remove":{"path":"\\"txn\\""}}',
+        b'{"add":{"path":"x","tags":{"txn":"txn"}}}\n\n{"txn":{"appId":"a","version":1}}',
+    ],
+)
+def test_marks_and_line_ends_are_no_part_of_a_line(content: bytes) -> None:
+    (action,) = find_small_actions([(0, content)], kinds=KINDS, table="t")
+    (parsed,) = parse_commits([(0, content)], kinds=KINDS, table="t").small
+    assert (action.kind, action.value) == (parsed.kind, parsed.value)
+    assert action.value == {"appId": "a", "version": 1}
+
+
+def test_a_file_action_cut_off_after_its_name_is_looked_into() -> None:
+    with pytest.raises(CorruptLogError, match=r"line 2: not valid JSON.*found: '\{\"add\":'"):
+        find_small_actions([(0, b'{"txn":null}\n{"add":\n')], kinds=KINDS, table="t")
+
+
+def test_positions_ascend_with_the_log() -> None:
+    txn = b'{"txn":{"appId":"a","version":1}}\n'
+    contents = [(0, txn + txn), (1, b'{"add":{"path":"p"}}\n'), (2, txn)]
+    positions = [a.position for a in find_small_actions(contents, kinds=KINDS, table="t")]
+    assert positions == sorted(set(positions))

@@ -60,10 +60,12 @@ def make_log(names: Iterable[str], *, empty: Iterable[str] = ()) -> MemoryStorag
 class Counting:
     """A storage that records its calls, and may list without a start inside the store."""
 
-    def __init__(self, storage: MemoryStorage, *, start_after: bool = True) -> None:
+    def __init__(
+        self, storage: MemoryStorage, *, start_after: bool = True, remote: bool = True
+    ) -> None:
         self._storage = storage
         self.root = storage.root
-        self.capabilities = Capabilities(put_if_absent=True, start_after=start_after, remote=True)
+        self.capabilities = Capabilities(put_if_absent=True, start_after=start_after, remote=remote)
         self.calls: list[tuple[str, str]] = []
         self.listed = 0
 

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
-from airflow_delta.engine.log.files import Commit, CompactedCommits
+from airflow_delta.engine.arrow.json_exact import FILE_KINDS, SMALL_KINDS
+from airflow_delta.engine.log.compacted import (
+    plan_commits,
+    pledge,
+    pledged_compactions,
+    trusted_compactions,
+)
+from airflow_delta.engine.log.files import MAX_VERSION, Commit, CompactedCommits
+from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.memory import MemoryStorage
 
 
 def commit_range(first: int, last: int) -> list[Commit]:
@@ -79,3 +88,36 @@ def test_only_compactions_from_the_first_version_on_are_trusted():
     # back; nothing lies before 0.2.
     found = compactions((0, 2), (1, 2), (3, 5))
     assert trusted_compactions(found) == tuple(found[:1])
+
+
+class RemoteStorage(MemoryStorage):
+    capabilities = Capabilities(put_if_absent=True, start_after=True, remote=True)
+
+
+@pytest.mark.parametrize("kind", [MemoryStorage, RemoteStorage])
+def test_a_compaction_is_trusted_by_its_first_line(kind):
+    storage = kind("memory://pledges/t")
+    contents = {
+        (1, 2): pledge(1, 2) + b"\n{}\n",
+        (1, 3): pledge(1, 3),
+        (2, 3): b"{}\n" + pledge(2, 3) + b"\n",
+        (2, 4): pledge(2, 3) + b"\n",  # renamed: it pledges for another range
+        (3, 4): pledge(3, 4)[:-1] + b"\n",
+        (3, 5): b'{"add":{"path":"' + b"x" * 1000,
+        (4, 5): pledge(4, 5).replace(b"true", b"false") + b"\n",
+        (4, 6): pledge(4, 6) + b"\r\n{}\r\n",
+    }
+    found = compactions((0, 3), *contents, (5, 6))  # the last one is gone by now
+    for (start, end), content in contents.items():
+        storage.replace(f"{start}.{end}", content)
+    trusted = pledged_compactions(storage, found)
+    assert [file.path for file in trusted] == ["0.3", "1.2", "1.3", "4.6"]
+
+
+def test_a_pledge_is_no_action_that_anybody_knows():
+    """PROTOCOL.md, "Protocol Evolution": clients must ignore what they don't recognize."""
+    ((kind, value),) = json.loads(pledge(3, 7)).items()
+    assert kind not in {*FILE_KINDS, *SMALL_KINDS, "sidecar", "checkpointMetadata"}
+    assert value == {"start": 3, "end": 7, "keepsRemoved": True}
+    longest = pledge(MAX_VERSION - 1, MAX_VERSION)
+    assert len(longest) < 250, "so that the head of the file certainly holds it"

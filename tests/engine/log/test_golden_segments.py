@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
+from airflow_delta.engine.log.completeness import earliest_version
 from airflow_delta.engine.log.files import ClassicCheckpoint, MultipartCheckpoint, V2Checkpoint
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.newest import find_latest_version
-from airflow_delta.engine.log.segment import LogSegment, earliest_version, load_segment
+from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.conftest import golden_manifest
 from tests.engine.log.logs import make_log

@@ -15,6 +15,7 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log import segment as segment_module
+from airflow_delta.engine.log.completeness import earliest_version
 from airflow_delta.engine.log.files import (
     Checkpoint,
     ClassicCheckpoint,
@@ -26,7 +27,7 @@ from airflow_delta.engine.log.files import (
 )
 from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.log.segment import LogSegment, earliest_version, load_segment
+from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.log.logs import (
     OTHER_UUID,

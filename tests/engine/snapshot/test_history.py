@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
@@ -14,7 +19,9 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     TimestampOutOfRangeError,
 )
+from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.snapshot import history as history_module
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.local import LocalStorage
@@ -154,6 +161,96 @@ class CountingStorage(LocalStorage):
 LISTED: list[str] = []
 
 
+def ascending(times: list[int], start: int) -> list[int]:
+    """The rule, each time from all before it: an older file pushes its successors by a ms each."""
+    return [max(times[j] + (i - j) for j in range(start, i + 1)) for i in range(start, len(times))]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seconds=st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    limit=st.integers(1, 14),
+    settling=st.integers(0, 5),
+    checkpoint=st.none() | st.integers(0, 11),
+)
+def test_file_times_of_a_limited_history_ascend_over_its_window(
+    seconds: list[int], limit: int, settling: int, checkpoint: int | None
+) -> None:
+    with TemporaryDirectory() as root, patch.object(history_module, "_SETTLING", settling):
+        table = file_timed_table(Path(root), seconds)
+        if checkpoint is not None and checkpoint < len(seconds):
+            table.checkpoint(checkpoint)
+        times = [second * 1000 for second in seconds]
+        exact = ascending(times, 0)
+        oldest = max(0, len(times) - limit)
+        told = ascending(times, max(0, oldest - settling))[oldest - len(times) :]
+        assert [(info.version, info.timestamp) for info in reversed(table.history(limit))] == [
+            *enumerate(told, start=oldest)
+        ]
+        # Whole histories and lookups know nothing of windows.
+        assert [info.timestamp for info in reversed(table.history())] == exact
+        for timestamp in {*exact, *(time + 1 for time in exact[:-1])}:
+            found = max(v for v, time in enumerate(exact) if time <= timestamp)
+            assert table.version_at(timestamp) == found
+            assert table.snapshot(timestamp=timestamp).timestamp_ms == exact[found]
+
+
+def test_a_limited_history_settles_over_a_hundred_commits(tmp_path: Path) -> None:
+    # The file of version 3 is an hour ahead of the others.
+    table = file_timed_table(tmp_path, [3600 if v == 3 else v for v in range(110)])
+    late = [3_600_000 + v - 3 for v in range(3, 110)]
+    assert [info.timestamp for info in reversed(table.history(7))] == late[-7:]
+    assert [info.timestamp for info in reversed(table.history(6))] == [
+        1000 * v for v in range(104, 110)
+    ]
+    assert table.snapshot().timestamp_ms == late[-1]
+
+
+def test_a_limited_history_is_exact_where_the_segment_has_all_commits(tmp_path: Path) -> None:
+    table = file_timed_table(tmp_path, list(range(12)))
+    storage = CountingStorage(str(tmp_path))
+    snapshot = Snapshot(storage, load_segment(storage))
+    LISTED.clear()
+    with patch.object(history_module, "_SETTLING", 2):
+        assert snapshot.timeline.history(3) == table.history(3) == table.history()[:3]
+    assert LISTED == []
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_limited_history_looks_at_its_window_only(tmp_path: Path, remote: bool) -> None:
+    file_timed_table(tmp_path, list(range(50))).checkpoint(45)
+    storage = CountingStorage(str(tmp_path))
+    capabilities = replace(storage.capabilities, remote=remote)
+    with (
+        patch.object(history_module, "_SETTLING", 5),
+        patch.object(CountingStorage, "capabilities", capabilities),
+    ):
+        LISTED.clear()
+        snapshot = Snapshot(storage, load_newest_segment(storage))
+        told = [(info.version, info.timestamp) for info in snapshot.timeline.history(10)]
+    assert told == [(v, 1000 * v) for v in range(49, 39, -1)]
+    assert not [path for path in LISTED if path < commit_path_name(35)]
+    assert bool(LISTED) == remote
+
+
+def test_a_state_at_a_time_is_found_by_one_look_at_the_log(tmp_path: Path) -> None:
+    table = file_timed_table(tmp_path, list(range(12)))
+    table.checkpoint(4)
+    table.checkpoint(8)
+    storage = CountingStorage(str(tmp_path))
+    table.__dict__["storage"] = storage
+    expected = {}
+    for version in (3, 4, 6, 8, 10, 11):
+        LISTED.clear()
+        snapshot = table.snapshot(timestamp=1000 * version)
+        assert (snapshot.version, snapshot.num_files) == (version, version + 1)
+        expected[version] = len(LISTED)
+    # The newest segment lists 8 to 11 and the timeline the rest. Only a version from before that is
+    # listed for, from its checkpoint on to the first name that is too late.
+    whole = expected[11]
+    assert expected == {3: whole + 5, 4: whole + 3, 6: whole + 5, 8: whole, 10: whole, 11: whole}
+
+
 def test_a_limited_history_by_in_commit_timestamps_lists_no_older_commits(tmp_path: Path) -> None:
     in_commit_table(tmp_path, [9] * 9, {v: 100 * v for v in range(9)}, {}).checkpoint(7)
     storage = CountingStorage(str(tmp_path))
@@ -196,8 +293,9 @@ def test_a_gap_in_the_history_is_an_error_that_names_it(tmp_path: Path) -> None:
     table = DeltaTable(str(tmp_path))
     table.checkpoint(version=1)
     commit_path(tmp_path, 2).unlink()
-    with pytest.raises(CorruptLogError, match="2"):
-        table.history()
+    for limit in (None, 1, 9):
+        with pytest.raises(CorruptLogError, match="commit 2 is missing"):
+            table.history(limit)
 
 
 def test_commits_older_than_a_checkpoint_may_be_gone(tmp_path: Path) -> None:
@@ -206,7 +304,8 @@ def test_commits_older_than_a_checkpoint_may_be_gone(tmp_path: Path) -> None:
     table.checkpoint(version=2)
     commit_path(tmp_path, 0).unlink()
     commit_path(tmp_path, 1).unlink()
-    assert [info.version for info in table.history()] == [3, 2]
+    for limit in (None, 2, 3, 4, 9):
+        assert [info.version for info in table.history(limit)] == [3, 2]
     earliest = table.snapshot(version=2).timestamp_ms
     assert table.version_at(earliest) == 2
     with pytest.raises(TimestampOutOfRangeError, match="version 2"):

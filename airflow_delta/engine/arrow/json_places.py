@@ -1,0 +1,60 @@
+"""Which file of the log a line stands in, and the errors that say so.
+
+Apart from the modules that read lines, so that those who look at a few lines need no Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from airflow_delta.engine.errors import CorruptLogError
+
+__all__ = ["NO_PATHS", "corrupt_line", "empty_commit", "path_of"]
+
+_EXCERPT_CHARACTERS = 80
+
+NO_PATHS: Mapping[int, str] = MappingProxyType({})
+"""Where all commits have the name of a commit."""
+
+
+def path_of(version: int, paths: Mapping[int, str]) -> str:
+    """The file that is read as a version; ``paths`` names those without the name of a commit."""
+    return paths.get(version) or f"_delta_log/{version:020d}.json"
+
+
+def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
+    """The error over a commit without content."""
+    return CorruptLogError(
+        f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
+        "or has not finished; restore the file, or remove it if it is the newest commit",
+        table=table,
+        version=version,
+        path=path,
+    )
+
+
+def corrupt_line(
+    content: bytes | memoryview, reason: str, *, version: int, path: str, line: int, table: str
+) -> CorruptLogError:
+    """The error that says what is wrong with a line, and where it stands.
+
+    Args:
+        content: the line.
+        reason: what was expected of it and what was found.
+        version: the version of the commit.
+        path: the commit's file.
+        line: the number of the line in the file, from 1.
+        table: the table's location.
+    """
+    # A character takes at most four bytes, so a line of 100 MB isn't decoded for its excerpt.
+    raw = bytes(content[: 4 * _EXCERPT_CHARACTERS])
+    excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
+    return CorruptLogError(
+        f"{path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a "
+        "backup, or restore the table to a version before it",
+        table=table,
+        version=version,
+        path=path,
+        line=line,
+    )

@@ -1,0 +1,95 @@
+"""The commits that are there, without a gap up to the newest: a log of any length as two vectors.
+
+The time of a commit may depend on those of all commits before it, so whoever asks for one looks at
+the whole log. A hundred thousand commits as objects take a hundred times the memory of their sizes
+and times as numbers, which together with the first version are all there is to tell: the name of a
+commit follows from its version.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from airflow_delta.engine.log.files import Commit, commit_path, commit_version
+from airflow_delta.engine.log.listing import listing_of
+from airflow_delta.engine.storage.base import FileInfo
+
+__all__ = ["CommitRun", "ScannedLog", "scan_log"]
+
+
+class CommitRun(Sequence[Commit]):
+    """Commits of consecutive versions; each becomes an object when it is asked for.
+
+    Args:
+        first: the version of the first one.
+        sizes: of each, in bytes.
+        times: the modification time of each, in epoch ms.
+    """
+
+    __slots__ = ("first", "sizes", "times")
+
+    def __init__(self, first: int, sizes: array[int], times: array[int]) -> None:
+        self.first = first
+        self.sizes = sizes
+        self.times = times
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @overload
+    def __getitem__(self, index: int) -> Commit: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> CommitRun: ...
+
+    def __getitem__(self, index: int | slice) -> Commit | CommitRun:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError(f"a run of commits has no slice with a step: found {step}")
+            return CommitRun(self.first + start, self.sizes[start:stop], self.times[start:stop])
+        place = range(len(self))[index]
+        version = self.first + place
+        return Commit(version, commit_path(version), self.sizes[place], self.times[place])
+
+    def __repr__(self) -> str:
+        return f"CommitRun(first={self.first}, length={len(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedLog:
+    """What one pass over the names of a log tells.
+
+    Attributes:
+        commits: the last commits between which none is missing.
+        gap: the versions that are missing before them; None where there is no commit before either.
+        checkpoints: the versions of complete checkpoints, ascending.
+    """
+
+    commits: CommitRun
+    gap: range | None
+    checkpoints: tuple[int, ...]
+
+
+def scan_log(files: Iterable[FileInfo | Commit]) -> ScannedLog:
+    """Go over files of the log, in the order of their names, and keep what `ScannedLog` has."""
+    checkpoint_files: list[FileInfo] = []
+    first, gap = 0, None
+    sizes, times = array("q"), array("q")
+    for file in files:
+        version = commit_version(file.path)
+        if version is None:
+            if isinstance(file, FileInfo) and ".checkpoint." in file.path:
+                checkpoint_files.append(file)
+            continue
+        if version != first + len(sizes):
+            if sizes:
+                gap = range(first + len(sizes), version)
+            first, sizes, times = version, array("q"), array("q")
+        sizes.append(file.size)
+        times.append(file.modified_ms)
+    checkpoints = {checkpoint.version for checkpoint in listing_of(checkpoint_files).checkpoints}
+    return ScannedLog(CommitRun(first, sizes, times), gap, tuple(sorted(checkpoints)))

@@ -1,0 +1,123 @@
+"""What is missing in a log, and the error that says so.
+
+A version can be rebuilt from a checkpoint or from version 0, with every commit after that. Cleanup takes
+the start of a log and leaves a checkpoint; anything else that is missing is damage, and which of the two
+it was decides what to tell the reader: another version to ask for, or files to restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
+from airflow_delta.engine.log.files import LogCommit
+from airflow_delta.engine.log.listing import Listing
+
+__all__ = ["check_commits", "earliest_version", "unreachable", "version_not_found"]
+
+
+def earliest_version(listing: Listing) -> int | None:
+    """The earliest version from which on every version up to the latest can be rebuilt.
+
+    Args:
+        listing: a listing of the whole log.
+
+    Returns:
+        0 where no commit is missing; after cleanup the version of a checkpoint; None where the
+        latest version itself can't be rebuilt.
+    """
+    checkpoints = {checkpoint.version for checkpoint in listing.checkpoints}
+    versions = sorted({commit.version for commit in listing.commits} | checkpoints)
+    earliest: int | None = None
+    expected = 0
+    for version in versions:
+        # A commit carries a run of versions on; a checkpoint, like version 0, can also begin one.
+        carried_on = earliest is not None and version == expected
+        if not carried_on:
+            earliest = version if version == 0 or version in checkpoints else None
+        expected = version + 1
+    return earliest
+
+
+def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: str) -> None:
+    """Refuse commits that don't run from ``after + 1`` to ``to``, or that hold nothing.
+
+    Raises:
+        CorruptLogError: one is missing, or has zero bytes.
+    """
+    expected = after + 1
+    for commit in commits:
+        if commit.version != expected:
+            raise _gap(expected, commit.version, table)
+        if commit.size == 0:
+            raise CorruptLogError(
+                f"the commit {commit.path} has zero bytes: its writer died while writing, or the "
+                "store lost it; restore the file, or delete it if it is the newest commit and no "
+                "reader has seen it",
+                table=table,
+                version=commit.version,
+                path=commit.path,
+            )
+        expected += 1
+    if expected != to + 1:
+        raise _gap(expected, to + 1, table)
+
+
+def unreachable(
+    listing: Listing, target: int, excluded: Collection[str], table: str
+) -> CorruptLogError | VersionNotFoundError:
+    """Why a version without a checkpoint, and without commits from 0 on, can't be rebuilt.
+
+    Args:
+        listing: of the whole log, or of the part that was looked at.
+        target: the version.
+        excluded: paths of checkpoints that proved unreadable.
+        table: the table's location.
+    """
+    earliest, latest = earliest_version(listing), listing.latest
+    if earliest is not None and latest is not None and target < earliest:
+        return version_not_found(target, earliest, latest, table)
+    without = f" (not counting {', '.join(sorted(excluded))})" if excluded else ""
+    found = f"the first commit is version {listing.commits[0].version}" if listing.commits else ""
+    return CorruptLogError(
+        f"the log is truncated: version {target} needs a complete checkpoint or the commits from "
+        f"version 0 on, but there is no such checkpoint{without} and "
+        f"{found or 'there are no commits'}; restore the missing files",
+        table=table,
+        version=target,
+    )
+
+
+def version_not_found(
+    version: int, earliest: int | None, latest: int, table: str
+) -> VersionNotFoundError:
+    """The error over a version that the log doesn't cover.
+
+    Args:
+        version: the version.
+        earliest: the first version that can be rebuilt; None where the latest can't either.
+        latest: the newest version.
+        table: the table's location.
+    """
+    covered = (
+        f"the log covers versions {earliest} to {latest}"
+        if earliest is not None
+        else f"the log is truncated and ends at version {latest}"
+    )
+    return VersionNotFoundError(
+        f"version {version} can't be loaded: {covered}; ask for one of those",
+        table=table,
+        version=version,
+        earliest=earliest,
+        latest=latest,
+    )
+
+
+def _gap(first: int, after: int, table: str) -> CorruptLogError:
+    missing = f"commit {first} is" if after == first + 1 else f"commits {first} to {after - 1} are"
+    return CorruptLogError(
+        f"the log has a gap: {missing} missing while later versions exist; restore the missing "
+        "files",
+        table=table,
+        version=first,
+    )

@@ -1,0 +1,69 @@
+"""The contents of commits, read in runs of bounded size.
+
+A log may be larger than memory: contents are read some megabytes at a time, in one go where a store
+is asked over a network, while those before are being parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["commit_texts", "unusual_paths"]
+
+_RUN_BYTES = 16 << 20
+_RUN_FILES = 256
+
+
+def commit_texts(
+    storage: Storage, commits: Iterable[LogCommit | CompactedCommits], *, table: str
+) -> Iterator[tuple[int, bytes]]:
+    """The contents of commits, each with the version that it is read as, in the order of the commits.
+
+    Args:
+        storage: where the log is.
+        commits: commits, and compactions that stand for commits.
+        table: the table's location, for errors.
+
+    Raises:
+        ObjectNotFoundError: a file vanished since it was listed.
+    """
+    for run in _runs(commits):
+        contents = storage.read_many([commit.path for commit in run])
+        contents.reverse()
+        for commit in run:
+            content = contents.pop()  # so that it can be forgotten before the run ends
+            if content is None:
+                raise ObjectNotFoundError(
+                    f"{commit.path} vanished after it was listed: a cleanup may be running",
+                    table=table,
+                    path=commit.path,
+                )
+            yield _version(commit), content
+
+
+def unusual_paths(commits: Iterable[LogCommit | CompactedCommits]) -> dict[int, str]:
+    """The files that don't have the name of a commit, by the version they are read as."""
+    return {_version(file): file.path for file in commits if not isinstance(file, Commit)}
+
+
+def _version(commit: LogCommit | CompactedCommits) -> int:
+    return commit.end if isinstance(commit, CompactedCommits) else commit.version
+
+
+def _runs(
+    commits: Iterable[LogCommit | CompactedCommits],
+) -> Iterator[list[LogCommit | CompactedCommits]]:
+    run: list[LogCommit | CompactedCommits] = []
+    size = 0
+    for commit in commits:
+        run.append(commit)
+        size += commit.size
+        if size >= _RUN_BYTES or len(run) >= _RUN_FILES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
