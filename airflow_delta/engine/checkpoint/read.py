@@ -15,6 +15,10 @@ name                           small actions                 adds and removes
 
 Opening reads nothing. The small actions cost the footers and their own row groups; adds and removes
 stream, with footers and row groups read ahead on threads.
+
+A table is opened by its small actions, often without a look at its files. Importing pyarrow would
+take longer than all the rest then, so it is imported where files are asked for, and where a file is
+written in a way that ``engine/parquet`` doesn't read: hence the imports inside functions.
 """
 
 from __future__ import annotations
@@ -24,18 +28,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
-from airflow_delta.engine.arrow.parquet_rows import RowFilter
 from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.parquet.kinds import SMALL_KINDS
+from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.rows import read_small_rows
+from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_delta.engine.arrow.parquet import ActionFile
+    from airflow_delta.engine.arrow.parquet_rows import RowFilter
+
 __all__ = ["CheckpointReader", "open_checkpoint"]
+
+# Parts read at once for their small actions: behind a network that is waiting, on a disk it isn't.
+_REMOTE_PARTS = 8
 
 
 def open_checkpoint(
@@ -76,14 +87,14 @@ class CheckpointReader:
         self._checkpoint = checkpoint
         self._table = table
         self._json: JsonTopLevel | None = None
-        self._parquet: tuple[ActionFile, ...] = ()
+        self._parquet: tuple[FileInfo, ...] = ()
         self._known = None if actions is None else [(kind, dict(value)) for kind, value in actions]
         if self._known is not None:
             return  # all file actions are in sidecars: the top level has nothing more to tell
         if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
             self._json = JsonTopLevel(storage, checkpoint)
         else:
-            self._parquet = tuple(ActionFile(storage, file) for file in checkpoint.files)
+            self._parquet = checkpoint.files
 
     @property
     def version(self) -> int:
@@ -141,13 +152,32 @@ class CheckpointReader:
         elif self._json is not None:
             actions = self._json.small_actions()
         else:
-            parts = map_ordered(ActionFile.small_actions, self._parquet, workers=self._threads)
+            workers = _REMOTE_PARTS if self._storage.capabilities.remote else 1
+            parts = map_ordered(self._small_actions_of, self._parquet, workers=workers)
             actions = [action for part in parts for action in part]
         self._check_version(self._metadata_of(actions))
         return actions
 
+    def _small_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
+        try:
+            with self._storage.open(file.path, size=file.size) as source:
+                return read_small_rows(source, size=file.size, kinds=SMALL_KINDS)
+        except NotReadHere:
+            # Rare, or damaged: pyarrow reads the one, and tells what is wrong with the other.
+            from airflow_delta.engine.arrow.parquet import ActionFile
+
+            return ActionFile(self._storage, file).small_actions()
+
+    @cached_property
+    def _action_files(self) -> tuple[ActionFile, ...]:
+        from airflow_delta.engine.arrow.parquet import ActionFile
+
+        return tuple(ActionFile(self._storage, file) for file in self._parquet)
+
     @cached_property
     def _sidecar_files(self) -> tuple[ActionFile, ...]:
+        from airflow_delta.engine.arrow.parquet import ActionFile
+
         files = (
             sidecar_file(sidecar, table=self._table, checkpoint=self.path)
             for sidecar in self.sidecars
@@ -157,17 +187,19 @@ class CheckpointReader:
     def _file_actions(
         self, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None = None
     ) -> Iterator[pa.Table]:
-        sidecars = self._sidecar_files
+        from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
+
+        sidecars, threads = self._sidecar_files, reader_threads(self._storage)
         if self._json is not None:
             yield from _filtered(self._json, kind, columns, row_filter)
         files = map_ordered(
-            ActionFile.load_footer, (*self._parquet, *sidecars), workers=self._threads
+            ActionFile.load_footer, (*self._action_files, *sidecars), workers=threads
         )
         pieces = (
             piece for file in files for piece in file.pieces(kind, columns, row_filter=row_filter)
         )
         try:
-            yield from read_pieces(pieces, workers=self._threads)
+            yield from read_pieces(pieces, workers=threads)
         except ObjectNotFoundError as error:
             missing = next(
                 (file for file in sidecars if file.path == error.facts.get("path")), None
@@ -192,10 +224,6 @@ class CheckpointReader:
             raise self._corrupt(
                 f"its checkpointMetadata is of version {metadata.version}, expected {self.version}"
             )
-
-    @property
-    def _threads(self) -> int:
-        return reader_threads(self._storage)
 
     def _corrupt(self, finding: str) -> CorruptLogError:
         return CorruptLogError(

@@ -3,6 +3,9 @@
 A V2 checkpoint says which version it stands for (``checkpointMetadata``), holds all actions that
 aren't files, and either holds adds and removes as well or names the sidecars that do (PROTOCOL.md,
 "V2 Spec", "Sidecar Files").
+
+The small actions of a top level are read without pyarrow, which is imported where its lines hold
+files: `read` says why.
 """
 
 from __future__ import annotations
@@ -10,19 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from airflow_delta.engine.arrow.action_schema import FileActions, add_schema, remove_schema
-from airflow_delta.engine.arrow.json_actions import parse_commits
-from airflow_delta.engine.arrow.parquet import SMALL_KINDS
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.paths import decode_path
-from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.storage.base import FileInfo, Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_delta.engine.arrow.action_schema import FileActions
 
 __all__ = ["JsonTopLevel", "sidecar_file"]
 
@@ -59,6 +62,9 @@ class JsonTopLevel:
         lines = self._lines[1]
         if not lines:
             return
+        from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
+        from airflow_delta.engine.arrow.json_actions import parse_commits
+
         try:
             actions = parse_commits(
                 [(self._checkpoint.version, b"\n".join(lines))],
@@ -77,6 +83,10 @@ class JsonTopLevel:
             yield table.select(schema.names)
 
     def _check_each_file_once(self, actions: FileActions) -> None:
+        import pyarrow as pa
+
+        from airflow_delta.engine.replay.file_key import file_keys
+
         root = self._storage.root
         keys = [
             chunk

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema, file_structs, null_structs
 from airflow_delta.engine.checkpoint.read import open_checkpoint
@@ -67,8 +71,8 @@ def sidecar_bytes(add_numbers: Sequence[int], remove_numbers: Sequence[int] = ()
     live = file_structs(add_table([add_row(n) for n in add_numbers]), add_type)
     gone = file_structs(remove_table([remove_row(n) for n in remove_numbers]), remove_type)
     columns = [
-        pa.chunked_array([live, null_structs(len(gone), add_type)]),
-        pa.chunked_array([null_structs(len(live), remove_type), gone]),
+        pa.chunked_array([*live.chunks, null_structs(len(gone), add_type)]),
+        pa.chunked_array([null_structs(len(live), remove_type), *gone.chunks]),
     ]
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), buffer)
@@ -150,7 +154,7 @@ def test_all_parts_of_a_multipart_checkpoint_are_read() -> None:
         parts.append(storage.head(path))
     reader = open_checkpoint(storage, MultipartCheckpoint(7, tuple(parts)), table="t")
     assert reader.small_actions() == []
-    assert paths(reader.add_table(["size"])) == [add_row(n)["path"] for n in (1, 2, 3)]
+    assert paths(reader.adds(["size"])) == [add_row(n)["path"] for n in (1, 2, 3)]
     assert paths(reader.removes()) == [remove_row(n)["path"] for n in (1, 2, 3)]
 
 
@@ -204,7 +208,7 @@ def test_file_actions_may_stand_in_the_lines_themselves() -> None:
     (live,) = reader.adds()
     assert [row["tags"] for row in live.to_pylist()] == [[("a", "b")]] * 2
     assert paths([live]) == [add_row(1)["path"], add_row(2)["path"]]
-    (narrow,) = reader.add_table(["size"])
+    (narrow,) = reader.adds(["size"])
     assert narrow.column_names == ["path", "size", "deletionVector"]
     assert paths(reader.removes()) == [remove_row(3)["path"]]
 
@@ -369,3 +373,110 @@ def test_file_infos_of_parts_are_enough() -> None:
     checkpoint = ClassicCheckpoint(7, result.path, result.size_in_bytes, 0)
     assert checkpoint.files == (FileInfo(result.path, result.size_in_bytes, 0),)
     assert len(paths(open_checkpoint(storage, checkpoint, table="t").adds())) == 3
+
+
+OPEN = """
+import json, sys
+from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.storage.local import LocalStorage
+storage = LocalStorage(sys.argv[1])
+for checkpoint in list_log(storage).checkpoints:
+    reader = open_checkpoint(storage, checkpoint, table="t")
+    print(json.dumps([reader.small_actions(), len(reader.sidecars)]))
+print(*sorted({"pyarrow", "numpy"} & set(sys.modules)))
+"""
+
+
+def opened(root: Path) -> tuple[list[Any], str]:
+    """What a fresh interpreter finds in the checkpoint of a table, and what it has loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    actions, loaded = done.stdout.removesuffix("\n").split("\n")
+    return json.loads(actions), loaded
+
+
+def put_own(root: Path) -> None:
+    write_classic_checkpoint(LocalStorage(str(root)), content(), version=7, table="t")
+
+
+def put_top_level(root: Path) -> None:
+    storage = MemoryStorage(f"memory://{root}")
+    sidecar = put_sidecar(storage, "a.parquet", sidecar_bytes([1, 2]))
+    put_json(storage, [{"checkpointMetadata": {"version": 7}}, {"sidecar": sidecar}])
+    for file in storage.walk(""):
+        LocalStorage(str(root)).create(file.path, storage.read(file.path))
+
+
+def put_json_with_files(root: Path) -> None:
+    lines = [
+        {"checkpointMetadata": {"version": 7}},
+        {"add": {"path": "a"}},
+        {"protocol": PROTOCOL_JSON},
+    ]
+    content = "\n".join(map(json.dumps, lines)).encode()
+    LocalStorage(str(root)).create(v2_checkpoint_path(7, UUID, "json"), content)
+
+
+@pytest.mark.parametrize("put", [put_own, put_top_level, put_json_with_files])
+def test_small_actions_are_read_without_pyarrow(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    # Importing it takes longer than opening a table.
+    put(tmp_path)
+    (found, num_sidecars), loaded = opened(tmp_path)
+    assert loaded == ""
+    (checkpoint,) = list_log(LocalStorage(str(tmp_path))).checkpoints
+    reader = open_checkpoint(LocalStorage(str(tmp_path)), checkpoint, table="t")
+    assert [(kind, value) for kind, value in found] == reader.small_actions()
+    assert num_sidecars == len(reader.sidecars)
+
+
+def test_checkpoints_of_deltalake_are_opened_without_pyarrow(sales_copy: Path) -> None:
+    DeltaTable(str(sales_copy)).create_checkpoint()
+    (found, _), loaded = opened(sales_copy)
+    assert loaded == ""
+    assert {kind for kind, _ in found} >= {"protocol", "metaData"}
+
+
+def test_adds_and_removes_are_compressed_and_nothing_else() -> None:
+    storage = memory()
+    properties = {"delta.checkpoint.writeStatsAsStruct": "true"}
+    given = content(metadata=replace(METADATA, configuration=properties))
+    path = write_classic_checkpoint(storage, given, version=7, table="t").path
+    footer = pq.read_metadata(io.BytesIO(storage.read(path)))
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            chunk = footer.row_group(group).column(number)
+            of_files = chunk.path_in_schema.startswith(("add.", "remove."))
+            assert chunk.compression == ("ZSTD" if of_files else "UNCOMPRESSED")
+    leaves = {footer.schema.column(number).path for number in range(footer.num_columns)}
+    assert {"add.stats_parsed.minValues.id", "add.partitionValues_parsed.p"} <= leaves
+
+
+def with_codec(data: bytes, compression: str) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(data)), buffer, compression=compression)
+    return buffer.getvalue()
+
+
+def test_what_only_pyarrow_can_read_is_read_with_it() -> None:
+    storage = memory()
+    path = write_classic_checkpoint(storage, content(), version=7, table="t").path
+    plain = open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+    storage.replace(path, with_codec(storage.read(path), "zstd"))
+    packed = open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+    assert packed == plain
+
+
+def test_damage_is_told_as_pyarrow_finds_it() -> None:
+    storage = memory()
+    path = write_classic_checkpoint(storage, content(), version=7, table="t").path
+    storage.replace(path, storage.read(path)[:-1])
+    with pytest.raises(CorruptLogError, match=rf"{path} is damaged: it can't be read as Parquet"):
+        open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()

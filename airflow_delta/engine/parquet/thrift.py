@@ -1,0 +1,372 @@
+"""Thrift's compact protocol, in which Parquet writes footers and page headers, for any struct.
+
+A struct is read without knowing what it is: fields by number, each with its type on the wire, in the
+order of the bytes. So nothing is lost that a later version of the format adds, and `encode` gives
+back the bytes that `decode` was given, for all writers that encode numbers in the shortest way, as
+they all do.
+
+==========  ======================================  =================================
+wire type   value in Python                         bytes
+==========  ======================================  =================================
+TRUE FALSE  ``bool``                                none in a struct, one in a list
+I8          ``int``                                 one
+I16 - I64   ``int``                                 zigzag varint
+DOUBLE      ``bytes``, not interpreted              8, little-endian
+BINARY      ``bytes``                               varint length, then they
+LIST SET    `ThriftList`                            header, then the items
+MAP         `ThriftMap`                             header, then keys and values
+STRUCT      `ThriftStruct`                          fields, then a zero
+UUID        ``bytes``                               16
+==========  ======================================  =================================
+
+Everything is checked against the end of the bytes, and nothing is allocated that they don't hold.
+
+Spec: thrift-compact-protocol.md of Apache Thrift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from airflow_delta.engine.parquet.refusals import NotReadHere
+
+__all__ = [
+    "BINARY",
+    "DOUBLE",
+    "FALSE",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "LIST",
+    "MAP",
+    "SET",
+    "STRUCT",
+    "TRUE",
+    "UUID",
+    "ThriftList",
+    "ThriftMap",
+    "ThriftStruct",
+    "ThriftValue",
+    "decode",
+    "encode",
+    "read_varint",
+]
+
+TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+ThriftValue: TypeAlias = "bool | int | bytes | ThriftList | ThriftMap | ThriftStruct"
+
+_BITS = {I16: 16, I32: 32, I64: 64}
+_FIXED = {DOUBLE: 8, UUID: 16}
+
+# A footer nests six deep.
+_DEEPEST = 24
+
+
+class ThriftList(NamedTuple):
+    """A list, or a set: its wire type is where it stands. ``item_type`` is that of every item."""
+
+    item_type: int
+    items: list[Any]
+
+
+class ThriftMap(NamedTuple):
+    """A map as the pairs on the wire; the types of an empty one are 0."""
+
+    key_type: int
+    value_type: int
+    items: list[tuple[Any, Any]]
+
+
+@dataclass(slots=True)
+class ThriftStruct:
+    """A struct: wire type and value of each field, by the field's number, in the order of the bytes.
+
+    The accessors give None for a field that isn't there, and raise `NotReadHere` for one of another
+    type than asked for.
+    """
+
+    fields: dict[int, tuple[int, Any]] = field(default_factory=dict)
+
+    def i32(self, number: int) -> int | None:
+        """An I32 field."""
+        value: int | None = self._value(number, I32)
+        return value
+
+    def i64(self, number: int) -> int | None:
+        """An I64 field."""
+        value: int | None = self._value(number, I64)
+        return value
+
+    def binary(self, number: int) -> bytes | None:
+        """A BINARY field."""
+        value: bytes | None = self._value(number, BINARY)
+        return value
+
+    def text(self, number: int) -> str | None:
+        """A BINARY field that holds UTF-8."""
+        value = self.binary(number)
+        try:
+            return None if value is None else value.decode()
+        except UnicodeDecodeError as error:
+            raise NotReadHere(f"field {number} isn't UTF-8") from error
+
+    def flag(self, number: int) -> bool | None:
+        """A boolean field."""
+        type_, value = self.fields.get(number, (TRUE, None))
+        if type_ not in (TRUE, FALSE):
+            raise NotReadHere(f"field {number} has wire type {type_}, expected a boolean")
+        flag: bool | None = value
+        return flag
+
+    def struct(self, number: int) -> ThriftStruct | None:
+        """A STRUCT field."""
+        value: ThriftStruct | None = self._value(number, STRUCT)
+        return value
+
+    def list_of(self, number: int, item_type: int) -> list[Any] | None:
+        """The items of a LIST field, of a type; an empty list may be of any."""
+        value: ThriftList | None = self._value(number, LIST)
+        if value is None:
+            return None
+        if value.items and value.item_type != item_type:
+            raise NotReadHere(f"field {number} lists wire type {value.item_type}, not {item_type}")
+        return value.items
+
+    def _value(self, number: int, expected: int) -> Any:
+        type_, value = self.fields.get(number, (expected, None))
+        if type_ != expected:
+            raise NotReadHere(f"field {number} has wire type {type_}, expected {expected}")
+        return value
+
+
+def decode(data: bytes, start: int = 0) -> tuple[ThriftStruct, int]:
+    """Read a struct.
+
+    Args:
+        data: bytes that hold it, and perhaps more.
+        start: where it begins.
+
+    Returns:
+        The struct, and where it ends.
+
+    Raises:
+        NotReadHere: it is damaged, or cut off.
+    """
+    try:
+        # Bytes that are cut off end up here too: the zero after the last field lies behind them.
+        return _struct(data, start, _DEEPEST)
+    except IndexError as error:
+        raise NotReadHere("a Thrift struct is cut off") from error
+
+
+def encode(struct: ThriftStruct) -> bytes:
+    """The bytes of a struct, numbers in their shortest form."""
+    out = bytearray()
+    _put_struct(out, struct)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned number of up to 64 bits, seven to a byte, the lowest first; and where it ends.
+
+    Raises:
+        IndexError: it is cut off.
+        NotReadHere: it is longer.
+    """
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 64:
+                raise NotReadHere("a number has more than 64 bits")
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise NotReadHere("a number has more than 64 bits")
+
+
+def _struct(data: bytes, position: int, levels: int) -> tuple[ThriftStruct, int]:
+    # A footer of a thousand column chunks has thirty thousand fields, most of them numbers of one
+    # byte and short texts: these two are read without a call.
+    fields: dict[int, tuple[int, Any]] = {}
+    number = 0
+    while header := data[position]:
+        position += 1
+        type_ = header & 0x0F
+        if header > 0x0F:
+            number += header >> 4
+        else:
+            number, position = _field_number(data, position, number)
+        value: Any
+        if type_ in (I64, I32):
+            byte = data[position]
+            if byte < 0x80:
+                value = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                value, position = _number(data, position, type_)
+        elif type_ == BINARY:
+            length = data[position]
+            position += 1
+            if length > 0x7F:
+                length, position = read_varint(data, position - 1)
+            value = data[position : position + length]
+            position += length
+        elif type_ in (TRUE, FALSE):
+            value = type_ == TRUE
+        else:
+            value, position = _value(data, position, type_, levels)
+        fields[number] = (type_, value)
+    return ThriftStruct(fields), position + 1
+
+
+def _field_number(data: bytes, position: int, before: int) -> tuple[int, int]:
+    """A number that is no small step from the one before it. Writers put fields in order."""
+    number, position = _number(data, position, I16)
+    if number <= before:
+        raise NotReadHere(f"field {number} comes after field {before} in a struct")
+    return number, position
+
+
+def _value(data: bytes, position: int, type_: int, levels: int) -> tuple[Any, int]:
+    """A value that isn't a boolean field of a struct."""
+    if type_ in _BITS:
+        return _number(data, position, type_)
+    if type_ == BINARY:
+        length, position = read_varint(data, position)
+        return _bytes(data, position, length)
+    if not levels:
+        raise NotReadHere(f"Thrift structs are nested more than {_DEEPEST} deep")
+    if type_ == STRUCT:
+        return _struct(data, position, levels - 1)
+    if type_ in (LIST, SET):
+        return _list(data, position, levels - 1)
+    if type_ == MAP:
+        return _map(data, position, levels - 1)
+    if type_ in _FIXED:
+        return _bytes(data, position, _FIXED[type_])
+    if type_ == I8:
+        byte = data[position]
+        return byte - 256 if byte > 127 else byte, position + 1
+    if type_ in (TRUE, FALSE):
+        # Not a field, but an item of a list.
+        if data[position] not in (TRUE, FALSE):
+            raise NotReadHere(f"a boolean is {data[position]}, expected 1 or 2")
+        return data[position] == TRUE, position + 1
+    raise NotReadHere(f"there is no wire type {type_}")
+
+
+def _number(data: bytes, position: int, type_: int) -> tuple[int, int]:
+    value, position = read_varint(data, position)
+    if value >> _BITS[type_]:
+        raise NotReadHere(f"a number doesn't fit {_BITS[type_]} bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _bytes(data: bytes, position: int, length: int) -> tuple[bytes, int]:
+    return data[position : position + length], position + length
+
+
+def _list(data: bytes, position: int, levels: int) -> tuple[ThriftList, int]:
+    header = data[position]
+    position += 1
+    size, type_ = header >> 4, header & 0x0F
+    if size == 15:
+        size, position = read_varint(data, position)
+    _check_size(data, position, size)
+    items = []
+    for _ in range(size):
+        item, position = _value(data, position, type_, levels)
+        items.append(item)
+    return ThriftList(type_, items), position
+
+
+def _map(data: bytes, position: int, levels: int) -> tuple[ThriftMap, int]:
+    size, position = read_varint(data, position)
+    if not size:
+        return ThriftMap(0, 0, []), position
+    types = data[position]
+    position += 1
+    key_type, value_type = types >> 4, types & 0x0F
+    _check_size(data, position, size)
+    items = []
+    for _ in range(size):
+        key, position = _value(data, position, key_type, levels)
+        value, position = _value(data, position, value_type, levels)
+        items.append((key, value))
+    return ThriftMap(key_type, value_type, items), position
+
+
+def _check_size(data: bytes, position: int, size: int) -> None:
+    # Every item takes a byte at least.
+    if size > len(data) - position:
+        raise NotReadHere(f"a Thrift collection of {size} is cut off")
+
+
+def _put_struct(out: bytearray, struct: ThriftStruct) -> None:
+    before = 0
+    for number, (type_, value) in struct.fields.items():
+        if 0 < number - before < 16:
+            out.append((number - before) << 4 | type_)
+        else:
+            out.append(type_)
+            _put_varint(out, (number << 1) ^ (number >> 15))
+        before = number
+        if type_ not in (TRUE, FALSE):
+            _put_value(out, type_, value)
+    out.append(0)
+
+
+def _put_value(out: bytearray, type_: int, value: Any) -> None:
+    if type_ in _BITS:
+        _put_varint(out, (value << 1) ^ (value >> 63))
+    elif type_ == BINARY:
+        _put_varint(out, len(value))
+        out += value
+    elif type_ == STRUCT:
+        _put_struct(out, value)
+    elif type_ in (LIST, SET):
+        _put_list(out, value)
+    elif type_ == MAP:
+        _put_map(out, value)
+    elif type_ in _FIXED:
+        out += value
+    elif type_ == I8:
+        out.append(value & 0xFF)
+    else:
+        out.append(TRUE if value else FALSE)
+
+
+def _put_list(out: bytearray, value: ThriftList) -> None:
+    if len(value.items) < 15:
+        out.append(len(value.items) << 4 | value.item_type)
+    else:
+        out.append(0xF0 | value.item_type)
+        _put_varint(out, len(value.items))
+    for item in value.items:
+        _put_value(out, value.item_type, item)
+
+
+def _put_map(out: bytearray, value: ThriftMap) -> None:
+    _put_varint(out, len(value.items))
+    if value.items:
+        out.append(value.key_type << 4 | value.value_type)
+    for key, item in value.items:
+        _put_value(out, value.key_type, key)
+        _put_value(out, value.value_type, item)
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
