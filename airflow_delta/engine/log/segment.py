@@ -27,7 +27,11 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
+from airflow_delta.engine.log.compacted import (
+    plan_commits,
+    pledged_compactions,
+    trusted_compactions,
+)
 from airflow_delta.engine.log.completeness import (
     check_commits,
     earliest_version,
@@ -293,15 +297,32 @@ def _segment_or_reason(
     nor which versions there are instead.
     """
     try:
-        return build_segment(
+        segment = build_segment(
             listing, table=storage.root, version=version, excluded_checkpoints=excluded
         )
     except (TableNotFoundError, VersionNotFoundError, CorruptLogError):
         if version is None:
             raise
-        return build_segment(
-            list_log(storage),
+        listing = list_log(storage)
+        segment = build_segment(
+            listing,
             table=storage.root,
             version=version,
             excluded_checkpoints=excluded,
         )
+    return _with_pledged_compactions(storage, segment, listing)
+
+
+def _with_pledged_compactions(
+    storage: Storage, segment: LogSegment, listing: Listing
+) -> LogSegment:
+    """The segment with the compactions, too, that only their content shows to be safe."""
+    usable = tuple(
+        file
+        for file in listing.compactions
+        if segment.commits
+        and segment.commits[0].version <= file.start < file.end <= segment.version
+    )
+    if not usable:
+        return segment
+    return replace(segment, compactions=pledged_compactions(storage, usable))

@@ -30,6 +30,7 @@ from airflow_delta.engine.model.actions import (
     RemoveFile,
     Txn,
 )
+from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.conflicts import check_conflicts
@@ -250,7 +251,10 @@ class OptimisticTransaction:
         # Before the put: whatever interrupts it, the commit may have been made from here on.
         self._tried[context.version] = result
         committer = FileSystemCommitter(self._storage, table=self.table)
-        return result if committer.commit(context.version, data, txn_id=self._txn_id) else None
+        if not committer.commit(context.version, data, txn_id=self._txn_id):
+            return None
+        leave_next_checksum(self._storage, base, self._made(context, info))
+        return result
 
     def _context(self, base: Snapshot | None) -> CommitContext:
         if base is not None:
@@ -260,6 +264,18 @@ class OptimisticTransaction:
                 "a new table needs a protocol and metadata", table=self.table
             )
         return CommitContext(self.table, 0, self._staged.protocol, self._staged.metadata)
+
+    def _made(self, context: CommitContext, info: Mapping[str, Any]) -> MadeCommit:
+        return MadeCommit(
+            context.version,
+            info,
+            context.protocol,
+            context.metadata,
+            self._staged.transactions,
+            self._staged.domains,
+            self._staged.adds,
+            self._staged.removes,
+        )
 
     def _newest(self, base: Snapshot | None) -> Snapshot:
         if base is None:

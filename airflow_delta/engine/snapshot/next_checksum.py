@@ -1,0 +1,206 @@
+"""Leave a version checksum beside a commit or a checkpoint, where its content is certain and cheap.
+
+The file (``log/version_checksum.py``) is optional, and a wrong one is worse than none: Delta Spark
+refuses to write a checkpoint that disagrees with it. So an existing file is never replaced, nothing is
+written that isn't certain, and failing to write is no more than a `DeltaWarning`.
+
+===========================================  =====================================================
+field                                        told
+===========================================  =====================================================
+``tableSizeBytes``, ``numFiles``             by whoever wrote the checkpoint; after a commit see
+                                             ``next_totals``. Without them there is no file
+``numDeletedRecordsOpt``,                    likewise, where the table supports deletion vectors
+``numDeletionVectorsOpt``
+``protocol``, ``metadata``                   as they are in force
+``setTransactions``                          all, unless they are many or some expire with time
+``domainMetadata``                           all that aren't removed, unless they are many
+``txnId``                                    as in the ``commitInfo``
+``inCommitTimestampOpt``                     as in the ``commitInfo``, where the version has such a
+                                             timestamp; if it can't be told there is no file
+histograms, ``allFiles``                     never
+===========================================  =====================================================
+
+Edge cases A18 to A20.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.version_checksum import VersionChecksum, write_checksum
+from airflow_delta.engine.model.actions import (
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    Txn,
+)
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.replay.small_actions import SmallState
+from airflow_delta.engine.snapshot.next_totals import FileTotals, next_totals
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["MadeCommit", "leave_checksum", "leave_next_checksum"]
+
+_MANY = 100
+"""More transactions or domains than this would make the file large."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCommit:
+    """A commit that has just been made.
+
+    Attributes:
+        version: the version it made.
+        info: its ``commitInfo``.
+        protocol: the protocol in force after it.
+        metadata: the metadata in force after it.
+        transactions: the transactions it set, by application.
+        domains: the domains it set or removed, by name.
+        adds: what it added; at most one of each logical file.
+        removes: what it removed; all of them were live.
+    """
+
+    version: int
+    info: Mapping[str, Any]
+    protocol: Protocol
+    metadata: Metadata
+    transactions: Mapping[str, Txn]
+    domains: Mapping[str, DomainMetadata]
+    adds: Sequence[AddFile]
+    removes: Sequence[RemoveFile]
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What a checksum tells of a version, beside the totals."""
+
+    number: int
+    table: str
+    protocol: Protocol
+    metadata: Metadata
+    transactions: Mapping[str, Txn]
+    domains: Mapping[str, DomainMetadata]
+
+
+def leave_next_checksum(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> bool:
+    """Leave the checksum of the version that a commit has made, if it is cheap.
+
+    Warns with `DeltaWarning` where that fails, because the commit is made all the same.
+
+    Args:
+        storage: where the table is.
+        base: the version that the commit follows; None for a new table.
+        commit: the commit.
+
+    Returns:
+        Whether it was written.
+    """
+    write = partial(_write_next, storage, base, commit)
+    return _best_effort(storage, commit.version, write)
+
+
+def leave_checksum(snapshot: Snapshot, totals: FileTotals) -> bool:
+    """Leave the checksum of a version whose files have been counted, as by writing a checkpoint.
+
+    Warns with `DeltaWarning` where that fails. The protocol of the version must let us write.
+
+    Args:
+        snapshot: of the version.
+        totals: over its live files.
+
+    Returns:
+        Whether it was written. False where the version has one, or its commit is gone.
+    """
+    segment = snapshot.segment
+    if segment.checksum is not None or segment.last_commit is None:
+        return False
+    write = partial(_write_counted, snapshot, totals, segment.last_commit.path)
+    return _best_effort(snapshot.state.storage, segment.version, write)
+
+
+def _write_next(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> bool:
+    totals = next_totals(base, commit.adds, commit.removes)
+    if totals is None:
+        return False
+    info = CommitInfo.from_json(commit.info, version=commit.version)
+    return _write(storage, _after(base, commit, storage.root), totals, info)
+
+
+def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
+    storage = snapshot.state.storage
+    version = _Version(
+        snapshot.version,
+        snapshot.table,
+        snapshot.protocol,
+        snapshot.metadata,
+        snapshot.state.small.transactions,
+        snapshot.domains,
+    )
+    raw = read_commit_info(storage, snapshot.version, path=path)
+    info = CommitInfo.from_json(raw or {}, version=snapshot.version)
+    return _write(storage, version, totals, info)
+
+
+def _after(base: Snapshot | None, commit: MadeCommit, table: str) -> _Version:
+    """The version that a commit has made of the one before it."""
+    small = SmallState() if base is None else base.state.small
+    domains = {**small.domains, **commit.domains}
+    return _Version(
+        commit.version,
+        table,
+        commit.protocol,
+        commit.metadata,
+        {**small.transactions, **commit.transactions},
+        {name: domain for name, domain in domains.items() if not domain.removed},
+    )
+
+
+def _write(storage: Storage, version: _Version, totals: FileTotals, info: CommitInfo) -> bool:
+    protocol, metadata, table = version.protocol, version.metadata, version.table
+    source = timestamp_source(version.number, protocol, metadata, table=table)
+    in_commit = source is TimestampSource.COMMIT_INFO
+    if in_commit and info.in_commit_timestamp is None:
+        return False
+    expire = TableProperties(metadata.configuration, table).set_transaction_retention_ms is not None
+    few = not expire and len(version.transactions) <= _MANY
+    vectors = "deletionVectors" in supported_features(protocol)
+    checksum = VersionChecksum(
+        table_size_bytes=totals.size_in_bytes,
+        num_files=totals.num_files,
+        metadata=metadata,
+        protocol=protocol,
+        txn_id=info.txn_id,
+        in_commit_timestamp=info.in_commit_timestamp if in_commit else None,
+        set_transactions=tuple(version.transactions.values()) if few else None,
+        domain_metadata=(
+            tuple(version.domains.values()) if len(version.domains) <= _MANY else None
+        ),
+        num_deleted_records=totals.num_deleted_records if vectors else None,
+        num_deletion_vectors=totals.num_deletion_vectors if vectors else None,
+    )
+    return write_checksum(storage, version.number, checksum)
+
+
+def _best_effort(storage: Storage, version: int, write: Callable[[], bool]) -> bool:
+    try:
+        return write()
+    except Exception as error:  # noqa: BLE001 - the version is there; nothing may make it look failed
+        warnings.warn(
+            f"{storage.root}: version {version} is there, but its version checksum can't be written "
+            f"({error}); readers do without",
+            DeltaWarning,
+            stacklevel=4,
+        )
+        return False

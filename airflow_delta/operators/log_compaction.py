@@ -1,0 +1,74 @@
+"""Write a log compaction of a Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.template_values import as_version
+from airflow_delta.version_compat import AirflowSkipException, BaseOperator, Context
+
+__all__ = ["LogCompactionOperator"]
+
+
+class LogCompactionOperator(BaseOperator):
+    """Write what a range of commits comes to into one file, which readers open in place of them.
+
+    Meant to run often, between checkpoints: its cost follows the commits since the last run, and not
+    the table. Where nothing is to be compacted the task is skipped, and its log says why; so is a
+    retry after a try that has written the file.
+
+    Returns a dictionary with ``table_uri``, ``version``, ``start``, ``end``, ``path``, ``files``,
+    ``bytes``, ``rows``, ``written`` and ``duration_ms``.
+
+    :param table_uri: the table's path or URI. (templated)
+    :param start: the first version of the range; None: the first one that is covered neither by the
+        newest checkpoint nor by a compaction. (templated)
+    :param end: the last version of the range; None: the newest. Without any of the two, fewer than
+        ten commits are left alone. (templated)
+    :param delta_conn_id: the connection with the credentials of the table's store; None: the
+        default connection of the URI's scheme. (templated)
+    :param dry_run: only tell what would be compacted; ``bytes`` and ``rows`` are None then.
+    """
+
+    template_fields: Sequence[str] = ("table_uri", "start", "end", "delta_conn_id")
+    ui_color = "#d7ecf3"
+
+    def __init__(
+        self,
+        *,
+        table_uri: str,
+        start: int | str | None = None,
+        end: int | str | None = None,
+        delta_conn_id: str | None = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table_uri = table_uri
+        self.start = start
+        self.end = end
+        self.delta_conn_id = delta_conn_id
+        # Every operator of Airflow has a method of the name.
+        self._dry_run = dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
+        """Write the compaction.
+
+        :raises AirflowSkipException: nothing is to be compacted.
+        :raises ValueError: a rendered version isn't a number.
+        :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
+            written.
+        """
+        result = DeltaHook(self.delta_conn_id).compact_log(
+            self.table_uri,
+            start=as_version(self.start, name="start"),
+            end=as_version(self.end, name="end"),
+            dry_run=self._dry_run,
+        )
+        reason = result.pop("reason")
+        if reason is not None:
+            raise AirflowSkipException(f"{self.table_uri}: {reason}")
+        self.log.info("%s: compaction %s: %s", self.table_uri, result["path"], result)
+        return result

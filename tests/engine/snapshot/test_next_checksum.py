@@ -1,0 +1,327 @@
+"""Checksums that are left behind: always right, never in the way, and nothing where in doubt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
+from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.log.files import checksum_path
+from airflow_delta.engine.log.version_checksum import VersionChecksum, read_checksum
+from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.model.schema import LONG, StructField, StructType
+from airflow_delta.engine.snapshot import next_totals
+from airflow_delta.engine.snapshot.next_checksum import leave_checksum
+from airflow_delta.engine.snapshot.next_totals import FileTotals
+from tests.faulty_storage import Fault, FaultyStorage, How
+from tests.laws.histories import protocol
+from tests.log_builder import PROTOCOL, add, metadata
+from tests.table_builder import (
+    Action,
+    MemoryTable,
+    classic_checkpoint,
+    commit_file,
+    commits,
+    states,
+)
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1,
+          "sizeInBytes": 40, "cardinality": 6}  # fmt: skip
+FIRST: list[Action] = [
+    protocol(set()),
+    metadata(),
+    add("a", size=100),
+    add("b", size=20, deletionVector=VECTOR),
+    {"txn": {"appId": "app", "version": 1}},
+    {"domainMetadata": {"domain": "d", "configuration": "c", "removed": False}},
+]
+
+
+@pytest.fixture
+def table() -> Iterator[MemoryTable]:
+    with MemoryTable(commits([FIRST])) as table:
+        yield table
+
+
+def file(path: str, size: int = 3, **fields: Any) -> AddFile:
+    known = {
+        "partition_values": {},
+        "modification_time": 1,
+        "data_change": True,
+        "stats": '{"numRecords":9,"tightBounds":false}',
+    }
+    return AddFile(path=path, size=size, **{**known, **fields})
+
+
+def gone(path: str, **fields: Any) -> RemoveFile:
+    return RemoveFile(path=path, data_change=True, deletion_timestamp=1, **fields)
+
+
+def commit(table: DeltaTable, *files: AddFile | RemoveFile, **txns: int) -> int:
+    transaction = table.transaction("WRITE")
+    for one in files:
+        if isinstance(one, AddFile):
+            transaction.add_file(one)
+        else:
+            transaction.remove_file(one)
+    for app, version in txns.items():
+        transaction.set_transaction(app, version)
+    return transaction.commit().version
+
+
+def left(table: MemoryTable, version: int) -> VersionChecksum:
+    found = read_checksum(table.storage, version)
+    assert found is not None
+    result = table.delta().snapshot(version=version).verify()
+    assert result.differences == ()
+    return found
+
+
+def test_a_new_table_has_one_from_the_beginning() -> None:
+    with MemoryTable({}) as table:
+        DeltaTable.create(table.uri, StructType((StructField("id", LONG),)), name="sales")
+        told = left(table, 0)
+        assert (told.num_files, told.table_size_bytes, told.set_transactions) == (0, 0, ())
+        assert told.metadata is not None
+        assert told.metadata.name == "sales"
+        # Without the feature nobody expects a word on deletion vectors.
+        assert "numDeletionVectorsOpt" not in json.loads(table.storage.read(checksum_path(0)))
+        commit(table.delta(), file("x", 7))
+        assert left(table, 1).table_size_bytes == 7
+
+
+def test_what_a_commit_leaves_behind(table: MemoryTable) -> None:
+    vector = DeletionVectorDescriptor.from_json(VECTOR, "")
+    commit(table.delta(), file("c"), gone("b", deletion_vector=vector), app=2, other=5)
+    told = left(table, 1)
+    assert (told.num_files, told.table_size_bytes) == (2, 103)
+    assert (told.num_deletion_vectors, told.num_deleted_records) == (0, 0)
+    assert told.set_transactions is not None
+    assert {txn.app_id: txn.version for txn in told.set_transactions} == {"app": 2, "other": 5}
+    assert told.txn_id == table.delta().history(1)[0].txn_id
+    assert told.in_commit_timestamp is None
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_in_commit_timestamps_are_told_where_the_table_has_them(later: bool) -> None:
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    if later:
+        properties |= {
+            "delta.inCommitTimestampEnablementVersion": "0",
+            "delta.inCommitTimestampEnablementTimestamp": "5",
+        }
+    info = {"commitInfo": {"inCommitTimestamp": 5, "timestamp": 5}}
+    first = [info, protocol({"inCommitTimestamp"}), metadata(configuration=properties), add("a")]
+    with MemoryTable(commits([first])) as table:
+        commit(table.delta(), file("x"))
+        assert left(table, 1).in_commit_timestamp == table.delta().snapshot().timestamp_ms
+
+
+def test_transactions_that_expire_with_time_are_not_told() -> None:
+    properties = {"delta.setTransactionRetentionDuration": "interval 1 day"}
+    with MemoryTable(commits([[PROTOCOL, metadata(configuration=properties)]])) as table:
+        commit(table.delta(), app=1)
+        assert left(table, 1).set_transactions is None
+
+
+def test_many_transactions_and_domains_are_not_told() -> None:
+    many: list[Action] = [{"txn": {"appId": f"{n}", "version": n}} for n in range(100)]
+    with MemoryTable(commits([[*FIRST[:2], *many]])) as table:
+        commit(table.delta(), **{"0": 2})
+        told = left(table, 1).set_transactions
+        assert told is not None
+        assert len(told) == 100
+        commit(table.delta(), more=2)
+        assert left(table, 2).set_transactions is None
+
+
+# Which totals.
+
+
+@pytest.fixture(params=["few", "many"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether two files count as many."""
+    many: bool = request.param == "many"
+    monkeypatch.setattr(next_totals, "FEW", 1 if many else 10)
+    return many
+
+
+def with_checkpoint(table: MemoryTable, **checksum: Any) -> DeltaTable:
+    """The table with a checkpoint, its commit gone, and perhaps a checksum."""
+    table.put(classic_checkpoint(states([FIRST])[0], 0))
+    if checksum:
+        table.storage.create(checksum_path(0), json.dumps(checksum).encode())
+    return table.delta()
+
+
+TOTALS = {"tableSizeBytes": 120, "numFiles": 2, "numMetadata": 1, "numProtocol": 1}
+IN_FORCE = {"protocol": FIRST[0]["protocol"], "metadata": FIRST[1]["metaData"]}
+
+
+def test_a_checksum_continues_the_one_before(table: MemoryTable, large: bool) -> None:
+    vectors = {"numDeletionVectorsOpt": 1, "numDeletedRecordsOpt": 6}
+    delta = with_checkpoint(table, **TOTALS, **IN_FORCE, **vectors)
+    commit(delta, file("c"), gone("a", size=100))
+    told = left(table, 1)
+    assert (told.num_files, told.table_size_bytes) == (2, 23)
+    assert (told.num_deletion_vectors, told.num_deleted_records) == (1, 6)
+    assert told.domain_metadata is not None
+    assert [domain.domain for domain in told.domain_metadata] == ["d"]
+    commit(delta, file("d"))
+    assert left(table, 2).num_files == 3
+
+
+def test_without_a_checksum_before_a_large_table_gets_none(table: MemoryTable) -> None:
+    version = commit(with_checkpoint(table), file("c"))
+    assert read_checksum(table.storage, version) is None
+
+
+def test_a_checksum_of_another_table_is_not_continued(table: MemoryTable, large: bool) -> None:
+    other = {**IN_FORCE, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    version = commit(with_checkpoint(table, **TOTALS, **other), file("c"))
+    assert read_checksum(table.storage, version) is None
+
+
+DOUBTS = {
+    "a remove without a size": [gone("a")],
+    "an add that may replace one": [file("a", 5, data_change=False)],
+    "more removed than there was": [gone("a", size=1000)],
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_in_doubt_the_files_are_looked_at_or_there_is_none(
+    table: MemoryTable, large: bool, doubt: str
+) -> None:
+    version = commit(with_checkpoint(table, **TOTALS, **IN_FORCE), *DOUBTS[doubt])
+    if large:
+        assert read_checksum(table.storage, version) is None
+    else:
+        assert left(table, version).table_size_bytes in (20, 25)
+
+
+def test_deletion_vectors_are_told_only_if_they_were_counted(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_totals, "FEW", 1)
+    told = commit(with_checkpoint(table, **TOTALS, **IN_FORCE), file("c"))
+    assert left(table, told).num_deletion_vectors is None
+
+
+# Never in the way.
+
+
+def test_an_existing_checksum_is_kept(table: MemoryTable) -> None:
+    table.storage.create(checksum_path(1), b"{}")
+    commit(table.delta(), file("c"))
+    assert table.storage.read(checksum_path(1)) == b"{}"
+
+
+@pytest.mark.parametrize("how", [How.FAIL, How.LOSE_ANSWER])
+def test_a_failure_is_no_more_than_a_warning(table: MemoryTable, how: How) -> None:
+    delta = table.delta()
+    delta.__dict__["storage"] = FaultyStorage(table.storage, Fault("create", 0, how, suffix=".crc"))
+    with pytest.warns(DeltaWarning, match=r"version 1 is there, but its version checksum"):
+        assert commit(delta, file("c")) == 1
+    assert table.delta().snapshot().version == 1
+
+
+def test_a_damaged_checksum_before_is_no_more_than_a_warning(table: MemoryTable) -> None:
+    delta = with_checkpoint(table, nothing=1)
+    with pytest.warns(DeltaWarning, match="delete it"):
+        assert commit(delta, file("c")) == 1
+    assert read_checksum(table.storage, 1) is None
+
+
+def test_a_commit_after_others_were_faster(table: MemoryTable) -> None:
+    slow = table.delta().transaction("WRITE")
+    slow.add_file(file("slow", 1000))
+    assert commit(table.delta(), file("fast", 4)) == 1
+    assert slow.commit().version == 2
+    assert left(table, 2).table_size_bytes == 1124
+
+
+# After a checkpoint.
+
+
+def test_what_a_checkpoint_leaves_behind(table: MemoryTable) -> None:
+    assert leave_checksum(table.delta().snapshot(), FileTotals(2, 120, None, None))
+    told = left(table, 0)
+    assert (told.num_files, told.table_size_bytes) == (2, 120)
+    assert told.num_deletion_vectors is None
+    assert not leave_checksum(table.delta().snapshot(), FileTotals(9, 9))
+
+
+def test_the_checksum_of_a_checkpoint_has_what_the_commit_says() -> None:
+    info = {"commitInfo": {"inCommitTimestamp": 5, "timestamp": 5, "txnId": "some"}}
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    first = [info, protocol({"inCommitTimestamp"}), metadata(configuration=properties)]
+    with MemoryTable(commits([first])) as table:
+        assert leave_checksum(table.delta().snapshot(), FileTotals())
+        told = left(table, 0)
+        assert (told.in_commit_timestamp, told.txn_id) == (5, "some")
+    with MemoryTable(commits([first[1:]])) as table:
+        # The timestamp can't be told, and a checksum without it would say that there is none.
+        assert not leave_checksum(table.delta().snapshot(), FileTotals())
+
+
+def test_a_version_whose_commit_is_gone_gets_none(table: MemoryTable) -> None:
+    delta = with_checkpoint(table)
+    table.storage.delete([commit_file(0)])
+    assert not leave_checksum(delta.snapshot(), FileTotals(2, 120))
+    assert read_checksum(table.storage, 0) is None
+
+
+# Always right.
+
+
+@st.composite
+def changes(draw: st.DrawFn, live: dict[str, int | None]) -> list[AddFile | RemoveFile]:
+    """A commit over some paths; ``live`` maps each to the number of its deletion vector, or None."""
+    files: list[AddFile | RemoveFile] = []
+    for path in draw(st.sets(st.sampled_from("abcde"), min_size=1)):
+        vector = vector_of(live.get(path))
+        kind = draw(st.sampled_from(["remove", "vector", "again"])) if path in live else "new"
+        known = {"size": 5} if draw(st.booleans()) else {}
+        if kind in ("remove", "vector"):
+            files.append(gone(path, deletion_vector=vector, **known))
+            number = live.pop(path)
+        if kind == "vector":
+            live[path] = (number or 0) + 1
+            files.append(file(path, 5, deletion_vector=vector_of(live[path])))
+        if kind == "again":
+            files.append(file(path, 5, deletion_vector=vector, data_change=draw(st.booleans())))
+        if kind == "new":
+            live[path] = draw(st.sampled_from([None, 1]))
+            files.append(file(path, 5, deletion_vector=vector_of(live[path])))
+    return files
+
+
+def vector_of(number: int | None) -> DeletionVectorDescriptor | None:
+    if number is None:
+        return None
+    return DeletionVectorDescriptor.from_json(
+        {**VECTOR, "offset": number, "cardinality": number}, ""
+    )
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_checksums_agree_with_the_log(data: st.DataObject) -> None:
+    """Whatever is committed, and whether a checkpoint comes in between."""
+    live: dict[str, int | None] = {}
+    properties = {"delta.enableDeletionVectors": "true"}
+    first = [protocol(set()), metadata(configuration=properties)]
+    with MemoryTable(commits([first])) as table:
+        for version in range(1, data.draw(st.integers(2, 6))):
+            assert commit(table.delta(), *data.draw(changes(live)), app=version) == version
+            told = left(table, version)
+            assert told.num_files == len(live)
+            if data.draw(st.integers(0, 3)) == 0:
+                table.delta().checkpoint()
