@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_delta.operators.checkpoint",
+                    "airflow_delta.operators.log_compaction",
                     "airflow_delta.operators.time_travel_snapshot",
                 ],
             }

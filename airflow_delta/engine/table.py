@@ -30,7 +30,9 @@ from airflow_delta.engine.storage.location import open_storage
 if TYPE_CHECKING:
     from airflow_delta.engine.changes.bounds import Bound
     from airflow_delta.engine.changes.plan import ChangePlan
+    from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
+    from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["DeltaTable"]
@@ -263,19 +265,32 @@ class DeltaTable:
         )
         return table
 
-    def checkpoint(self, version: int | None = None, *, dry_run: bool = False) -> CheckpointResult:
+    def checkpoint(
+        self,
+        version: int | None = None,
+        *,
+        policy: Kind | None = None,
+        if_needed: bool = False,
+        dry_run: bool = False,
+    ) -> CheckpointResult:
         """Write a checkpoint, so that readers need no older commit.
 
         A whole one of the version that is there already is kept, and a damaged one replaced.
 
         Args:
             version: the version to checkpoint; None for the newest.
+            policy: ``"classic"`` or ``"v2"``; None: as ``delta.checkpointPolicy`` says.
+            if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come since
+                the last one; ``result.plan.reason`` says so.
             dry_run: only say what would be done.
 
         Raises:
             VersionNotFoundError: the log can't rebuild the version.
-            UnsupportedFeatureError: writing needs a feature that the engine lacks.
-            CorruptLogError: the log is damaged, or the counts don't agree; nothing was published.
+            UnsupportedFeatureError: writing needs a feature that the engine lacks, or the table has no
+                V2 checkpoints.
+            InvalidArgumentError: there is no such policy.
+            CorruptLogError: the log is damaged; nothing was published.
+            InvalidTableError: the counts don't agree; nothing was published.
         """
         from airflow_delta.engine.maintenance.checkpointing import (
             CheckpointResult,
@@ -283,8 +298,38 @@ class DeltaTable:
             plan_checkpoint,
         )
 
-        snapshot = self.snapshot(version=version)
-        plan = plan_checkpoint(snapshot)
+        # Not `snapshot`, which would parse the commits: they are about to be read anyway.
+        snapshot = self._open(version)
+        plan = plan_checkpoint(snapshot, policy=policy, if_needed=if_needed)
         if dry_run:
             return CheckpointResult(plan, written=False)
         return execute_checkpoint(self.storage, snapshot, plan)
+
+    def compact_log(
+        self, start: int | None = None, end: int | None = None, *, dry_run: bool = False
+    ) -> LogCompactionResult:
+        """Write what a range of commits comes to into one file, which readers open instead of them.
+
+        Args:
+            start: the first version; None: the first one that neither a checkpoint nor a compaction
+                covers.
+            end: the last version; None: the newest. Without any of the two, few commits are left
+                alone: ``result.plan.reason`` says so.
+            dry_run: only say what would be done.
+
+        Raises:
+            InvalidArgumentError: the range has fewer than two commits, or too much text.
+            VersionNotFoundError: the log doesn't have all of the range.
+            UnsupportedFeatureError: writing needs a feature that the engine lacks.
+            CorruptLogError: the log is damaged; nothing was published.
+        """
+        from airflow_delta.engine.maintenance.log_compaction import (
+            LogCompactionResult,
+            execute_log_compaction,
+            plan_log_compaction,
+        )
+
+        plan = plan_log_compaction(self.storage, start=start, end=end)
+        if dry_run:
+            return LogCompactionResult(plan, written=False)
+        return execute_log_compaction(self.storage, plan)

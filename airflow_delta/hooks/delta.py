@@ -15,8 +15,9 @@ Which credentials a table is opened with:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_delta.hooks.storage_options import (
     default_connection_id,
@@ -168,23 +169,72 @@ class DeltaHook(BaseHook):
             "num_rows": snapshot.num_rows,
         }
 
-    def checkpoint(self, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
+    def checkpoint(
+        self,
+        table_uri: str,
+        *,
+        version: int | None = None,
+        policy: str | None = None,
+        if_needed: bool = False,
+    ) -> dict[str, Any]:
         """Write a checkpoint of a version, the newest one by default.
 
-        :returns: ``table_uri``, ``version``, ``path`` of the checkpoint below the table, ``written``
-            (False where it was there already), and its ``size_in_bytes``, ``num_actions`` and
-            ``num_files``.
+        :param policy: ``classic`` or ``v2``; None: as ``delta.checkpointPolicy`` says.
+        :param if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come
+            since the last one.
+        :returns: ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path`` of the
+            checkpoint below the table, ``written`` and the ``reason`` why or why not; of one that was
+            written its live ``files``, the ``bytes`` that were written for it, its ``rows``,
+            ``sidecars_written`` and ``sidecars_reused`` (None otherwise); and ``duration_ms``.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
         """
-        result = self.table(table_uri).checkpoint(version=version)
+        from airflow_delta.spark.checkpoint_rules import checkpoint_report
+
+        began = time.monotonic()
+        # The engine itself tells what the policies are.
+        result = self.table(table_uri).checkpoint(
+            version, policy=cast("Any", policy), if_needed=if_needed
+        )
+        duration = round((time.monotonic() - began) * 1000)
+        return {"table_uri": table_uri, **checkpoint_report(result), "duration_ms": duration}
+
+    def compact_log(
+        self,
+        table_uri: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Write a compaction of a range of commits.
+
+        :param start: the first version of the range; None: the first one that no checkpoint and no
+            compaction covers.
+        :param end: the last version of the range; None: the newest.
+        :param dry_run: only tell what would be done.
+        :returns: ``table_uri``, ``version`` (the end that was asked for, or the newest version),
+            ``start``, ``end`` and ``path`` of the compaction below the table (None where the range
+            is empty), ``files`` (commits in the range), ``bytes`` and ``rows`` (size and actions of
+            the compaction; None where none was written), ``written``, ``reason`` (why nothing is to
+            be written, else None) and ``duration_ms``.
+        :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
+            written.
+        """
+        began = time.monotonic()
+        result = self.table(table_uri).compact_log(start, end, dry_run=dry_run)
+        plan = result.plan
         return {
             "table_uri": table_uri,
-            "version": result.version,
-            "path": result.plan.path,
+            "version": plan.version,
+            "start": plan.start,
+            "end": plan.end,
+            "path": plan.path,
+            "files": len(plan.commits),
+            "bytes": result.size_in_bytes,
+            "rows": result.num_actions,
             "written": result.written,
-            "size_in_bytes": result.size_in_bytes,
-            "num_actions": result.num_actions,
-            "num_files": result.num_files,
+            "reason": plan.reason,
+            "duration_ms": round((time.monotonic() - began) * 1000),
         }
 
     def committed_version(self, table_uri: str, *, app_id: str, app_version: int) -> int | None:

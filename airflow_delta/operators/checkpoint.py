@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.checkpoint_engine import checkpoint_with_spark, takes_spark
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.template_values import as_version
-from airflow_delta.version_compat import BaseOperator, Context
+from airflow_delta.version_compat import AirflowSkipException, BaseOperator, Context
 
 __all__ = ["CheckpointOperator"]
 
+_SPARK = "spark_default"
+
 
 class CheckpointOperator(BaseOperator):
-    """Write a checkpoint, so that readers open the table from one file and not from many commits.
+    """Write a checkpoint, so that readers open the table from it and not from many commits.
 
-    Returns a dictionary with ``table_uri``, ``version``, ``path``, ``written``, ``size_in_bytes``,
-    ``num_actions`` and ``num_files``. A retry is harmless: a complete checkpoint of the version is
-    left as it is, and ``written`` is false.
+    Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path``,
+    ``written``, ``reason``, ``files``, ``bytes``, ``rows``, ``sidecars_written``, ``sidecars_reused``,
+    ``duration_ms`` and ``engine`` (``local`` or ``spark``). A retry is harmless: a complete checkpoint
+    of the version is left as it is, and ``written`` is false.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to write a checkpoint of; None: the newest. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
+    :param policy: the kind to write, ``classic`` or ``v2``; None: as the table's
+        ``delta.checkpointPolicy`` says. (templated)
+    :param if_needed: skip the task where fewer than ``delta.checkpointInterval`` commits have come
+        since the last checkpoint.
+    :param engine: ``local`` writes it in the worker, in bounded memory. ``spark`` submits a PySpark
+        job. ``auto`` takes Spark where ``spark_conn_id`` is given and the log to read is at least
+        ``spark_threshold_bytes`` long. Both give the same state. (templated)
+    :param spark_conn_id: the Spark connection; None: none for ``auto``, and ``spark_default`` for
+        ``spark``. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
+    :param spark_threshold_bytes: see ``engine``: bytes of the last checkpoint, without its sidecars,
+        and of the commits since; None: 2 GiB.
     """
 
-    template_fields: Sequence[str] = ("table_uri", "version", "delta_conn_id")
+    template_fields: Sequence[str] = (
+        "table_uri",
+        "version",
+        "delta_conn_id",
+        "policy",
+        "engine",
+        "spark_conn_id",
+        "spark_conf",
+    )
     ui_color = "#d7ecf3"
 
     def __init__(
@@ -34,20 +59,70 @@ class CheckpointOperator(BaseOperator):
         table_uri: str,
         version: int | str | None = None,
         delta_conn_id: str | None = None,
+        policy: str | None = None,
+        if_needed: bool = False,
+        engine: str = "auto",
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        spark_threshold_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table_uri = table_uri
         self.version = version
         self.delta_conn_id = delta_conn_id
+        self.policy = policy
+        self.if_needed = if_needed
+        self.engine = engine
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.spark_threshold_bytes = spark_threshold_bytes
+        self._job: Any = None
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
+    def execute(self, context: Context) -> dict[str, Any]:
         """Write the checkpoint.
 
+        :raises AirflowSkipException: none is needed, and ``if_needed`` is set.
+        :raises AirflowFailException: there is no such engine.
         :raises ValueError: the rendered version isn't a number.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
+        :raises AirflowException: the Spark job failed.
         """
         version = as_version(self.version, name="version")
-        result = DeltaHook(self.delta_conn_id).checkpoint(self.table_uri, version=version)
+        hook = DeltaHook(self.delta_conn_id)
+        by_spark = takes_spark(
+            hook,
+            self.table_uri,
+            engine=self.engine,
+            version=version,
+            has_spark=bool(self.spark_conn_id),
+            threshold_bytes=self.spark_threshold_bytes,
+        )
+        asked: dict[str, Any] = {
+            "version": version,
+            "policy": self.policy or None,
+            "if_needed": self.if_needed,
+        }
+        if by_spark:
+            result = self._submit(hook, asked, context)
+        else:
+            result = hook.checkpoint(self.table_uri, **asked)
+        if self.if_needed and not result["written"]:
+            raise AirflowSkipException(f"{self.table_uri}: {result['reason']}")
         self.log.info("%s: checkpoint of version %s: %s", self.table_uri, result["version"], result)
-        return result
+        return {**result, "engine": "spark" if by_spark else "local"}
+
+    def on_kill(self) -> None:
+        """End the Spark job."""
+        if self._job is not None:
+            self._job.on_kill()
+
+    def _submit(
+        self, hook: DeltaHook, asked: Mapping[str, Any], context: Context
+    ) -> dict[str, Any]:
+        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        from airflow_delta.hooks.spark_job import SparkJobHook
+
+        name, _ = run_identity(context)
+        self._job = SparkJobHook(self.spark_conn_id or _SPARK, conf=self.spark_conf, name=name)
+        return checkpoint_with_spark(hook, self._job, self.table_uri, **asked)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
-
-if TYPE_CHECKING:
-    from airflow_delta.engine import DeltaTable
 
 __all__ = ["TableVersionTrigger"]
 
@@ -81,7 +78,7 @@ class TableVersionTrigger(BaseTrigger):
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
     async def _wait(self) -> int:
-        table: DeltaTable | None = None
+        table = None
         latest: int | None = None
         polls = 0
         while True:

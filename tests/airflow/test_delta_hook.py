@@ -103,8 +103,8 @@ def test_the_facts_of_a_checkpoint(sales_copy: Path) -> None:
     first, second = hook.checkpoint(str(sales_copy)), hook.checkpoint(str(sales_copy))
     file = sales_copy / first["path"]
     assert file.name == f"{3:020}.checkpoint.parquet"
-    assert first["size_in_bytes"] == file.stat().st_size
-    assert first["num_files"] == hook.pin(str(sales_copy))["num_files"]
+    assert first["bytes"] == file.stat().st_size
+    assert first["files"] == hook.pin(str(sales_copy))["num_files"]
     assert (first["written"], second["written"]) == (True, False)
     assert second["version"] == 3
 

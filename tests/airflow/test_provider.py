@@ -77,6 +77,7 @@ def test_airflow_finds_the_installed_provider() -> None:
 
 OPERATORS = (
     "airflow_delta.operators.checkpoint",
+    "airflow_delta.operators.log_compaction",
     "airflow_delta.operators.time_travel_snapshot",
     "airflow_delta.sensors.table_version",
 )

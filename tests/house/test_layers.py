@@ -74,6 +74,7 @@ def test_operator_modules_load_neither_the_engines_libraries_nor_spark() -> None
     # Operators are imported whenever Airflow parses a DAG.
     modules = [
         "operators.checkpoint",
+        "operators.log_compaction",
         "operators.time_travel_snapshot",
         "sensors.table_version",
         "triggers.table_version",

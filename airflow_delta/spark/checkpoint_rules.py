@@ -1,0 +1,67 @@
+"""What is the same of a checkpoint whichever engine writes it: when to take which, and what to tell.
+
+Airflow's workers import this module, so it needs no PySpark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.engine.log.segment import load_segment
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["SPARK_THRESHOLD_BYTES", "checkpoint_report", "log_bytes"]
+
+SPARK_THRESHOLD_BYTES = 2 << 30
+"""From so many bytes of log on, `log_bytes`, Spark is worth its start and its second reading.
+
+The local engine's memory has a bound, so this is a matter of time: it reads some hundred megabytes of
+JSON a second, so that it takes a larger log less than half a minute. Where one core in the worker is
+all there is, or the store is slow, a lower threshold may be right.
+"""
+
+
+def log_bytes(storage: Storage, *, version: int | None = None) -> int:
+    """How much of the log a checkpoint of a version is made from, as its listing tells.
+
+    That is the checkpoint before it, and the commits since. Of a checkpoint with sidecars only the top
+    level counts: sidecars are used again.
+
+    Args:
+        storage: the table's storage.
+        version: the version; None for the newest.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        VersionNotFoundError: the log can't rebuild the version.
+        CorruptLogError: the log has a gap.
+        StorageError: the store failed.
+    """
+    segment = load_segment(storage, version=version)
+    checkpoint = 0 if segment.checkpoint is None else segment.checkpoint.size
+    return checkpoint + sum(file.size for file in segment.plan())
+
+
+def checkpoint_report(result: CheckpointResult) -> dict[str, Any]:
+    """A result as plain JSON, by the names that operators hand on.
+
+    Returns:
+        ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or
+        why not; and of one that was written its live ``files``, the ``bytes`` that were written for it,
+        its ``rows``, ``sidecars_written`` and ``sidecars_reused``, which are None otherwise.
+    """
+    return {
+        "version": result.version,
+        "kind": result.kind,
+        "path": result.path,
+        "written": result.written,
+        "reason": result.plan.reason,
+        "files": result.num_files,
+        "bytes": result.bytes_written,
+        "rows": result.num_actions,
+        "sidecars_written": result.sidecars_written,
+        "sidecars_reused": result.sidecars_reused,
+    }

@@ -1,0 +1,84 @@
+"""Write a checkpoint of a Delta table with Spark: a program for spark-submit.
+
+Parameters (see `airflow_delta.spark.job_files`)::
+
+    {"table_uri": "s3://lake/sales", "version": 7, "policy": "v2", "if_needed": true,
+     "result_path": "/tmp/result.json"}
+
+Only ``table_uri`` must be given. Without ``version`` it is the newest, without ``policy``
+(``classic`` or ``v2``) the table's own; ``if_needed`` writes none where none is due by
+``delta.checkpointInterval``. The result is that of
+`airflow_delta.spark.checkpoint_rules.checkpoint_report`.
+
+Spark itself reads no file of the table: the engine does, with the storage options.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.checkpoint_rules import checkpoint_report
+from airflow_delta.spark.job_files import run_job
+
+__all__ = ["checkpoint", "main"]
+
+_PARAMETERS: Mapping[str, type] = {
+    "table_uri": str,
+    "version": int,
+    "policy": str,
+    "if_needed": bool,
+}
+
+
+def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
+    """Write the checkpoint, in a Spark session of its own.
+
+    Raises:
+        InvalidArgumentError: the parameters are not those of this job.
+        DeltaError: see `write_checkpoint`.
+        PySparkException: Spark's own errors.
+    """
+    given = checked_parameters(parameters)
+    table_uri = given.pop("table_uri")
+
+    # After the parameters are known to be right: starting Spark takes seconds.
+    from pyspark.sql import SparkSession
+
+    from airflow_delta.spark.checkpointing import write_checkpoint
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        result = write_checkpoint(spark, table_uri, **given, storage_options=storage_options)
+    finally:
+        spark.stop()
+    return checkpoint_report(result)
+
+
+def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, each known and of its type.
+
+    Raises:
+        InvalidArgumentError: one is missing, unknown, or of the wrong type.
+    """
+    unknown = sorted(set(parameters) - set(_PARAMETERS))
+    if unknown or "table_uri" not in parameters:
+        missing = [] if "table_uri" in parameters else ["table_uri"]
+        raise InvalidArgumentError(f"parameters: missing {missing}, unknown {unknown}")
+    for name, value in parameters.items():
+        if type(value) is not _PARAMETERS[name]:
+            raise InvalidArgumentError(
+                f"parameter {name!r}: expected {_PARAMETERS[name].__name__}, found {value!r}"
+            )
+    return dict(parameters)
+
+
+def main() -> int:
+    """Run the job of the command line."""
+    return run_job(checkpoint, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
