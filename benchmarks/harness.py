@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import shutil
 import statistics
@@ -70,8 +71,12 @@ def _spawn(job: Job, side: str, table: Path, work: Path) -> Measured:
             target = Path(scratch) / "table"
             shutil.copytree(table, target)
         command = [sys.executable, "-m", "benchmarks.harness", job.name, side, str(target)]
+        # A process that may not keep compiled modules would compile them anew each time.
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
         begin = time.perf_counter()
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=True
+        )
         seconds = time.perf_counter() - begin
     measured = Measured(**json.loads(done.stdout))
     return replace(measured, seconds=seconds) if job.whole else measured

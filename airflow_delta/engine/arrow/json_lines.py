@@ -32,7 +32,7 @@ from airflow_delta.engine.errors import CorruptLogError
 
 __all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
 
-SLICE_BYTES = 4 << 20
+SLICE_BYTES = 2 << 20
 """The aim for one parser call: large enough to amortise it, small enough to stay in the cache."""
 _ALONE_BYTES = SLICE_BYTES // 8
 
@@ -108,7 +108,8 @@ def cut_slices(
     drawn = pending_bytes = 0
     pending: list[Piece] = []
 
-    def joined() -> Slice:
+    def pending_slice() -> Slice:
+        """What is pending, in log order."""
         if newest_first:
             return Slice(table, -drawn - pending_bytes, tuple(reversed(pending)))
         return Slice(table, drawn, tuple(pending))
@@ -120,13 +121,13 @@ def cut_slices(
             size = piece.stop - piece.start + 1
             # A piece that is worth a call by itself is not copied to join it with others.
             if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
-                yield joined()
+                yield pending_slice()
                 drawn += pending_bytes
                 pending, pending_bytes = [], 0
             pending.append(piece)
             pending_bytes += size
     if pending:
-        yield joined()
+        yield pending_slice()
 
 
 def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 A line holds one action, so a line that begins like a file action, or like another one that nobody
 asked for, is passed over by its first bytes; the others, which are few, are parsed. `json_small` looks
-closer and needs no Arrow, for logs that are short; over gigabytes this takes a fifth of its time.
+closer and needs no Arrow, for logs that are short; over gigabytes this takes an eighth of its time.
 
 What is passed over isn't checked: `json_actions` does that when the files are asked for.
 """

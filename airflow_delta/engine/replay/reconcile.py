@@ -19,18 +19,29 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActions
 from airflow_delta.engine.arrow.json_columns import parsing_pool
-from airflow_delta.engine.arrow.numpy_arrays import BoolVector, bool_array, int64_view
+from airflow_delta.engine.arrow.numpy_arrays import (
+    BoolVector,
+    Int64Vector,
+    bool_array,
+    int64_view,
+)
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.file_key import file_keys
 
-__all__ = ["ReconciledTail", "reconcile_tail"]
-
+__all__ = [
+    "ReconciledTail",
+    "chosen",
+    "contradiction",
+    "newest_mentions",
+    "reconcile_tail",
+    "values_of",
+    "warn_of_contradiction",
+]
 
 _OFFSETS_REACH = 2**31 - 1
 """Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
@@ -76,31 +87,89 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
         type=pa.string(),
     )
     codes, distinct = _codes(keys)
-    positions = np.concatenate([_values(adds[POSITION]), _values(removes[POSITION])])
-    newest = np.full(len(distinct), -1, dtype=np.int64)
+    positions = values_of(actions, POSITION)
+    wins = np.zeros(len(positions), dtype=np.bool_)
+    wins[newest_mentions(codes, positions)] = True
+    row = contradiction(codes, values_of(actions, VERSION))
+    if row is not None:
+        warn_of_contradiction(actions, row, table=table)
+    survivors = chosen(actions, wins)
+    return ReconciledTail(survivors.adds, survivors.removes, distinct, table)
+
+
+def values_of(actions: FileActions, column: str) -> Int64Vector:
+    """`VERSION` or `POSITION` of all actions: of the adds, then of the removes."""
+    columns = (actions.adds[column], actions.removes[column])
+    chunks = [int64_view(chunk) for each in columns for chunk in each.chunks]
+    return np.concatenate([np.empty(0, np.int64), *chunks])
+
+
+def newest_mentions(codes: Int64Vector, positions: Int64Vector) -> Int64Vector:
+    """For each file the row of the newest action about it.
+
+    Args:
+        codes: each action's file, numbered from 0 without gaps.
+        positions: each action's place in the log.
+    """
+    newest = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
     # Assigned in ascending order of position, the last value written for a key is its newest.
     order = np.argsort(positions, kind="stable")
     newest[codes[order]] = order
-    wins = np.zeros(len(positions), dtype=np.bool_)
-    wins[newest] = True
-    if len(distinct) < len(positions):
-        _warn_of_contradictions(actions, codes, keys, table)
-    return ReconciledTail(
-        _chosen(adds, wins[: adds.num_rows]),
-        _chosen(removes, wins[adds.num_rows :]),
-        distinct,
-        table,
+    return newest
+
+
+def contradiction(codes: Int64Vector, versions: Int64Vector) -> int | None:
+    """The first row that is about the same file as a row before it of the same commit, if any.
+
+    Args:
+        codes: each action's file, numbered from 0 without gaps.
+        versions: each action's commit.
+    """
+    counts = np.bincount(codes)
+    if not (counts > 1).any():
+        return None
+    repeated = np.flatnonzero(counts[codes] > 1)
+    order = repeated[np.lexsort((versions[repeated], codes[repeated]))]
+    same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)
+    return int(order[np.flatnonzero(same)[0]]) if same.any() else None
+
+
+def warn_of_contradiction(actions: FileActions, row: int, *, table: str) -> None:
+    """Warn that a commit has more than one action for the file of a row (of adds, then removes)."""
+    rows = actions.adds if row < actions.adds.num_rows else actions.removes
+    place = row if rows is actions.adds else row - actions.adds.num_rows
+    warnings.warn(
+        f"{table}: commit {rows[VERSION][place].as_py()} has more than one action for the file "
+        f"{rows['path'][place].as_py()!r}; the last one is taken. The protocol allows one: the "
+        "writer of that commit is at fault",
+        DeltaWarning,
+        stacklevel=3,
     )
 
 
-def _chosen(actions: pa.Table, mask: BoolVector) -> pa.Table:
+def chosen(actions: FileActions, mask: BoolVector) -> FileActions:
+    """The actions that a mask chooses, which is of the adds, then of the removes."""
+    adds = actions.adds.num_rows
+    return FileActions(
+        _filtered(actions.adds, mask[:adds]), _filtered(actions.removes, mask[adds:])
+    )
+
+
+def _filtered(rows: pa.Table, mask: BoolVector) -> pa.Table:
+    if mask.all():
+        return rows
+    # Half the columns of a usual log are null everywhere, and copying nulls costs like anything.
+    filled = [name for name in rows.column_names if rows[name].null_count < len(mask)]
     # The pool: see `_codes`.
-    return (
-        actions if mask.all() else pc.filter(actions, bool_array(mask), memory_pool=parsing_pool())
-    )
+    kept = pc.filter(rows.select(filled), bool_array(mask), memory_pool=parsing_pool())
+    columns = [
+        kept[name] if name in filled else rows[name].slice(0, kept.num_rows)
+        for name in rows.column_names
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def _codes(keys: pa.ChunkedArray) -> tuple[Int64Vector, pa.Array]:
     """Each key as an index into the distinct keys."""
     if len(keys) == 0:
         return np.empty(0, np.int64), pa.nulls(0, pa.string())
@@ -112,26 +181,3 @@ def _codes(keys: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
     whole = pa.concat_arrays(keys.chunks, memory_pool=pool)
     encoded = pc.dictionary_encode(whole, memory_pool=pool)
     return int64_view(encoded.indices.cast(pa.int64())), encoded.dictionary
-
-
-def _values(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.empty(0, np.int64), *(int64_view(c) for c in column.chunks)])
-
-
-def _warn_of_contradictions(
-    actions: FileActions, codes: npt.NDArray[np.int64], keys: pa.ChunkedArray, table: str
-) -> None:
-    """Warn of the first commit that has more than one action for one file."""
-    versions = np.concatenate([_values(actions.adds[VERSION]), _values(actions.removes[VERSION])])
-    repeated = np.flatnonzero(np.bincount(codes)[codes] > 1)
-    order = repeated[np.lexsort((versions[repeated], codes[repeated]))]
-    same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)
-    if same.any():
-        row = int(order[np.flatnonzero(same)[0]])
-        path = keys[row].as_py().partition("\x00")[0]
-        warnings.warn(
-            f"{table}: commit {versions[row]} has more than one action for the file {path!r}; the "
-            "last one is taken. The protocol allows one: the writer of that commit is at fault",
-            DeltaWarning,
-            stacklevel=2,
-        )

@@ -1,7 +1,7 @@
-"""The contents of commits, read in runs of bounded size.
+"""The contents of commits, read a few at a time, for a log may be larger than memory.
 
-A log may be larger than memory: contents are read some megabytes at a time, in one go where a store
-is asked over a network, while those before are being parsed.
+From a local disk they are read one by one; over a network in runs of some megabytes, whose files are
+asked for all at once. Draw them while those before are being parsed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def commit_texts(
     Raises:
         ObjectNotFoundError: a file vanished since it was listed.
     """
-    for run in _runs(commits):
+    run_bytes = _RUN_BYTES if storage.capabilities.remote else 0
+    for run in _runs(commits, run_bytes):
         contents = storage.read_many([commit.path for commit in run])
         contents.reverse()
         for commit in run:
@@ -55,14 +56,14 @@ def _version(commit: LogCommit | CompactedCommits) -> int:
 
 
 def _runs(
-    commits: Iterable[LogCommit | CompactedCommits],
+    commits: Iterable[LogCommit | CompactedCommits], run_bytes: int
 ) -> Iterator[list[LogCommit | CompactedCommits]]:
     run: list[LogCommit | CompactedCommits] = []
     size = 0
     for commit in commits:
         run.append(commit)
         size += commit.size
-        if size >= _RUN_BYTES or len(run) >= _RUN_FILES:
+        if size >= run_bytes or len(run) >= _RUN_FILES:
             yield run
             run, size = [], 0
     if run:

@@ -1,25 +1,26 @@
 """The commits after a checkpoint: the tail of a segment, read when asked for and as far as asked.
 
-The commits are read in runs of bounded size while earlier ones are parsed, so that the text of a
-long log is never in memory as a whole; only the wanted columns of its file actions stay.
+The commits are read while earlier ones are parsed (`commit_texts`), so that the text of a long log is
+never in memory as a whole; only the wanted columns of its file actions stay.
 
 Whoever opens a table asks for protocol and metadata, and perhaps for nothing else, or else for the
 files later. The text of a tail of moderate size is kept in between: the first question costs a search
 for a few lines, the second the parsing, and no commit is read twice. The text of a longer tail isn't
-kept; both questions are answered by one reading then.
+kept, and is read once for each.
 
-The first question needs no Arrow, which is imported for the second; see ``snapshot.py`` for why.
+The first question over a short tail needs no Arrow, which is imported for the others; see
+``snapshot.py`` for why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.arrow.json_exact import SmallAction
 from airflow_delta.engine.arrow.json_small import find_small_actions
-from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
+from airflow_delta.engine.log.files import CompactedCommits, LogCommit
+from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tail", "read_tail"]
 
-_RUN_BYTES = 16 << 20
-_RUN_FILES = 256
-
-_KEPT_BYTES = 128 << 20
+_KEPT_BYTES = 32 << 20
 """The most text to keep between the question for the metadata and the one for the files."""
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
@@ -60,7 +58,7 @@ class Tail:
         self._storage = storage
         self._commits = commits
         self._table = table
-        self._paths = _unusual_paths(commits)
+        self._paths = unusual_paths(commits)
         self._kept: list[tuple[int, bytes]] | None = None
         self._small: tuple[SmallAction, ...] | None = None
         self._files: ReconciledTail | None = None
@@ -74,13 +72,16 @@ class Tail:
         """The actions of the state that aren't about files, in log order."""
         if self._small is None:
             if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
-                self.files(_LIGHT)
+                from airflow_delta.engine.arrow.json_scan import scan_small_actions
+
+                self._small = scan_small_actions(
+                    self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
+                )
             else:
                 self._kept = list(self._contents())
                 self._small = find_small_actions(
                     self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
                 )
-        assert self._small is not None
         return self._small
 
     def files(self, columns: Sequence[str] | None) -> ReconciledTail:
@@ -111,7 +112,7 @@ class Tail:
     def _contents(self) -> Iterable[tuple[int, bytes]]:
         if self._kept is not None:
             return self._kept
-        return _contents(self._storage, self._commits, self._table)
+        return commit_texts(self._storage, self._commits, table=self._table)
 
 
 def read_tail(
@@ -136,47 +137,8 @@ def read_tail(
     from airflow_delta.engine.arrow.json_actions import parse_commits
 
     return parse_commits(
-        _contents(storage, commits, table),
+        commit_texts(storage, commits, table=table),
         columns=columns,
         table=table,
-        paths=_unusual_paths(commits),
+        paths=unusual_paths(commits),
     )
-
-
-def _contents(
-    storage: Storage, commits: Sequence[LogCommit | CompactedCommits], table: str
-) -> Iterator[tuple[int, bytes]]:
-    for run in _runs(commits):
-        contents = storage.read_many([commit.path for commit in run])
-        for commit, content in zip(run, contents, strict=True):
-            if content is None:
-                raise ObjectNotFoundError(
-                    f"{commit.path} vanished after it was listed: a cleanup may be running",
-                    table=table,
-                    path=commit.path,
-                )
-            yield _version(commit), content
-
-
-def _unusual_paths(commits: Sequence[LogCommit | CompactedCommits]) -> dict[int, str]:
-    """The files that don't have the name of a commit, by the version they are read as."""
-    return {_version(file): file.path for file in commits if not isinstance(file, Commit)}
-
-
-def _version(commit: LogCommit | CompactedCommits) -> int:
-    return commit.end if isinstance(commit, CompactedCommits) else commit.version
-
-
-def _runs(
-    commits: Sequence[LogCommit | CompactedCommits],
-) -> Iterator[list[LogCommit | CompactedCommits]]:
-    run: list[LogCommit | CompactedCommits] = []
-    size = 0
-    for commit in commits:
-        run.append(commit)
-        size += commit.size
-        if size >= _RUN_BYTES or len(run) >= _RUN_FILES:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow import json_actions, json_lines
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS
-from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits
+from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits, stream_commits
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -462,3 +462,30 @@ def test_damage_is_seen_by_the_fast_reader_too(
         patch.setattr(json_actions, "read_columns", lambda *_, **__: None)
         line_by_line = outcome(bytes(damaged))
     assert outcome(bytes(damaged)) == line_by_line
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 150, 1 << 20])
+def test_a_stream_tells_the_same_from_the_newest_end(
+    monkeypatch: pytest.MonkeyPatch, slice_bytes: int
+) -> None:
+    monkeypatch.setattr(json_lines, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(json_lines, "_ALONE_BYTES", slice_bytes)
+    remove = '{"remove":{"path":"a","dataChange":true}}'
+    txn = '{"txn":{"appId":"a","version":1}}'
+    commits = [f"{ADD}\n{txn}\n{remove}\n{ADD}\n", f"{VECTOR}\n\n{remove}", txn]
+    contents = [(version, content.encode()) for version, content in enumerate(commits)]
+    stream = stream_commits(reversed(contents), lambda part: part, kinds=("txn",), table="t")
+    parts = [in_log_order(part) for part in stream]
+    assert [entry for part in reversed(parts) for entry in part] == oracle(*commits)
+    assert (len(parts) > 1) == (slice_bytes < 1 << 20)
+
+
+def test_a_stream_forgets_what_was_not_asked_for() -> None:
+    (part,) = stream_commits([(0, f'{{"txn":{{}}}}\n{ADD}'.encode())], lambda p: p, table="t")
+    assert part.small == ()
+
+
+def test_an_error_in_a_stream_comes_in_its_turn() -> None:
+    contents = [(2, ADD.encode()), (1, b"{broken"), (0, ADD.encode())]
+    with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json, line 1"):
+        list(stream_commits(contents, lambda part: part, table="t"))

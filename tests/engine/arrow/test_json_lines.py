@@ -32,6 +32,38 @@ def test_all_lines_come_back_with_their_versions(commits: list[bytes], slice_byt
     assert positions == sorted(set(positions))
 
 
+@given(commits=contents, slice_bytes=st.integers(1, 40))
+@settings(max_examples=50, deadline=None)
+def test_newest_first_the_same_lines_come_from_the_end(
+    commits: list[bytes], slice_bytes: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_lines, "SLICE_BYTES", slice_bytes)
+        newest_first = reversed(list(enumerate(commits, 7)))
+        slices = [
+            index_lines(source) for source in cut_slices(newest_first, table="t", newest_first=True)
+        ]
+    found, positions = [], []
+    for lines in reversed(slices):
+        found += zip(lines.versions().tolist(), lines.contents(), strict=True)
+        positions += lines.positions().tolist()
+    expected = [
+        (version, line.removesuffix(b"\r"))
+        for version, content in enumerate(commits, 7)
+        for line in content.split(b"\n")
+    ]
+    assert [entry for entry in found if entry[1]] == [entry for entry in expected if entry[1]]
+    assert positions == sorted(set(positions))
+
+
+def test_newest_first_a_commit_is_cut_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "SLICE_BYTES", 8)
+    commits = [(1, b"aaa\nbbb\nccc\nddd\n"), (0, b"e\n"), (-1, b"f\n")]
+    slices = list(cut_slices(commits, table="t", newest_first=True))
+    texts = [bytes(source.text()) for source in slices]
+    assert texts == [b"ccc\nddd\n", b"aaa\nbbb\n", b"f\n\ne\n"]
+
+
 def test_a_large_commit_is_cut_evenly_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "SLICE_BYTES", 100)
     content = b"123456789\n" * 12

@@ -143,7 +143,7 @@ HISTORY = [[PROTOCOL, metadata(), add("a")], [add("b")], [remove("a"), add("c")]
 
 def test_after_an_error_the_state_can_recover() -> None:
     model = states(HISTORY)
-    broken = {path: b"no parquet" for path in classic_checkpoint(model[1], 1)}
+    broken = dict.fromkeys(classic_checkpoint(model[1], 1), b"no parquet")
     with MemoryTable({**commits(HISTORY), **broken, **hint(1)}) as table:
         state = LogState(table.storage, load_segment(table.storage))
         with pytest.raises(CorruptLogError) as caught:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot import commit_texts as module
 from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
+from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.log_builder import PROTOCOL, add, metadata
 from tests.table_builder import MemoryTable, commit_file, commits, compaction, states
@@ -16,9 +19,16 @@ HISTORY = [[PROTOCOL, metadata()], [add("a")], [add("b")], [add("c")], [add("d")
 
 
 class Runs(MemoryStorage):
-    """Remembers what was read together."""
+    """A store that remembers what was read together."""
 
-    runs: list[list[str]]
+    def __init__(self, root: str, *, remote: bool = True) -> None:
+        super().__init__(root)
+        self.runs: list[list[str]] = []
+        self.remote = remote
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, remote=self.remote)
 
     def read_many(self, paths: list[str]) -> list[bytes | None]:
         self.runs.append(list(paths))
@@ -36,7 +46,6 @@ def test_runs_are_bounded_and_in_the_order_asked_for(
     files = commits(HISTORY)
     with MemoryTable(files) as table:
         storage = Runs(table.uri)
-        storage.runs = []
         plan = reversed(load_segment(storage).plan())
         texts = list(commit_texts(storage, plan, table=table.uri))
     assert texts == [(version, files[commit_file(version)]) for version in (4, 3, 2, 1, 0)]
@@ -47,10 +56,16 @@ def test_a_run_is_read_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "_RUN_FILES", 1)
     with MemoryTable(commits(HISTORY)) as table:
         storage = Runs(table.uri)
-        storage.runs = []
         texts = commit_texts(storage, load_segment(storage).plan(), table=table.uri)
         next(texts)
     assert storage.runs == [[commit_file(0)]]
+
+
+def test_a_local_log_is_read_one_by_one() -> None:
+    with MemoryTable(commits(HISTORY)) as table:
+        storage = Runs(table.uri, remote=False)
+        list(commit_texts(storage, load_segment(storage).plan(), table=table.uri))
+    assert [len(run) for run in storage.runs] == [1] * 5
 
 
 def test_a_commit_that_vanished_is_named() -> None:

@@ -1,0 +1,148 @@
+"""128-bit hashes of file keys: a set of hashes takes a fifth of the memory of a set of paths.
+
+Two hashes that are equal are taken for the same file, so the odds of two files sharing one must be
+too small to matter, whatever the paths. The hash is *universal*: it is drawn at random, anew in each
+process, and any two different keys share a hash with a chance of 2**-128, or less. Over ``n``
+files of a table that makes at most ``n²/2**129``: for ten million files one in 10**25.
+
+It is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal string hashing is
+fast"): a key is a row of 32-bit numbers, its length among them, each is multiplied with a random
+64-bit number of its own, and the upper half of their sum, with one more number added, is the hash.
+Four of these, with independent numbers, make the 128 bits. It takes no more than multiplying and
+adding, which numpy does for all keys at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector, offsets_view
+
+__all__ = ["KeyHasher", "KeyHashes"]
+
+UInt64Vector = npt.NDArray[np.uint64]
+
+_WORD = 8
+_LANES = 4
+_HALF = np.uint64(32)
+_LOWER = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHashes:
+    """Hashes of keys, as two vectors of 64 bits each.
+
+    Attributes:
+        high: the bits that tell nearly all keys apart.
+        low: the others.
+    """
+
+    high: UInt64Vector
+    low: UInt64Vector
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+    def pick(self, chosen: BoolVector | Int64Vector) -> KeyHashes:
+        """The hashes at the places that a mask or a vector of places chooses."""
+        return KeyHashes(self.high[chosen], self.low[chosen])
+
+    def order(self) -> Int64Vector:
+        """The places of the hashes in ascending order."""
+        order = np.argsort(self.high)
+        high = self.high[order]
+        alike = np.flatnonzero(high[1:] == high[:-1])
+        if (self.low[order[alike]] != self.low[order[alike + 1]]).any():
+            # Hardly ever: it takes two keys that share half of their hashes.
+            order = np.lexsort((self.low, self.high))
+        return order
+
+    @staticmethod
+    def joined(parts: Sequence[KeyHashes]) -> KeyHashes:
+        """The hashes of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        nothing = np.empty(0, np.uint64)
+        return KeyHashes(
+            np.concatenate([nothing, *(part.high for part in parts)]),
+            np.concatenate([nothing, *(part.low for part in parts)]),
+        )
+
+
+class KeyHasher:
+    """A hash function drawn at random; equal keys have equal hashes, from any of its calls.
+
+    Threads may share one.
+    """
+
+    def __init__(self) -> None:
+        self._factors = _random_factors(64)
+        self._growing = Lock()
+
+    def hashes(self, keys: pa.ChunkedArray) -> KeyHashes:
+        """The hash of each key.
+
+        Args:
+            keys: strings without nulls.
+        """
+        return KeyHashes.joined([self._of_chunk(chunk) for chunk in keys.chunks])
+
+    def _of_chunk(self, keys: pa.Array) -> KeyHashes:
+        if not len(keys):
+            return KeyHashes.joined([])
+        offsets = offsets_view(keys).astype(np.int64)
+        text = np.zeros(int(offsets[-1] - offsets[0]) + _WORD, np.uint8)
+        # The bytes behind the last key: a word of it may reach that far.
+        text[:-_WORD] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+        starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+        # A word at each byte, overlapping the next.
+        words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
+        longest = -(-int(lengths.max()) // _WORD)
+        complete = int(lengths.min()) // _WORD
+        factors = self._factors_for(longest)
+        closing = lengths.astype(np.uint64)
+        sums = [start + factor * closing for start, factor in zip(*factors[:2], strict=True)]
+        for number in range(longest):
+            if number < complete:
+                _add(sums, words[starts + number * _WORD], factors[2 + 2 * number :])
+                continue
+            rows = np.flatnonzero(lengths > number * _WORD)
+            # Without what lies behind a key's end. At least a byte is left: all shifts are below 64.
+            rest = np.minimum(lengths[rows] - number * _WORD, _WORD)
+            unused = (8 * (_WORD - rest)).astype(np.uint64)
+            here = (words[starts[rows] + number * _WORD] << unused) >> unused
+            some = [part[rows] for part in sums]
+            _add(some, here, factors[2 + 2 * number :])
+            for part, values in zip(sums, some, strict=True):
+                part[rows] = values
+        halves = [part >> _HALF for part in sums]
+        return KeyHashes((halves[0] << _HALF) | halves[1], (halves[2] << _HALF) | halves[3])
+
+    def _factors_for(self, words: int) -> npt.NDArray[np.uint64]:
+        """The factors for keys of so many words; those that were used before stay."""
+        count = 2 + 2 * words
+        with self._growing:
+            missing = count - len(self._factors)
+            if missing > 0:
+                self._factors = np.concatenate([self._factors, _random_factors(count + missing)])
+            return self._factors
+
+
+def _add(sums: list[UInt64Vector], words: UInt64Vector, factors: npt.NDArray[np.uint64]) -> None:
+    """Add the products of the words' halves with their factors to each sum, modulo 2**64."""
+    product = np.empty_like(words)
+    for half, row in ((words & _LOWER, factors[0]), (words >> _HALF, factors[1])):
+        for part, factor in zip(sums, row, strict=True):
+            np.multiply(half, factor, out=product)
+            part += product
+
+
+def _random_factors(count: int) -> npt.NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(count * _LANES * 8), np.uint64).reshape(count, _LANES)

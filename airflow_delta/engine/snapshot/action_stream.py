@@ -1,0 +1,75 @@
+"""The file actions of a version as one stream, in bounded memory: what a checkpoint is written from.
+
+The log is read from its newest end: first the commits, of which every action is final as soon as it
+is read (`newest_first`), then the rows of the checkpoint before them that no commit mentions. Of what
+has passed nothing stays but a hash per file that a commit mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
+from airflow_delta.engine.arrow.json_actions import stream_commits
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.replay.newest_first import NewestFirst
+from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
+from airflow_delta.engine.snapshot.state import LogState
+
+__all__ = ["stream_file_actions"]
+
+
+def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterator[FileActionTable]:
+    """The live adds and the unexpired removes of a version, mixed, the newest part of the log first.
+
+    Args:
+        state: the state of the version.
+        oldest_tombstone_ms: removes that were deleted at this time (epoch ms) or before, or at no
+            known time, have expired: they are left out, and still override what they removed.
+
+    Raises:
+        CorruptLogError, ObjectNotFoundError: a file can't be read. `LogState.recover` may help; what
+            has streamed until then must be thrown away.
+    """
+    replay = NewestFirst(table=state.segment.table)
+    for kind, rows in _survivors(state, replay):
+        kept = rows if kind == "add" else _unexpired(rows, oldest_tombstone_ms)
+        if kept.num_rows:
+            yield kind, kept
+
+
+def _survivors(state: LogState, replay: NewestFirst) -> Iterator[FileActionTable]:
+    segment = state.segment
+    newest_first = tuple(reversed(segment.plan()))
+    batches = stream_commits(
+        commit_texts(state.storage, newest_first, table=segment.table),
+        lambda parsed: replay.batch(parsed.files),
+        table=segment.table,
+        paths=unusual_paths(newest_first),
+    )
+    for actions in map(replay.survivors, batches):
+        # Where an action stood in the log no longer matters, and checkpoints don't tell it.
+        yield "add", actions.adds.drop_columns([VERSION, POSITION])
+        yield "remove", actions.removes.drop_columns([VERSION, POSITION])
+    if segment.checkpoint is not None:
+        base = open_checkpoint(
+            state.storage,
+            segment.checkpoint,
+            table=segment.table,
+            actions=segment.checkpoint_actions,
+        )
+        for rows in base.adds():
+            yield "add", replay.survivors_of_base(rows)
+        for rows in base.removes():
+            yield "remove", replay.survivors_of_base(rows)
+
+
+def _unexpired(removes: pa.Table, oldest_tombstone_ms: int) -> pa.Table:
+    deleted = removes["deletionTimestamp"]
+    # Compared with a time that isn't known the answer is null, and the filter drops the row.
+    return removes.filter(pc.greater(deleted, scalar_of(oldest_tombstone_ms, pa.int64())))

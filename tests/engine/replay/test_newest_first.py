@@ -1,0 +1,130 @@
+"""The replay from the newest end against the replay in memory, and against a dictionary."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_delta.engine.arrow import json_lines
+from airflow_delta.engine.arrow.action_schema import FileActions
+from airflow_delta.engine.arrow.json_actions import parse_commits, stream_commits
+from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.replay.newest_first import NewestFirst
+from airflow_delta.engine.replay.reconcile import reconcile_tail
+from tests.log_builder import add, remove
+from tests.table_builder import lines, replay
+
+Action = dict
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "x" * 20, "sizeInBytes": 3, "cardinality": 1}
+TABLE = "s3://bucket/table"
+
+
+def contents(history: list[list[Action]]) -> list[tuple[int, bytes]]:
+    return [(version, lines([{}, *actions])) for version, actions in enumerate(history)]
+
+
+def survivors(history: list[list[Action]], *, slice_bytes: int = 1 << 20) -> FileActions:
+    """What survives of a history that is read in slices of some size, in log order."""
+    newest_first = NewestFirst(table=TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_lines, "SLICE_BYTES", slice_bytes)
+        patch.setattr(json_lines, "_ALONE_BYTES", slice_bytes)
+        batches = stream_commits(
+            reversed(contents(history)), lambda p: newest_first.batch(p.files), table=TABLE
+        )
+        parts = list(map(newest_first.survivors, batches))[::-1]
+    return FileActions(
+        pa.concat_tables(part.adds for part in parts),
+        pa.concat_tables(part.removes for part in parts),
+    )
+
+
+def rows(table: pa.Table) -> list[Action]:
+    return table.drop_columns(["position"]).to_pylist()
+
+
+FIELDS = st.sampled_from(
+    [
+        {},
+        {"deletionVector": VECTOR},
+        {"deletionVector": {**VECTOR, "offset": 1}},
+        {"tags": {"k": "v"}, "stats": "{}"},
+    ]
+)
+PATHS = st.sampled_from(["a", "b", "c%20d", "s3://bucket/other/a", "S3://bucket/other/a", "/x/a"])
+ACTIONS = st.builds(
+    lambda make, path, fields: make(path, **fields), st.sampled_from([add, remove]), PATHS, FIELDS
+)
+HISTORIES = st.lists(st.lists(ACTIONS, max_size=5), min_size=1, max_size=6)
+
+
+@given(HISTORIES, st.integers(1, 2000))
+@settings(max_examples=50, deadline=None)
+def test_the_same_as_in_memory_wherever_the_log_is_cut(
+    history: list[list[Action]], slice_bytes: int
+) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = survivors(history, slice_bytes=slice_bytes)
+    with warnings.catch_warnings(record=True) as expected_told:
+        warnings.simplefilter("always")
+        expected = reconcile_tail(parse_commits(contents(history), table=TABLE).files, table=TABLE)
+    assert rows(found.adds) == rows(expected.adds)
+    assert rows(found.removes) == rows(expected.removes)
+    assert len(told) == len(expected_told)
+
+
+@given(HISTORIES, st.integers(1, 2000))
+@settings(max_examples=50, deadline=None)
+@pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
+def test_the_same_as_a_dictionary(history: list[list[Action]], slice_bytes: int) -> None:
+    # The dictionary tells files apart by the text of their paths, so with one spelling each.
+    plain = json.loads(json.dumps(history).replace("S3:", "s3:"))
+    found, model = survivors(plain, slice_bytes=slice_bytes), replay(plain)
+    for table, expected in ((found.adds, model.files), (found.removes, model.tombstones)):
+        assert sorted(table["path"].to_pylist()) == sorted(path for path, _ in expected)
+
+
+def test_a_commit_that_contradicts_itself_across_batches_is_warned_of() -> None:
+    history = [[add("a")], [remove("a"), add("b"), add("c"), add("a", size=9)], [add("d")]]
+    with pytest.warns(DeltaWarning, match="commit 1 has more than one action for the file 'a'"):
+        found = survivors(history, slice_bytes=1)
+    assert [(r["path"], r["size"]) for r in rows(found.adds)] == [
+        ("b", 1), ("c", 1), ("a", 9), ("d", 1),
+    ]  # fmt: skip
+    assert found.removes.num_rows == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_that_commits_mention_again_is_no_contradiction() -> None:
+    history = [[add("a"), add("b")], [remove("a"), remove("b")], [add("b"), add("a")]]
+    assert survivors(history, slice_bytes=1).adds["path"].to_pylist() == ["b", "a"]
+
+
+def test_base_rows_that_a_commit_mentions_are_overridden() -> None:
+    replay_ = NewestFirst(table=TABLE)
+    base = parse_commits(
+        contents([[add("a"), add("b", deletionVector=VECTOR), add("b"), add("S3://bucket/c")]]),
+        table=TABLE,
+    ).files.adds
+    assert replay_.survivors_of_base(base) is base
+    tail = parse_commits(contents([[remove("b"), add("s3://bucket/c")]]), table=TABLE).files
+    replay_.survivors(replay_.batch(tail))
+    kept = replay_.survivors_of_base(base)
+    assert [(r["path"], r["deletionVector"] is None) for r in kept.to_pylist()] == [
+        ("a", True), ("b", False),
+    ]  # fmt: skip
+    assert replay_.survivors_of_base(base.slice(0, 0)).num_rows == 0
+
+
+def test_columns_of_nulls_keep_their_length() -> None:
+    found = survivors([[add("a"), add("b"), add("c", stats="{}")], [remove("b")]])
+    found.adds.validate(full=True)
+    assert [row["stats"] for row in rows(found.adds)] == [None, "{}"]
+    assert found.adds["tags"].null_count == 2
