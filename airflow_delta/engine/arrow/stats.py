@@ -4,9 +4,10 @@ PROTOCOL.md, "Per-file Statistics": ``add.stats`` is a JSON text. Only the field
 needs are parsed, for many files in one call: each text becomes the value of a line ``{"s": …}``, so
 that a file without statistics is a null in its place and the rows can't shift.
 
-The JSON reader of pyarrow is fast and lossy at the edges (it refuses ``5.0`` for an integer, and one
-bad text fails the whole). Whatever it refuses goes, text by text, through Python's reader, where bad
-statistics count as none: they are advice, and without advice a file is read.
+Short texts of one shape need no parser at all: see `alike_stats`. For all others there is the JSON
+reader of pyarrow, fast and lossy at the edges (it refuses ``5.0`` for an integer, and one bad text
+fails the whole). Whatever it refuses goes, text by text, through Python's reader, where bad statistics
+count as none: they are advice, and without advice a file is read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from airflow_delta.engine.arrow.alike_stats import read_alike
 from airflow_delta.engine.arrow.json_columns import parsing_pool
 from airflow_delta.engine.arrow.numpy_arrays import offsets_view
 from airflow_delta.engine.arrow.parallel import map_ordered
@@ -30,7 +32,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scal
 
 __all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
 
-STATS_ROWS = 1 << 15
+STATS_ROWS = 1 << 14
 """How many texts to parse in one call: a few megabytes, and what one bad text slows down."""
 
 _NUM_RECORDS = pa.struct([("numRecords", pa.int64())])
@@ -65,6 +67,9 @@ def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
         One struct a text; null where there are no statistics or they aren't JSON objects. A field
         that isn't of its type is null; of doubles, NaN and infinities may be there or be null.
     """
+    alike = read_alike(stats, type_)
+    if alike is not None:
+        return alike
     if _are_bare_objects(stats):
         lines = joined_text(stats, "\n")
         parsed = _read(lines, pa.schema(list(type_)))
