@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["map_ordered"]
 
@@ -42,6 +44,9 @@ def map_ordered(
 def _map_in_threads(
     function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int
 ) -> Iterator[_Result]:
+    # Loading it takes as long as opening a table, which needs no threads.
+    from concurrent.futures import ThreadPoolExecutor
+
     executor = ThreadPoolExecutor(workers, thread_name_prefix="delta-read")
     pending: deque[Future[_Result]] = deque()
     try:

@@ -27,27 +27,16 @@ from airflow_delta.engine.arrow.normalise import present_rows
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet_rows import FileRows, FilteredRows, RowFilter
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["SMALL_KINDS", "ActionFile", "Piece", "read_pieces", "reader_threads"]
-
-SMALL_KINDS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
-"""The actions of checkpoints that aren't about files."""
+__all__ = ["ActionFile", "Piece", "read_pieces", "reader_threads"]
 
 Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
 """A part of the file actions of a file, that can be read on a thread of its own."""
 
 # A field that every action of the kind has: where it is null, there is no such action.
-_REQUIRED_FIELD = {
-    "protocol": "minReaderVersion",
-    "metaData": "id",
-    "txn": "appId",
-    "domainMetadata": "domain",
-    "sidecar": "path",
-    "checkpointMetadata": "version",
-    "add": "path",
-    "remove": "path",
-}
+_REQUIRED_FIELD = {**SMALL_KINDS, "add": "path", "remove": "path"}
 
 # Above this many rows a row group is streamed in slices of as many. Our own row groups are smaller.
 _SLICE_ROWS = 131_072

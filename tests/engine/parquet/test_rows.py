@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow import parquet as arrow_parquet
 from airflow_delta.engine.checkpoint.layout import null_structs
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
@@ -35,10 +34,6 @@ from tests.engine.parquet.files import (
     stored,
     with_footer,
 )
-
-
-def test_both_readers_know_the_same_kinds() -> None:
-    assert tuple(SMALL_KINDS) == arrow_parquet.SMALL_KINDS
 
 
 @pytest.mark.parametrize("case", golden_manifest(), ids=lambda case: case["name"])
