@@ -48,6 +48,7 @@ assert snapshot.files(columns=["path", "size"]).num_rows == 2
 assert snapshot.files().num_rows == 2
 assert len(table.history()) == 3
 assert table.version_at(snapshot.timestamp) == 2
+table.checkpoint()
 """
 
 

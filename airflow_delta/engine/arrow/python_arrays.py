@@ -27,8 +27,8 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """An array of these values, each None or fit for the type; nothing is converted.
 
     Args:
-        values: strings, numbers, booleans, or mappings for maps and structs.
-        type_: string, int32, int64, float64, bool, a map, or a struct of these.
+        values: strings, numbers, booleans, sequences for lists, or mappings for maps and structs.
+        type_: string, int32, int64, float64, bool, or a list, a map, or a struct of these.
 
     Raises:
         OverflowError: an integer that the type can't hold.
@@ -39,6 +39,10 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         return _strings(values, _validity(present))
     if pa.types.is_map(type_):
         return _maps(values, type_, None if present.all() else bool_array(~present))
+    if pa.types.is_list(type_):
+        items = array_of([item for value in values for item in value or ()], type_.value_type)
+        buffers = [_validity(present), pa.py_buffer(_offsets(values))]
+        return pa.Array.from_buffers(type_, len(values), buffers, children=[items])
     if pa.types.is_struct(type_):
         rows: Sequence[Mapping[str, Any]] = [value or {} for value in values]
         children = [array_of([row.get(f.name) for row in rows], f.type) for f in type_]
@@ -87,15 +91,19 @@ def _from_buffers(
 
 def _strings(values: Sequence[str | None], validity: pa.Buffer | None) -> pa.Array:
     raw = [b"" if value is None else value.encode("utf-8") for value in values]
-    offsets = np.zeros(len(raw) + 1, np.int32)
-    np.cumsum([len(item) for item in raw], out=offsets[1:])
-    return _from_buffers(pa.string(), len(raw), validity, offsets, b"".join(raw))
+    return _from_buffers(pa.string(), len(raw), validity, _offsets(raw), b"".join(raw))
+
+
+def _offsets(values: Sequence[Sequence[Any] | None]) -> np.ndarray[Any, Any]:
+    """Where each value begins when they stand end to end, and where the last one ends."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    return offsets
 
 
 def _maps(values: Sequence[Any], type_: pa.MapType, nulls: pa.Array | None) -> pa.MapArray:
     entries = [entry for value in values if value is not None for entry in value.items()]
-    lengths = [0 if value is None else len(value) for value in values]
-    offsets = int32_array(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))))
+    offsets = int32_array(_offsets(values))
     keys = array_of([key for key, _ in entries], type_.key_type)
     items = array_of([item for _, item in entries], type_.item_type)
     return pa.MapArray.from_arrays(offsets, keys, items, type_, mask=nulls)

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, REMOVE_FIELDS, STRING_MAP
-from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.arrow.numpy_arrays import bool_array
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 
 __all__ = [
     "DICTIONARY_LEAVES",
@@ -67,6 +69,9 @@ _DOMAIN_METADATA = pa.struct(
         pa.field("removed", pa.bool_(), nullable=False),
     ]
 )
+
+_WIDEST_VALUE = 16
+"""Bytes of the widest value that a leaf can have, a decimal."""
 
 _REQUIRED = {
     "add": ("path", "partitionValues", "size", "modificationTime", "dataChange"),
@@ -147,40 +152,31 @@ def _file_struct(
 
 def small_structs(actions: Sequence[Mapping[str, Any]], type_: pa.StructType) -> pa.StructArray:
     """Actions of one kind, given as JSON objects, as rows of their column."""
-    return pa.array([_row(action, type_) for action in actions], type_)
+    return array_of(actions, type_)
 
 
-def _row(value: Mapping[str, Any], type_: pa.StructType) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for field in type_:
-        item = value.get(field.name)
-        if item is not None and pa.types.is_struct(field.type):
-            item = _row(item, field.type)
-        elif item is not None and pa.types.is_map(field.type):
-            item = list(item.items())
-        row[field.name] = item
-    return row
-
-
-def file_structs(files: pa.Table, type_: pa.StructType) -> pa.StructArray:
-    """Adds or removes as rows of their column; ``dataChange`` becomes false.
+def file_structs(files: pa.Table, type_: pa.StructType) -> pa.ChunkedArray:
+    """Adds or removes as rows of their column, without copying; ``dataChange`` becomes false.
 
     Args:
-        files: columns of `action_schema`, in one chunk each.
+        files: columns of `action_schema`.
         type_: the type of the column, of `checkpoint_schema`.
 
     Raises:
         ValueError: a required column has a null; the message begins with its name.
     """
+    return pa.chunked_array([_structs(batch, type_) for batch in files.to_batches()], type_)
+
+
+def _structs(files: pa.RecordBatch, type_: pa.StructType) -> pa.StructArray:
     rows = files.num_rows
     columns = []
     for field in type_:
         if field.name == "dataChange":
             # A checkpoint repeats what commits have told; it changes no data.
-            column = pa.repeat(_EMPTY[pa.bool_()], rows)
-        elif field.name in files.column_names:
-            column = files[field.name].combine_chunks()
-            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            column = bool_array(np.zeros(rows, np.bool_))
+        elif field.name in files.schema.names:
+            column = files[field.name]
         else:
             column = pa.nulls(rows, field.type)
         if field.name == "partitionValues" and not field.nullable and column.null_count:
@@ -193,32 +189,21 @@ def file_structs(files: pa.Table, type_: pa.StructType) -> pa.StructArray:
 
 
 def null_structs(rows: int, type_: pa.StructType) -> pa.StructArray:
-    """A column of a kind of action without one."""
-    mask = pa.repeat(scalar_of(True, pa.bool_()), rows)
-    return pa.StructArray.from_arrays(_no_values(rows, type_), fields=list(type_), mask=mask)
+    """A column of a kind of action without one. Its memory is that of one leaf."""
+    # Nulls are told by bits of 0, empty texts and maps by offsets of 0, false and 0 by themselves: one
+    # buffer serves all leaves. Each with its own would be as large as the adds of the row group.
+    zeros = pa.py_buffer(bytes(_WIDEST_VALUE * (rows + 1)))
+    return _nothing(rows, type_, zeros, nullable=True)
 
 
-def _no_values(rows: int, type_: pa.StructType) -> list[pa.Array]:
-    return [
-        pa.nulls(rows, field.type) if field.nullable else _empty_values(rows, field.type)
-        for field in type_
-    ]
-
-
-def _empty_values(rows: int, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(type_):
-        return pa.StructArray.from_arrays(_no_values(rows, type_), fields=list(type_))
-    if pa.types.is_map(type_) or pa.types.is_list(type_):
-        # Offsets that are all 0, and nothing behind them. Copying an empty list is much slower.
-        offsets = pa.py_buffer(bytes(4 * (rows + 1)))
-        entries = type_.field(0).type if pa.types.is_map(type_) else type_.value_type
-        return pa.Array.from_buffers(type_, rows, [None, offsets], children=[pa.nulls(0, entries)])
-    return pa.repeat(_EMPTY[type_], rows)
-
-
-_EMPTY = {
-    pa.string(): scalar_of("", pa.string()),
-    pa.bool_(): scalar_of(False, pa.bool_()),
-    pa.int32(): scalar_of(0, pa.int32()),
-    pa.int64(): scalar_of(0, pa.int64()),
-}
+def _nothing(rows: int, type_: pa.DataType, zeros: pa.Buffer, *, nullable: bool) -> pa.Array:
+    """Nulls, or values that are empty or 0 where nulls aren't allowed."""
+    nested = rows if pa.types.is_struct(type_) else 0
+    fields = [type_.field(number) for number in range(type_.num_fields)]
+    return pa.Array.from_buffers(
+        type_,
+        rows,
+        [zeros if nullable else None, *[zeros] * (type_.num_buffers - 1)],
+        null_count=rows if nullable else 0,
+        children=[_nothing(nested, field.type, zeros, nullable=field.nullable) for field in fields],
+    )

@@ -25,7 +25,14 @@ from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protoco
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["CheckpointContent", "CheckpointWritten", "write_classic_checkpoint"]
+__all__ = [
+    "CheckpointContent",
+    "CheckpointWritten",
+    "ExpectedFiles",
+    "SmallContent",
+    "small_actions",
+    "write_classic_checkpoint",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,11 @@ class CheckpointWritten:
     Attributes:
         version: the version of the table it holds.
         path: its path below the table's root.
-        size_in_bytes: of the file.
+        size_in_bytes: of the file, or of the top level and all sidecars.
         num_actions: how many actions, of any kind, it holds.
         num_adds: how many of them are adds.
         adds_size_sum: the sum of the sizes of the files added, in bytes.
+        hint_content: what ``_last_checkpoint`` shall repeat of it; None for nothing.
     """
 
     version: int
@@ -47,11 +55,12 @@ class CheckpointWritten:
     num_actions: int
     num_adds: int
     adds_size_sum: int
+    hint_content: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointContent:
-    """The state of a version, to be written.
+class SmallContent:
+    """The state of a version but for its files.
 
     Attributes:
         protocol: the table's protocol.
@@ -59,18 +68,58 @@ class CheckpointContent:
             (``delta.checkpoint.writeStatsAsJson``, ``delta.checkpoint.writeStatsAsStruct``).
         transactions: the unexpired transaction identifiers.
         domains: the live domains; removed ones are left out.
-        files: the live adds and the unexpired removes, in tables of any size and in any order.
-        num_adds: how many adds there must be; None if nobody has counted.
-        adds_size: what their sizes must come to, in bytes; None if nobody has summed them.
     """
 
     protocol: Protocol
     metadata: Metadata
     transactions: Sequence[Txn]
     domains: Sequence[DomainMetadata]
-    files: Iterable[FileActionTable]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFiles:
+    """What the live files of a version must come to, as told by somebody else than the writer.
+
+    Attributes:
+        num_adds: how many there are; None if nobody has counted.
+        adds_size: their sizes summed up, in bytes; None if nobody has.
+    """
+
     num_adds: int | None = None
     adds_size: int | None = None
+
+    def check(self, *, num_adds: int, adds_size: int, version: int, table: str) -> None:
+        """Refuse a checkpoint that holds anything else.
+
+        Raises:
+            InvalidTableError: the numbers differ. Facts: found, expected.
+        """
+        for what, found, expected in (
+            ("live files", num_adds, self.num_adds),
+            ("bytes in live files", adds_size, self.adds_size),
+        ):
+            if expected is not None and found != expected:
+                raise InvalidTableError(
+                    f"the checkpoint of version {version} was not written: it would hold {found} "
+                    f"{what}, and the version has {expected}. Load the version anew and try again",
+                    table=table,
+                    version=version,
+                    found=found,
+                    expected=expected,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointContent(SmallContent):
+    """The state of a version, to be written.
+
+    Attributes:
+        files: the live adds and the unexpired removes, in tables of any size and in any order.
+        expected: what the adds must come to.
+    """
+
+    files: Iterable[FileActionTable]
+    expected: ExpectedFiles = ExpectedFiles()
 
 
 def write_classic_checkpoint(
@@ -95,18 +144,20 @@ def write_classic_checkpoint(
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
     with storage.writer(path, overwrite=True) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
-            rows.write_small(_small_actions(content))
+            rows.write_small(small_actions(content))
             rows.write_files(content.files, typed)
         # Only what is counted right gets a name; an error abandons the file.
-        _check(table, version, "live files", rows.num_adds, content.num_adds)
-        _check(table, version, "bytes in live files", rows.adds_size_sum, content.adds_size)
+        content.expected.check(
+            num_adds=rows.num_adds, adds_size=rows.adds_size_sum, version=version, table=table
+        )
         size = stream.tell()
     return CheckpointWritten(
         version, path, size, rows.num_actions, rows.num_adds, rows.adds_size_sum
     )
 
 
-def _small_actions(content: CheckpointContent) -> dict[str, list[Mapping[str, Any]]]:
+def small_actions(content: SmallContent) -> dict[str, list[Mapping[str, Any]]]:
+    """The actions that aren't files, by kind, as JSON objects in which a field may be null."""
     return {
         "protocol": [_protocol_json(content.protocol)],
         "metaData": [content.metadata.to_json()],
@@ -130,15 +181,3 @@ def _protocol_json(protocol: Protocol) -> dict[str, Any]:
         if protocol.min_writer_version >= 7
         else None,
     }
-
-
-def _check(table: str, version: int, what: str, found: int, expected: int | None) -> None:
-    if expected is not None and found != expected:
-        raise InvalidTableError(
-            f"the checkpoint of version {version} was not written: it would hold {found} {what}, "
-            f"and the version has {expected}. Load the version anew and try again",
-            table=table,
-            version=version,
-            found=found,
-            expected=expected,
-        )

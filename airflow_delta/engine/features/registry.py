@@ -164,7 +164,7 @@ _TABLE_FEATURES = (
         name="v2Checkpoint",
         kind=Kind.READER_WRITER,
         spec="PROTOCOL.md, V2 Checkpoint Table Feature",
-        note="V2 checkpoints are read; classic ones, which stay legal, are written",
+        note="read and written, by delta.checkpointPolicy",
         table_property="delta.checkpointPolicy",
         active=lambda properties, _: properties.checkpoint_policy == "v2",
     ),

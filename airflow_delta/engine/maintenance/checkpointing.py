@@ -2,10 +2,17 @@
 
 PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; checkpoint-protection.md, rule b: creating a
 checkpoint is a write, so every writer feature of the protocol *at that version* must be known.
+What is decided before anything is written is told in `checkpoint_plan`.
 
-The checkpoint is streamed to a file that nobody sees until it is complete and its counts agree with
-the snapshot; the hint is written after it. A crash in between leaves a table that is as readable as
-before, and a hint that can't be written is no more than a `DeltaWarning`: readers then list the log.
+The checkpoint is streamed to files that nobody sees until all of it is complete and its counts agree;
+the hint is written after it. A crash in between leaves a table that is as readable as before, and a
+hint that can't be written is no more than a `DeltaWarning`: readers then list the log.
+
+**What the counts are compared with.** Whoever counts what he has just written finds what he wrote. So
+what counts is what somebody else has found: the version checksum where there is one, and for an
+incremental checkpoint the counts of the previous one together with what the commits since have added
+and removed. A first checkpoint without either has no witness; reading the log a second time, with the
+same code, would cost as much as the checkpoint and tell nothing new.
 
 A checkpoint of the version that is there already is kept, if it can be read to its end; planning
 reads it to find out. The hint to it may still be missing: it is made up for.
@@ -13,17 +20,19 @@ reads it to find out. The hint to it may still be missing: it is made up for.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-
-from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.incremental_v2 import write_incremental_v2
+from airflow_delta.engine.checkpoint.v2_write import V2Written, write_v2_checkpoint
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
+    ExpectedFiles,
+    SmallContent,
     write_classic_checkpoint,
 )
 from airflow_delta.engine.errors import (
@@ -33,37 +42,29 @@ from airflow_delta.engine.errors import (
     StorageError,
     TableStateError,
 )
-from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.log.files import MultipartCheckpoint, checkpoint_path
+from airflow_delta.engine.log.files import MultipartCheckpoint
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
     read_last_checkpoint,
     write_last_checkpoint,
 )
 from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.version_checksum import read_checksum
+from airflow_delta.engine.maintenance.checkpoint_plan import (
+    CheckpointPlan,
+    Kind,
+    has_checkpoint,
+    incremental_base,
+    plan_checkpoint,
+)
+from airflow_delta.engine.snapshot.action_stream import stream_file_actions
+from airflow_delta.engine.snapshot.next_checksum import leave_checksum
+from airflow_delta.engine.snapshot.next_totals import FileTotals
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["CheckpointPlan", "CheckpointResult", "execute_checkpoint", "plan_checkpoint"]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPlan:
-    """What writing a checkpoint of a version will do.
-
-    Attributes:
-        table: the table's location.
-        version: the version to checkpoint.
-        path: the file to write, below the table's root.
-        needed: whether a checkpoint is to be written; False where the version has a whole one.
-        commits_since: commits that readers have to read after the checkpoint they use now.
-    """
-
-    table: str
-    version: int
-    path: str
-    needed: bool
-    commits_since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,12 @@ class CheckpointResult:
     Attributes:
         plan: what was planned.
         written: whether a checkpoint was written now; False for a dry run and where none was needed.
-        size_in_bytes: of the new checkpoint.
+        size_in_bytes: of the new checkpoint, with all its sidecars.
         num_actions: actions in it.
         num_files: live files in it.
+        sidecars_written: new sidecars; 0 for a classic checkpoint.
+        sidecars_reused: sidecars of the previous checkpoint that it names too.
+        bytes_written: bytes that were written for it; less than its size where sidecars are reused.
     """
 
     plan: CheckpointPlan
@@ -83,37 +87,24 @@ class CheckpointResult:
     size_in_bytes: int | None = None
     num_actions: int | None = None
     num_files: int | None = None
+    sidecars_written: int | None = None
+    sidecars_reused: int | None = None
+    bytes_written: int | None = None
 
     @property
     def version(self) -> int:
         """The version that has a checkpoint now, or would have after the dry run."""
         return self.plan.version
 
+    @property
+    def kind(self) -> Kind:
+        """The spec that the checkpoint follows."""
+        return self.plan.kind
 
-def plan_checkpoint(snapshot: Snapshot) -> CheckpointPlan:
-    """Plan a checkpoint of a snapshot. A checkpoint of its version is read to its end.
-
-    Raises:
-        UnsupportedFeatureError: writing one needs a feature that the engine lacks.
-        CorruptLogError: the log can't be read by any of its checkpoints.
-    """
-    check_writable(
-        snapshot.protocol,
-        snapshot.metadata,
-        table=snapshot.table,
-        operation=Operation.CHECKPOINT,
-    )
-    if _has_checkpoint(snapshot):
-        # Opening it read the smallest part. If it's damaged elsewhere, the state starts from an
-        # older one after this.
-        snapshot.state.read_through()
-    return CheckpointPlan(
-        table=snapshot.table,
-        version=snapshot.version,
-        path=checkpoint_path(snapshot.version),
-        needed=not _has_checkpoint(snapshot),
-        commits_since=len(snapshot.segment.commits),
-    )
+    @property
+    def path(self) -> str:
+        """The file of the checkpoint, or its top level, below the table's root."""
+        return self.plan.path
 
 
 def execute_checkpoint(
@@ -129,69 +120,121 @@ def execute_checkpoint(
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
             by any of its checkpoints; nothing was published.
-        InvalidTableError: the counts of what was written differ from the snapshot's; nothing was
+        InvalidTableError: the counts of what was written differ from those expected; nothing was
             published.
-        StorageError: the store failed; nothing was published.
+        StorageError: the store failed. Nothing was published, unless that was what it failed in.
     """
     if not plan.needed:
-        _point_to_present(storage, snapshot)
+        if has_checkpoint(snapshot):
+            _point_to_present(storage, snapshot)
         return CheckpointResult(plan, written=False)
-    written = _written(storage, snapshot)
+    written = _written(storage, snapshot, plan)
+    checkpoint = written.checkpoint
     _point_to(
         storage,
         LastCheckpointHint(
             version=plan.version,
-            size=written.num_actions,
-            size_in_bytes=written.size_in_bytes,
-            num_of_add_files=written.num_adds,
+            size=checkpoint.num_actions,
+            size_in_bytes=checkpoint.size_in_bytes,
+            num_of_add_files=checkpoint.num_adds,
+            v2_checkpoint=checkpoint.hint_content,
         ),
     )
+    # Deletion vectors weren't counted.
+    leave_checksum(snapshot, FileTotals(checkpoint.num_adds, checkpoint.adds_size_sum, None, None))
     return CheckpointResult(
         plan,
         written=True,
-        size_in_bytes=written.size_in_bytes,
-        num_actions=written.num_actions,
-        num_files=written.num_adds,
+        size_in_bytes=checkpoint.size_in_bytes,
+        num_actions=checkpoint.num_actions,
+        num_files=checkpoint.num_adds,
+        sidecars_written=written.sidecars_written,
+        sidecars_reused=written.sidecars_reused,
+        bytes_written=written.bytes_written,
     )
 
 
-def _has_checkpoint(snapshot: Snapshot) -> bool:
-    checkpoint = snapshot.segment.checkpoint
-    return checkpoint is not None and checkpoint.version == snapshot.version
-
-
-def _written(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
+def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Written:
     while True:
         try:
-            return _write(storage, snapshot)
+            if plan.kind == "v2":
+                return _write_v2(storage, snapshot, plan)
+            checkpoint = _write_classic(storage, snapshot)
+            return V2Written(checkpoint, 0, 0, checkpoint.size_in_bytes)
         except (CorruptLogError, ObjectNotFoundError) as error:
             # What this checkpoint was to be made from is damaged: make it from something older.
             snapshot.state.recover(error)
 
 
-def _write(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    # Counted first: that also finds out a damaged checkpoint before the new one is begun. And counted
-    # anew each time, because what was left out since the last time may have counted too.
-    sizes = snapshot.state.live_adds(("size",))["size"]
+def _write_classic(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
+    small = _small(snapshot)
     content = CheckpointContent(
-        protocol=snapshot.protocol,
-        metadata=snapshot.metadata,
-        transactions=tuple(snapshot.transactions.values()),
-        domains=tuple(snapshot.domains.values()),
-        files=_files(snapshot),
-        num_adds=len(sizes),
-        adds_size=pc.sum(sizes, min_count=0).as_py(),
+        protocol=small.protocol,
+        metadata=small.metadata,
+        transactions=small.transactions,
+        domains=small.domains,
+        files=stream_file_actions(
+            snapshot.state, oldest_tombstone_ms=_oldest_tombstone_ms(snapshot)
+        ),
+        expected=_expected(storage, snapshot),
     )
     return write_classic_checkpoint(
         storage, content, version=snapshot.version, table=snapshot.table
     )
 
 
-def _files(snapshot: Snapshot) -> Iterator[FileActionTable]:
-    for adds in snapshot.state.stream(adds=True):
-        yield "add", adds
-    for removes in snapshot.state.stream(adds=False):
-        yield "remove", snapshot.unexpired(removes)
+def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Written:
+    oldest_ms = _oldest_tombstone_ms(snapshot)
+    # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
+    base = incremental_base(snapshot) if plan.incremental else None
+    if base is None:
+        return write_v2_checkpoint(
+            storage,
+            _small(snapshot),
+            stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
+            path=plan.path,
+            version=plan.version,
+            table=plan.table,
+            expected=_expected(storage, snapshot),
+        )
+    segment = snapshot.segment
+    return write_incremental_v2(
+        storage,
+        _small(snapshot),
+        base,
+        Tail(storage, segment.plan(), table=segment.table).files(None),
+        oldest_tombstone_ms=oldest_ms,
+        path=plan.path,
+        version=plan.version,
+        table=plan.table,
+        expected=_expected(storage, snapshot),
+    )
+
+
+def _small(snapshot: Snapshot) -> SmallContent:
+    return SmallContent(
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        transactions=tuple(snapshot.transactions.values()),
+        domains=tuple(snapshot.domains.values()),
+    )
+
+
+def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
+    return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
+
+
+def _expected(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
+    """What the version checksum says of the live files, if there is one."""
+    if snapshot.segment.checksum is None:
+        return ExpectedFiles()
+    try:
+        checksum = read_checksum(storage, snapshot.version)
+    except CorruptLogError:
+        return ExpectedFiles()  # it is optional, and whole in no other use of it either
+    if checksum is None:
+        return ExpectedFiles()
+    return ExpectedFiles(checksum.num_files, checksum.table_size_bytes)
 
 
 def _point_to_present(storage: Storage, snapshot: Snapshot) -> None:
@@ -201,7 +244,7 @@ def _point_to_present(storage: Storage, snapshot: Snapshot) -> None:
         return
     with _best_effort(storage, checkpoint.version):
         hint = read_last_checkpoint(storage)
-        if hint is not None and hint.version >= checkpoint.version:
+        if hint is not None and checkpoint.version <= hint.version <= find_latest_version(storage):
             return
         small = snapshot.state.small
         num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too

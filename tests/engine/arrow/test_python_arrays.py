@@ -25,6 +25,8 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "é", "offset": 1, "sizeInBytes"
         (STRING_MAP, [{"a": "1", "b": None}, None, {}, {"": ""}]),
         (STRING_MAP, [None]),
         (DELETION_VECTOR_TYPE, [VECTOR, None, {}]),
+        (pa.list_(pa.string()), [["a", None, ""], None, [], ["é"]]),
+        (pa.struct({"of": pa.list_(pa.int64())}), [{"of": [1]}, None, {"of": None}, {"of": []}]),
     ],
 )
 def test_same_as_pyarrow(type_: pa.DataType, values: list[Any]) -> None:

@@ -30,6 +30,9 @@ METADATA = Metadata(
     configuration={"delta.appendOnly": "false"},
 )
 
+PROTOCOL_V2 = Protocol(3, 7, frozenset({"v2Checkpoint"}), frozenset({"v2Checkpoint"}))
+"""A protocol that allows V2 checkpoints."""
+
 
 def memory() -> MemoryStorage:
     """A storage of the test's own."""

@@ -11,7 +11,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
-from airflow_delta.engine.checkpoint.write import CheckpointContent, write_classic_checkpoint
+from airflow_delta.engine.checkpoint.write import (
+    CheckpointContent,
+    ExpectedFiles,
+    write_classic_checkpoint,
+)
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.storage.local import LocalStorage
@@ -89,8 +93,7 @@ def test_deltalake_reads_what_we_write(
             *(("add", adds) for adds in reader.adds()),
             *(("remove", removes) for removes in reader.removes()),
         ],
-        num_adds=len(before),
-        adds_size=sum(row["size_bytes"] for row in before),
+        expected=ExpectedFiles(len(before), sum(row["size_bytes"] for row in before)),
     )
     result = write_classic_checkpoint(
         LocalStorage(root), content, version=table.version(), table=root

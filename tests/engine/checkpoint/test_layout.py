@@ -27,6 +27,23 @@ def test_a_column_without_actions_can_be_written(kind: str, rows: int) -> None:
     assert pq.read_table(buffer)[kind].to_pylist() == [None] * rows
 
 
+def test_columns_without_actions_share_their_memory() -> None:
+    schema, rows = checkpoint_schema(), 100_000
+    before = pa.total_allocated_bytes()
+    columns = [null_structs(rows, field.type) for field in schema]
+    assert pa.total_allocated_bytes() - before < rows
+    assert all(column.null_count == rows for column in columns)
+
+
+def test_files_become_rows_chunk_by_chunk_without_copies() -> None:
+    type_ = checkpoint_schema().field("remove").type
+    files = pa.table({"path": pa.chunked_array([["a", "b"], ["c"]]), "size": [1, 2, 3]})
+    structs = file_structs(files, type_)
+    assert [(r["path"], r["size"]) for r in structs.to_pylist()] == [("a", 1), ("b", 2), ("c", 3)]
+    copied = structs.chunk(0).field("path").buffers()[2].address
+    assert copied == files["path"].chunk(0).buffers()[2].address
+
+
 def test_the_leaves_named_for_encodings_exist() -> None:
     buffer = io.BytesIO()
     pq.write_table(checkpoint_schema().empty_table(), buffer)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.checkpoint import write
-from airflow_delta.engine.checkpoint.write import write_classic_checkpoint
+from airflow_delta.engine.checkpoint import action_rows
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, write_classic_checkpoint
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
 from airflow_delta.engine.model.actions import DomainMetadata, Protocol
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -155,11 +155,11 @@ def test_maps_and_required_fields_are_laid_out_for_every_reader() -> None:
 def test_kinds_have_row_groups_of_their_own_told_by_null_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(write, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(action_rows, "_GROUP_ROWS", 2)
     storage = memory()
     write_classic_checkpoint(storage, content(), version=7, table="t")
     footer = parquet(storage).metadata
-    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [5, 2, 1, 2]
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [5, 2, 2, 1]
     index = {footer.row_group(0).column(i).path_in_schema: i for i in range(footer.num_columns)}
     nulls = {
         leaf: [
@@ -169,10 +169,18 @@ def test_kinds_have_row_groups_of_their_own_told_by_null_counts(
         for leaf in ("protocol.minReaderVersion", "add.path", "remove.path")
     }
     assert nulls == {
-        "protocol.minReaderVersion": [4, 2, 1, 2],
-        "add.path": [5, 0, 0, 2],
-        "remove.path": [5, 2, 1, 0],
+        "protocol.minReaderVersion": [4, 2, 2, 1],
+        "add.path": [5, 0, 2, 0],
+        "remove.path": [5, 2, 0, 1],
     }
+
+
+def row_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    gathered = action_rows._Gathered()
+    for table in tables:
+        yield from gathered.full(table)
+    if gathered.rows:
+        yield gathered.taken()
 
 
 @settings(max_examples=30, deadline=None)
@@ -183,8 +191,8 @@ def test_row_groups_are_full_whatever_the_tables_sizes(sizes: list[int], group: 
         tables.append(pa.table({"n": pa.array(range(start, start + size), pa.int64())}))
         start += size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "_GROUP_ROWS", group)
-        groups = list(write._row_groups(tables))
+        patch.setattr(action_rows, "_GROUP_ROWS", group)
+        groups = list(row_groups(tables))
     assert [n for t in groups for n in t["n"].to_pylist()] == list(range(start))
     assert [t.num_rows for t in groups] == [
         min(group, start - done) for done in range(0, start, group)
@@ -192,16 +200,16 @@ def test_row_groups_are_full_whatever_the_tables_sizes(sizes: list[int], group: 
 
 
 def test_row_groups_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_GROUP_BYTES", 1000)
+    monkeypatch.setattr(action_rows, "_GROUP_BYTES", 1000)
     table = pa.table({"s": ["x" * 300] * 10})
-    groups = list(write._row_groups([table]))
+    groups = list(row_groups([table]))
     assert sum(group.num_rows for group in groups) == 10
     assert max(group.num_rows for group in groups) <= 4
 
 
 def test_an_empty_table_has_a_checkpoint_too() -> None:
     storage = memory()
-    empty = content(adds=[], removes=[], transactions=(), domains=(), num_adds=0, adds_size=0)
+    empty = content(adds=[], removes=[], transactions=(), domains=(), expected=ExpectedFiles(0, 0))
     result = write_classic_checkpoint(storage, empty, version=7, table="t")
     assert (result.num_actions, result.num_adds, result.adds_size_sum) == (2, 0, 0)
     assert parquet(storage).metadata.num_rows == 2
@@ -210,7 +218,7 @@ def test_an_empty_table_has_a_checkpoint_too() -> None:
 def test_the_result_tells_what_was_written() -> None:
     storage = memory()
     result = write_classic_checkpoint(
-        storage, content(num_adds=3, adds_size=306), version=7, table="t"
+        storage, content(expected=ExpectedFiles(3, 306)), version=7, table="t"
     )
     assert (result.version, result.path) == (7, PATH)
     assert result.size_in_bytes == storage.head(PATH).size
@@ -221,14 +229,14 @@ def test_the_result_tells_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("expected", "message"),
     [
-        ({"num_adds": 4}, "would hold 3 live files, and the version has 4"),
-        ({"num_adds": 3, "adds_size": 307}, "306 bytes in live files, and the version has 307"),
+        (ExpectedFiles(4), "would hold 3 live files, and the version has 4"),
+        (ExpectedFiles(3, 307), "306 bytes in live files, and the version has 307"),
     ],
 )
-def test_nothing_is_published_that_does_not_add_up(expected: dict[str, int], message: str) -> None:
+def test_nothing_is_published_that_does_not_add_up(expected: ExpectedFiles, message: str) -> None:
     storage = memory()
     with pytest.raises(InvalidTableError, match=message):
-        write_classic_checkpoint(storage, content(**expected), version=7, table="t")
+        write_classic_checkpoint(storage, content(expected=expected), version=7, table="t")
     assert list(storage.list("_delta_log")) == []
 
 

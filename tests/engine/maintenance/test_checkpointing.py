@@ -12,7 +12,9 @@ import pytest
 
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, StorageError
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
+from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
 from tests.faulty_storage import Fault, FaultyStorage, How
+from tests.laws.histories import protocol
 from tests.log_builder import PROTOCOL, add, metadata, remove
 from tests.table_builder import (
     FAR_FUTURE_MS,
@@ -116,7 +118,7 @@ def test_a_damaged_compaction_is_no_obstacle(table: MemoryTable, broken: bytes) 
     ],
     ids=["classic", "multi-part", "v2"],
 )
-@pytest.mark.parametrize("before", [{}, hint(0)], ids=["absent", "older"])
+@pytest.mark.parametrize("before", [{}, hint(0), hint(99)], ids=["absent", "older", "not there"])
 def test_the_hint_to_a_checkpoint_that_is_there_is_made_up_for(
     table: MemoryTable, checkpoint: dict[str, bytes], parts: int | None, before: dict[str, bytes]
 ) -> None:
@@ -192,3 +194,24 @@ def test_a_checkpoint_that_fails_is_an_error(table: MemoryTable) -> None:
     with pytest.raises(StorageError):
         delta.checkpoint()
     assert table.files() == before
+
+
+def test_the_hint_to_a_v2_checkpoint_spares_reading_its_top_level(table: MemoryTable) -> None:
+    history = [
+        [protocol({"v2Checkpoint"}), *HISTORY[0][1:]],
+        *HISTORY[1:],
+    ]
+    table.put({**commits(history), **classic_checkpoint(states(history)[0], 0)})
+    delta = table.delta()
+    snapshot = delta.snapshot()
+    result = execute_checkpoint(delta.storage, snapshot, plan_checkpoint(snapshot, policy="v2"))
+    found = read_last_checkpoint(table.storage)
+    assert found is not None
+    sidecars = [info.size for info in table.storage.walk("_delta_log/_sidecars")]
+    assert (found.version, found.num_of_add_files, found.parts) == (2, 2, None)
+    assert found.size_in_bytes == table.storage.head(result.path).size + sum(sidecars)
+    # checkpointMetadata, protocol, metadata, one transaction, two sidecars; two files, one tombstone
+    assert found.size == 9
+    opened = table.delta().snapshot()
+    assert opened.segment.checkpoint_actions is not None
+    assert state_of(opened) == states(history)[2].visible()

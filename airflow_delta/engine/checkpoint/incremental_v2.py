@@ -1,0 +1,316 @@
+"""Write a V2 checkpoint from the previous one: what didn't change is named again, not written again.
+
+A checkpoint of the V2 spec names its sidecars, and nothing forbids that two checkpoints name the same
+one: PROTOCOL.md ("Problems with multi-part checkpoints") gives the reuse of files as a reason for the
+V2 spec, and metadata cleanup keeps a sidecar for as long as any checkpoint names it. So the cost of a
+new checkpoint is that of the change:
+
+* a sidecar all of whose rows still hold is named again (`sidecar_reuse` tells, mostly without opening
+  it);
+* one with rows that are gone is written again without them, or not at all if none is left;
+* what the commits since then added and removed goes to new sidecars.
+
+**Many small sidecars.** Each checkpoint adds a sidecar or two, so small ones must be merged now and
+then. Those that are less than a quarter full count as small, and are told apart by size in steps of eight.
+The new rows are merged with the small sidecars of their own size and below as soon as there are
+eight of those; the outcome, which is larger, may in turn meet eight of its size. So a row is written
+about once for each step up to a full sidecar (at most five times), a sidecar that is a quarter full or
+fuller never for merging alone, and at most about eight sidecars of each step stay.
+
+The result is the same set of actions that a full checkpoint has. What differs is how they are dealt
+out to files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.parquet import ActionFile, reader_threads
+from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.read import CheckpointReader
+from airflow_delta.engine.checkpoint.sidecar_layout import (
+    SIDECAR_ROWS,
+    SidecarRows,
+    clustered,
+    sidecar_layout,
+)
+from airflow_delta.engine.checkpoint.sidecar_reuse import Inspector, JudgedSidecar
+from airflow_delta.engine.checkpoint.sidecar_tags import SidecarFacts
+from airflow_delta.engine.checkpoint.sidecar_write import (
+    WrittenSidecar,
+    new_sidecars,
+    present_sidecars,
+)
+from airflow_delta.engine.checkpoint.v2 import JsonTopLevel
+from airflow_delta.engine.checkpoint.v2_write import V2Written, publish_top_level
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
+from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
+from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
+from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["has_all_in_sidecars", "merged_with", "write_incremental_v2"]
+
+_SMALL_ROWS = SIDECAR_ROWS // 4
+"""A sidecar with fewer rows is small."""
+
+_STEP = 8
+"""How many small sidecars make one of the next size."""
+
+
+@dataclass
+class _Fate:
+    """What is to become of the sidecars of the previous checkpoint.
+
+    Attributes:
+        kept: named again.
+        rewritten: written again by themselves, without the rows that are gone.
+        pooled: whose rows go together with the new ones.
+    """
+
+    kept: list[JudgedSidecar] = field(default_factory=list)
+    rewritten: list[JudgedSidecar] = field(default_factory=list)
+    pooled: list[JudgedSidecar] = field(default_factory=list)
+
+
+def write_incremental_v2(
+    storage: Storage,
+    small: SmallContent,
+    base: CheckpointReader,
+    tail: ReconciledTail,
+    *,
+    oldest_tombstone_ms: int,
+    path: str,
+    version: int,
+    table: str,
+    expected: ExpectedFiles | None = None,
+) -> V2Written:
+    """Write a checkpoint from the previous one and the commits since, and publish it.
+
+    Args:
+        storage: the table's storage.
+        small: the state of the version but for its files.
+        base: the previous checkpoint, all of whose file actions are in sidecars. It must be the newest
+            one, so that no cleanup can take its sidecars meanwhile.
+        tail: the file actions of the commits after it, with all columns.
+        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms;
+            one without counts as 0.
+        path: where the top level goes: a path of `v2_checkpoint_path` or `checkpoint_path`.
+        version: the version of the table.
+        table: the table's location, for errors.
+        expected: what the live files must come to; None if nobody knows.
+
+    Raises:
+        CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, or an action lacks
+            what the protocol requires of it. Nothing is published.
+        InvalidTableError: the numbers don't add up. Nothing is published.
+        StorageError: the store failed. If it was over the top level, that may be there all the same.
+    """
+    layout = sidecar_layout(small.protocol, small.metadata, table=table)
+    inspector = Inspector(
+        storage,
+        tail,
+        oldest_tombstone_ms=oldest_tombstone_ms,
+        stats_form=layout.stats_form,
+        checkpoint=base.path,
+    )
+    judged = list(map_ordered(inspector.judge, base.sidecars, workers=reader_threads(storage)))
+    adds = tail.adds.drop_columns([VERSION, POSITION])
+    removes = inspector.unexpired(tail.removes.drop_columns([VERSION, POSITION]))
+    fate = _decide(judged, new_adds=adds.num_rows, new_removes=removes.num_rows)
+    pool = [("add", adds), ("remove", removes)]
+    with new_sidecars(storage, layout, version=version, table=table) as sidecars:
+        written = sidecars.write(_pieces(inspector, fate, pool))
+        _check_numbers(judged, fate, written, pool, version=version, table=table)
+        if expected is not None:
+            facts = _facts(fate, written)
+            expected.check(
+                num_adds=sum(fact.num_adds for fact in facts),
+                adds_size=sum(fact.adds_size_sum for fact in facts),
+                version=version,
+                table=table,
+            )
+        _check_presence(storage, inspector, fate.kept, base)
+    actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
+    checkpoint = publish_top_level(storage, small, actions, path=path, version=version, table=table)
+    reused_bytes = sum(sidecar.action.size_in_bytes for sidecar in fate.kept)
+    return V2Written(
+        checkpoint, len(written), len(fate.kept), checkpoint.size_in_bytes - reused_bytes
+    )
+
+
+def has_all_in_sidecars(storage: Storage, checkpoint: Checkpoint, reader: CheckpointReader) -> bool:
+    """Whether a checkpoint can be the base of an incremental one.
+
+    The protocol wants all file actions in sidecars or all in the top level; a checkpoint that has
+    both must not lose the latter.
+
+    Args:
+        storage: the table's storage.
+        checkpoint: the checkpoint; its top level is read.
+        reader: of the checkpoint.
+
+    Raises:
+        CorruptLogError: the checkpoint is damaged.
+        ObjectNotFoundError: it is gone.
+    """
+    if not reader.sidecars:
+        return False
+    kinds = ("add", "remove")
+    if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
+        lines = JsonTopLevel(storage, checkpoint)
+        return not any(rows.num_rows for kind in kinds for rows in lines.files(kind))
+    files = [ActionFile(storage, file) for file in checkpoint.files]
+    return not any(file.pieces(kind, ("path",)) for file in files for kind in kinds)
+
+
+def merged_with(new_rows: int, small: Sequence[int]) -> list[int]:
+    """Which small sidecars new rows are to be merged with; see the module for the rule.
+
+    Args:
+        new_rows: how many rows there are to be written.
+        small: how many rows each small sidecar has.
+
+    Returns:
+        Places in ``small``.
+    """
+    places = sorted(range(len(small)), key=small.__getitem__)
+    taken = 0
+    rows = new_rows
+    while 0 < rows < _SMALL_ROWS:
+        reach = taken
+        while reach < len(places) and _size_step(small[places[reach]]) <= _size_step(rows):
+            reach += 1
+        if reach - taken < _STEP:
+            break
+        rows += sum(small[place] for place in places[taken:reach])
+        taken = reach
+    return sorted(places[:taken])
+
+
+def _size_step(rows: int) -> int:
+    """How often a number can be divided by eight."""
+    return (rows.bit_length() - 1) // 3
+
+
+def _decide(judged: Iterable[JudgedSidecar], *, new_adds: int, new_removes: int) -> _Fate:
+    fate = _Fate()
+    new = {"add": new_adds, "remove": new_removes}
+    for sidecar in judged:
+        if sidecar.holds:
+            fate.kept.append(sidecar)
+        elif not sidecar.remaining:
+            continue
+        elif sidecar.remaining >= _SMALL_ROWS or _kind(sidecar.facts) is None:
+            fate.rewritten.append(sidecar)
+        else:
+            fate.pooled.append(sidecar)
+            new[_kind(sidecar.facts) or "add"] += sidecar.remaining
+    for kind, rows in new.items():
+        small = [s for s in fate.kept if _kind(s.facts) == kind and s.facts.rows < _SMALL_ROWS]
+        merged = [small[place] for place in merged_with(rows, [s.facts.rows for s in small])]
+        fate.pooled += merged
+        fate.kept = [sidecar for sidecar in fate.kept if sidecar not in merged]
+    return fate
+
+
+def _kind(facts: SidecarFacts) -> str | None:
+    """The kind of action that a sidecar holds; None for both, as those of other writers may."""
+    if facts.num_adds and facts.num_removes:
+        return None
+    return "remove" if facts.num_removes else "add"
+
+
+def _pieces(
+    inspector: Inspector, fate: _Fate, pool: Iterable[FileActionTable]
+) -> Iterator[SidecarRows]:
+    """The rows of the sidecars to write."""
+    for sidecar in fate.rewritten:
+        kind = _kind(sidecar.facts)
+        if kind is None or sidecar.facts.rows > SIDECAR_ROWS:
+            yield from clustered(_rows_of(inspector, [sidecar]))
+        else:
+            # As they are sorted already; and read on the thread that writes them.
+            yield SidecarRows(kind, partial(_load, inspector, sidecar, kind))
+    yield from clustered(_chained(pool, _rows_of(inspector, fate.pooled)))
+
+
+def _chained(*sources: Iterable[FileActionTable]) -> Iterator[FileActionTable]:
+    for source in sources:
+        yield from source
+
+
+def _rows_of(inspector: Inspector, sidecars: Iterable[JudgedSidecar]) -> Iterator[FileActionTable]:
+    for sidecar in sidecars:
+        for kind in ("add", "remove"):
+            for rows in inspector.rows(sidecar.action, kind):
+                yield kind, rows
+
+
+def _load(inspector: Inspector, sidecar: JudgedSidecar, kind: str) -> pa.Table:
+    return pa.concat_tables(inspector.rows(sidecar.action, kind))
+
+
+def _check_numbers(
+    judged: Iterable[JudgedSidecar],
+    fate: _Fate,
+    written: Iterable[WrittenSidecar],
+    pool: Iterable[FileActionTable],
+    *,
+    version: int,
+    table: str,
+) -> None:
+    """Compare what was written with what was counted, of either kind, before a row was written."""
+    counted, found = {}, {}
+    new = {kind: rows.num_rows for kind, rows in pool}
+    now = _facts(fate, written)
+    for kind, count, lost in (
+        ("add", "num_adds", "lost_adds"),
+        ("remove", "num_removes", "lost_removes"),
+    ):
+        before = sum(getattr(s.facts, count) - getattr(s, lost) for s in judged)
+        counted[kind] = before + new[kind]
+        found[kind] = sum(getattr(facts, count) for facts in now)
+    if counted != found:
+        raise InvalidTableError(
+            f"the checkpoint of version {version} was not written: by the previous checkpoint and the "
+            f"commits since it must hold {counted['add']} adds and {counted['remove']} removes, but it "
+            f"would hold {found['add']} and {found['remove']}. Load the version anew and try again",
+            table=table,
+            version=version,
+            found=found,
+            expected=counted,
+        )
+
+
+def _facts(fate: _Fate, written: Iterable[WrittenSidecar]) -> list[SidecarFacts]:
+    """What is in the sidecars of the new checkpoint."""
+    return [*(sidecar.facts for sidecar in fate.kept), *(new.facts for new in written)]
+
+
+def _check_presence(
+    storage: Storage,
+    inspector: Inspector,
+    kept: Iterable[JudgedSidecar],
+    base: CheckpointReader,
+) -> None:
+    """Make sure that the sidecars that weren't opened are there, for the price of a listing."""
+    present = present_sidecars(storage)
+    for sidecar in kept:
+        file = inspector.file_of(sidecar.action)
+        if present.get(file.path) != file.size:
+            found = present.get(file.path)
+            state = "missing" if found is None else f"of {found} bytes"
+            raise CorruptLogError(
+                f"the checkpoint {base.path} is damaged: its sidecar {file.path} is {state}, expected "
+                f"{file.size} bytes",
+                table=storage.root,
+                version=base.version,
+                path=file.path,
+            )

@@ -1,0 +1,260 @@
+"""Which sidecars of the previous checkpoint still hold, and which rows of the others are gone.
+
+A row of a sidecar is gone where a commit after the checkpoint mentions its file, and a remove is gone
+when it has expired. A sidecar without such rows can be named again as it is. To tell, as little is read
+as the case allows:
+
+1. **nothing**: the tags (`sidecar_tags`) show that no key of the commits can be inside, by the ranges of
+   paths, and that no remove has expired; or that all there is has expired;
+2. **the paths**, of a sidecar in whose ranges keys lie: as a rule a commit adds files that are new, so
+   that no path is found;
+3. **the keys** (and deletion timestamps), where a path was found, or where the tags don't tell enough.
+
+A sidecar of another writer, without such tags, is read once. The action that names it in the new
+checkpoint has them, so that the next checkpoint begins at 1.
+
+Sidecars that store statistics in other columns than the table's properties and schema ask for now
+(edge case C6) don't hold: their adds are written anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.parquet import ActionFile
+from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.checkpoint.path_ranges import any_within, parsed_ranges
+from airflow_delta.engine.checkpoint.sidecar_layout import stats_form
+from airflow_delta.engine.checkpoint.sidecar_tags import (
+    SidecarFacts,
+    facts_of_rows,
+    facts_of_tags,
+)
+from airflow_delta.engine.checkpoint.v2 import sidecar_file
+from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["Inspector", "JudgedSidecar", "SortedKeys"]
+
+_TYPED = ("stats_parsed", "partitionValues_parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSidecar:
+    """What is to become of a sidecar.
+
+    Attributes:
+        action: names it, with tags that tell all of `facts`.
+        facts: what is in it.
+        lost_adds: how many of its adds are gone.
+        lost_removes: how many of its removes are gone.
+        fits: whether its adds store statistics as the table wants it now.
+    """
+
+    action: Sidecar
+    facts: SidecarFacts
+    lost_adds: int
+    lost_removes: int
+    fits: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether it can be named again as it is."""
+        return self.fits and not self.lost_adds and not self.lost_removes
+
+    @property
+    def remaining(self) -> int:
+        """The rows that aren't gone."""
+        return self.facts.rows - self.lost_adds - self.lost_removes
+
+
+class SortedKeys:
+    """The keys that commits mention, in order, so that those in a range of paths are found fast.
+
+    Args:
+        keys: distinct keys of `file_keys`: a path, and after a NUL what tells of a deletion vector.
+    """
+
+    def __init__(self, keys: pa.Array) -> None:
+        self._keys = keys.take(pc.sort_indices(keys))
+        # A Python list: a binary search in an Arrow array makes a scalar at each step. As the keys are
+        # in order, so are their paths, for no character comes before NUL.
+        self._paths: list[str] = _paths_of(self._keys).to_pylist()
+
+    def between(self, least: str | None, greatest: str | None) -> pa.Array:
+        """The keys whose paths lie in a range, ends included; all of them where there is no range."""
+        if least is None or greatest is None:
+            return self._keys
+        start = bisect_left(self._paths, least)
+        end = bisect_right(self._paths, greatest)
+        return self._keys.slice(start, end - start)
+
+    def any_within(self, path_ranges: str | None) -> bool:
+        """Whether a path may be in a sidecar with such a tag; True where there is none."""
+        ranges = None if path_ranges is None else parsed_ranges(path_ranges)
+        return ranges is None or any_within(ranges, self._paths)
+
+
+class Inspector:
+    """Judges sidecars by what the commits after their checkpoint come to. For use by several threads.
+
+    Args:
+        storage: the table's storage.
+        tail: the commits.
+        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms.
+        stats_form: how adds are to store statistics.
+        checkpoint: the path of the checkpoint that names the sidecars, for errors.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        tail: ReconciledTail,
+        *,
+        oldest_tombstone_ms: int,
+        stats_form: str,
+        checkpoint: str,
+    ) -> None:
+        self._storage = storage
+        self._tail = tail
+        self._keys = SortedKeys(tail.keys)
+        self._oldest_ms = oldest_tombstone_ms
+        self._stats_form = stats_form
+        self._checkpoint = checkpoint
+
+    def file_of(self, sidecar: Sidecar) -> FileInfo:
+        """Where a sidecar lies.
+
+        Raises:
+            CorruptLogError: not among the sidecars.
+        """
+        return sidecar_file(sidecar, table=self._tail.table, checkpoint=self._checkpoint)
+
+    def judge(self, sidecar: Sidecar) -> JudgedSidecar:
+        """Find out what is to become of a sidecar.
+
+        Raises:
+            CorruptLogError: the sidecar is damaged.
+            ObjectNotFoundError: it is gone.
+        """
+        facts = facts_of_tags(sidecar.tags)
+        if facts is None:
+            return self._judge_unknown(sidecar)
+        lost_adds = lost_removes = 0
+        keys = self._keys.between(facts.min_path, facts.max_path)
+        if facts.num_adds and self._paths_meet(sidecar, facts, "add", keys):
+            lost_adds = self._gone(sidecar, "add", keys)
+        if facts.num_removes:
+            oldest, newest = facts.oldest_deletion or 0, facts.newest_deletion or 0
+            if newest <= self._oldest_ms:
+                lost_removes = facts.num_removes
+            elif oldest <= self._oldest_ms or self._paths_meet(sidecar, facts, "remove", keys):
+                lost_removes = self._gone(sidecar, "remove", keys)
+        fits = not facts.num_adds or facts.stats_form == self._stats_form
+        return JudgedSidecar(sidecar, facts, lost_adds, lost_removes, fits)
+
+    def rows(self, sidecar: Sidecar, kind: str) -> Iterator[pa.Table]:
+        """The adds or the removes that aren't gone, with all columns."""
+        for table in self._read(sidecar, kind, None):
+            rows = self._tail.survivors(table)
+            yield rows if kind == "add" else self.unexpired(rows)
+
+    def unexpired(self, removes: pa.Table) -> pa.Table:
+        """The removes that haven't expired."""
+        return removes.filter(pc.invert(self._expired(removes)))
+
+    def _judge_unknown(self, sidecar: Sidecar) -> JudgedSidecar:
+        """Read what the tags ought to tell."""
+        adds = _joined(self._read(sidecar, "add", ("path", "deletionVector", "size")))
+        removes = _joined(
+            self._read(sidecar, "remove", ("path", "deletionVector", "deletionTimestamp"))
+        )
+        form = self._stored_form(sidecar)
+        facts = facts_of_rows(adds, removes, stats_form=form)
+        keys = self._keys.between(None, None)
+        lost_adds = _count(self._mentioned(adds, keys)) if adds is not None else 0
+        lost_removes = 0
+        if removes is not None:
+            lost_removes = _count(pc.or_(self._mentioned(removes, keys), self._expired(removes)))
+        tagged = replace(sidecar, tags={**(sidecar.tags or {}), **facts.to_tags()})
+        fits = not facts.num_adds or form == self._stats_form
+        return JudgedSidecar(tagged, facts, lost_adds, lost_removes, fits)
+
+    def _stored_form(self, sidecar: Sidecar) -> str:
+        file = self.file_of(sidecar)
+        source = ParquetSource(self._storage, file, slice_rows=1, exact_size=True)
+        parsed = [
+            pa.field(name, source.type_of("add", name))
+            for name in _TYPED
+            if source.has(f"add.{name}")
+        ]
+        return stats_form(texts=source.has("add.stats"), parsed=parsed)
+
+    def _paths_meet(self, sidecar: Sidecar, facts: SidecarFacts, kind: str, keys: pa.Array) -> bool:
+        """Whether a path of the sidecar is one that commits mention, whatever its deletion vector."""
+        if not len(keys) or not self._keys.any_within(facts.path_ranges):
+            return False
+        paths = _paths_of(keys)
+        for table in self._read(sidecar, kind, ("path",)):
+            # Where the tags tell a range of paths all of them are relative, and their own keys.
+            found = table["path"] if facts.min_path is not None else self._path_keys(table)
+            if pc.any(pc.is_in(found.cast(paths.type), value_set=paths)).as_py():
+                return True
+        return False
+
+    def _path_keys(self, actions: pa.Table) -> pa.ChunkedArray:
+        return file_keys(_without_vectors(actions), table=self._tail.table)
+
+    def _gone(self, sidecar: Sidecar, kind: str, keys: pa.Array) -> int:
+        further = ("deletionTimestamp",) if kind == "remove" else ()
+        count = 0
+        for table in self._read(sidecar, kind, ("path", "deletionVector", *further)):
+            gone = self._mentioned(table, keys)
+            if kind == "remove":
+                gone = pc.or_(gone, self._expired(table))
+            count += _count(gone)
+        return count
+
+    def _mentioned(self, actions: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
+        found = file_keys(actions, table=self._tail.table).cast(keys.type)
+        return pc.is_in(found, value_set=keys)
+
+    def _expired(self, removes: pa.Table) -> pa.ChunkedArray:
+        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
+        return pc.less_equal(deleted, scalar_of(self._oldest_ms, pa.int64()))
+
+    def _read(
+        self, sidecar: Sidecar, kind: str, columns: tuple[str, ...] | None
+    ) -> Iterator[pa.Table]:
+        file = ActionFile(self._storage, self.file_of(sidecar), exact_size=True)
+        # On the calling thread: sidecars are what is worked on in parallel.
+        for piece in file.pieces(kind, columns):
+            yield from piece()
+
+
+def _paths_of(keys: pa.Array) -> pa.Array:
+    """The paths of keys, without what tells of a deletion vector."""
+    return pc.replace_substring_regex(keys, pattern=r"(?s)\x00.*", replacement="")
+
+
+def _without_vectors(actions: pa.Table) -> pa.Table:
+    index = actions.schema.get_field_index("deletionVector")
+    field = actions.schema.field(index)
+    return actions.set_column(index, field, pa.nulls(actions.num_rows, field.type))
+
+
+def _count(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(mask).as_py() or 0)
+
+
+def _joined(tables: Iterator[pa.Table]) -> pa.Table | None:
+    found = list(tables)
+    return pa.concat_tables(found) if found else None

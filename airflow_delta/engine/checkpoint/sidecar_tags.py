@@ -1,0 +1,166 @@
+"""What the action of a sidecar tells about the rows inside, so that it needn't be opened.
+
+A ``sidecar`` action has tags of the writer's own choice (PROTOCOL.md, "Sidecar File Information").
+Ours are texts of numbers and paths:
+
+====================  ============================================================================
+``numAdds``           how many adds it holds
+``numRemoves``        how many removes
+``addsSizeSum``       the sizes of the files added, summed up, in bytes
+``minPath``           the least path of its actions, in the order of their UTF-8 bytes
+``maxPath``           the greatest
+``pathRanges``        where between them paths lie, directory by directory; see `path_ranges`
+``oldestDeletion``    the least ``deletionTimestamp`` of its removes, epoch ms
+``newestDeletion``    the greatest
+``statsForm``         in which form its adds hold statistics; see `SidecarLayout.stats_form`
+====================  ============================================================================
+
+What is told of paths is told only where each is relative: absolute ones have several spellings, so that
+a range of texts tells nothing of the files meant. What other writers don't tell is found out by reading the
+sidecar once, and told from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.checkpoint.path_ranges import ranges_of, ranges_text
+
+__all__ = ["SidecarFacts", "count_of", "facts_of_rows", "facts_of_tags"]
+
+# A scheme, or a path from the root; like `replay.file_key`, and as wide.
+_NOT_RELATIVE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:)"
+
+_NAMES = {
+    "num_adds": "numAdds",
+    "num_removes": "numRemoves",
+    "adds_size_sum": "addsSizeSum",
+    "min_path": "minPath",
+    "max_path": "maxPath",
+    "path_ranges": "pathRanges",
+    "oldest_deletion": "oldestDeletion",
+    "newest_deletion": "newestDeletion",
+    "stats_form": "statsForm",
+}
+_TEXTS = ("min_path", "max_path", "path_ranges", "stats_form")
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarFacts:
+    """What is known of the rows of a sidecar. See the module for what the tags mean.
+
+    Attributes:
+        num_adds: adds.
+        num_removes: removes.
+        adds_size_sum: bytes.
+        min_path: None where the paths aren't told.
+        max_path: likewise.
+        path_ranges: None where it isn't told; adds only.
+        oldest_deletion: epoch ms, 0 for a remove without a timestamp; None where there are no
+            removes.
+        newest_deletion: likewise.
+        stats_form: None where there are no adds, or where it isn't told.
+    """
+
+    num_adds: int
+    num_removes: int
+    adds_size_sum: int
+    min_path: str | None = None
+    max_path: str | None = None
+    path_ranges: str | None = None
+    oldest_deletion: int | None = None
+    newest_deletion: int | None = None
+    stats_form: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Adds and removes."""
+        return self.num_adds + self.num_removes
+
+    def to_tags(self) -> dict[str, str]:
+        """The tags of a ``sidecar`` action."""
+        values = ((name, getattr(self, name)) for name in (f.name for f in fields(self)))
+        return {_NAMES[name]: str(value) for name, value in values if value is not None}
+
+
+def facts_of_tags(tags: Mapping[str, str | None] | None) -> SidecarFacts | None:
+    """What tags tell; None where they don't tell all that the rows have to be known by.
+
+    Without a range of paths that is still all: each key may be inside then.
+    """
+    values: dict[str, Any] = {}
+    for name, tag in _NAMES.items():
+        text = (tags or {}).get(tag)
+        values[name] = text if name in _TEXTS else _number(text)
+    if None in (values["num_adds"], values["num_removes"], values["adds_size_sum"]):
+        return None
+    if values["num_removes"] and None in (values["oldest_deletion"], values["newest_deletion"]):
+        return None
+    if values["num_adds"] and values["stats_form"] is None:
+        return None
+    if None in (values["min_path"], values["max_path"]):
+        values["min_path"] = values["max_path"] = values["path_ranges"] = None
+    return SidecarFacts(**values)
+
+
+def count_of(tags: Mapping[str, str | None] | None, tag: str) -> int | None:
+    """The number that a tag tells, such as ``numAdds``; None where it doesn't."""
+    return _number((tags or {}).get(tag))
+
+
+def facts_of_rows(
+    adds: pa.Table | None, removes: pa.Table | None, *, stats_form: str | None
+) -> SidecarFacts:
+    """What there is to tell of rows.
+
+    Args:
+        adds: with at least ``path`` and ``size``; None for none.
+        removes: with at least ``path`` and ``deletionTimestamp``; None for none.
+        stats_form: see `SidecarFacts`; dropped where there are no adds.
+    """
+    num_adds = adds.num_rows if adds is not None else 0
+    num_removes = removes.num_rows if removes is not None else 0
+    least, greatest = _range_of_paths([t["path"] for t in (adds, removes) if t is not None])
+    ranges = None
+    if least is not None and not num_removes and adds is not None:
+        ranges = ranges_of(adds["path"])
+    oldest = newest = None
+    if removes is not None and num_removes:
+        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
+        oldest, newest = pc.min(deleted).as_py(), pc.max(deleted).as_py()
+    return SidecarFacts(
+        num_adds=num_adds,
+        num_removes=num_removes,
+        adds_size_sum=(pc.sum(adds["size"]).as_py() or 0) if adds is not None else 0,
+        min_path=least,
+        max_path=greatest,
+        path_ranges=None if ranges is None else ranges_text(ranges),
+        oldest_deletion=oldest,
+        newest_deletion=newest,
+        stats_form=stats_form if num_adds else None,
+    )
+
+
+def _range_of_paths(columns: list[pa.ChunkedArray]) -> tuple[str | None, str | None]:
+    columns = [paths for paths in columns if len(paths)]
+    if not columns:
+        return None, None
+    if any(pc.any(pc.match_substring_regex(paths, _NOT_RELATIVE)).as_py() for paths in columns):
+        return None, None
+    return (
+        min(pc.min(paths).as_py() for paths in columns),
+        max(pc.max(paths).as_py() for paths in columns),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
