@@ -64,6 +64,33 @@ class KeyHashes:
             order = np.lexsort((self.low, self.high))
         return order
 
+    def numbered(self) -> tuple[Int64Vector, KeyHashes]:
+        """Each key as its number among the distinct ones, and those, ascending."""
+        order = self.order()
+        ascending = self.pick(order)
+        first = np.ones(len(self), np.bool_)
+        first[1:] = (ascending.high[1:] != ascending.high[:-1]) | (
+            ascending.low[1:] != ascending.low[:-1]
+        )
+        numbers = np.empty(len(self), np.int64)
+        numbers[order] = np.cumsum(first) - 1
+        return numbers, ascending.pick(first)
+
+    def within(self, others: KeyHashes) -> BoolVector:
+        """Which of these are among others, which ascend. Ascending ones are found much faster."""
+        found = np.zeros(len(self), np.bool_)
+        asked = np.arange(len(self))
+        places = np.searchsorted(others.high, self.high)
+        while len(asked):
+            # The next of the others has the same high half, or the key isn't there.
+            alike = places < len(others)
+            alike[alike] = others.high[places[alike]] == self.high[asked[alike]]
+            asked, places = asked[alike], places[alike]
+            same = others.low[places] == self.low[asked]
+            found[asked[same]] = True
+            asked, places = asked[~same], places[~same] + 1
+        return found
+
     @staticmethod
     def joined(parts: Sequence[KeyHashes]) -> KeyHashes:
         """The hashes of all parts, one after the other."""

@@ -73,14 +73,9 @@ class NewestFirst:
             actions: with `VERSION` and `POSITION`; a commit that is in several batches is in order.
         """
         keys = KeyHashes.joined([self._hashes(actions.adds), self._hashes(actions.removes)])
-        order = keys.order()
-        keys = keys.pick(order)
-        first = np.ones(len(keys), np.bool_)
-        first[1:] = (keys.high[1:] != keys.high[:-1]) | (keys.low[1:] != keys.low[:-1])
-        codes = np.empty(len(keys), np.int64)
-        codes[order] = np.cumsum(first) - 1
+        codes, files = keys.numbered()
         newest = newest_mentions(codes, values_of(actions, POSITION))
-        return Batch(actions, codes, keys.pick(first), newest)
+        return Batch(actions, codes, files, newest)
 
     def survivors(self, batch: Batch) -> FileActions:
         """The actions of a batch that no newer one overrides.

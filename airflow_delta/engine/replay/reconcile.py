@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from airflow_delta.engine.arrow.numpy_arrays import (
 )
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 
 __all__ = [
     "ReconciledTail",
@@ -43,35 +45,47 @@ __all__ = [
     "warn_of_contradiction",
 ]
 
-_OFFSETS_REACH = 2**31 - 1
-"""Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReconciledTail:
     """What the commits after a checkpoint come to.
 
     Attributes:
         adds: the adds that are live at the end, in the order of the log.
         removes: the removes that no later add undid, in the order of the log.
-        keys: the keys of all files that the commits mention: what they override in the checkpoint.
+        files: the hashed keys of all files that the commits mention, ascending: what they override in
+            the checkpoint.
+        hasher: what hashed them.
         table: the table's location.
     """
 
     adds: pa.Table
     removes: pa.Table
-    keys: pa.Array
+    files: KeyHashes
+    hasher: KeyHasher
     table: str
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """The keys themselves: of each file one action has survived."""
+        keys = _keys(FileActions(self.adds, self.removes), self.table)
+        if keys.nbytes > _OFFSETS_REACH:
+            keys = keys.cast(pa.large_string())
+        return pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.nulls(0, keys.type)
 
     def survivors(self, base: pa.Table) -> pa.Table:
         """The rows of a checkpoint that the tail doesn't mention."""
-        if len(self.keys) == 0 or base.num_rows == 0:
+        if not len(self.files) or not base.num_rows:
             return base
-        keys = file_keys(base, table=self.table).cast(self.keys.type)
-        overridden = pc.is_in(keys, value_set=self.keys)
-        if not pc.any(overridden).as_py():
-            return base
-        return base.filter(pc.invert(overridden))
+        keys = self.hasher.hashes(file_keys(base, table=self.table))
+        order = keys.order()
+        overridden = np.empty(len(keys), np.bool_)
+        overridden[order] = keys.pick(order).within(self.files)
+        return base.filter(bool_array(~overridden)) if overridden.any() else base
+
+
+_OFFSETS_REACH = 2**31 - 1
+"""Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
 
 
 def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
@@ -81,12 +95,8 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
         actions: with `VERSION` and `POSITION`; each table ascends by position.
         table: the table's location, for warnings.
     """
-    adds, removes = actions.adds, actions.removes
-    keys = pa.chunked_array(
-        [*file_keys(adds, table=table).chunks, *file_keys(removes, table=table).chunks],
-        type=pa.string(),
-    )
-    codes, distinct = _codes(keys)
+    hasher = KeyHasher()
+    codes, files = hasher.hashes(_keys(actions, table)).numbered()
     positions = values_of(actions, POSITION)
     wins = np.zeros(len(positions), dtype=np.bool_)
     wins[newest_mentions(codes, positions)] = True
@@ -94,7 +104,14 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
     if row is not None:
         warn_of_contradiction(actions, row, table=table)
     survivors = chosen(actions, wins)
-    return ReconciledTail(survivors.adds, survivors.removes, distinct, table)
+    return ReconciledTail(survivors.adds, survivors.removes, files, hasher, table)
+
+
+def _keys(actions: FileActions, table: str) -> pa.ChunkedArray:
+    """The keys of the adds, then of the removes."""
+    tables = (actions.adds, actions.removes)
+    chunks = [chunk for rows in tables for chunk in file_keys(rows, table=table).chunks]
+    return pa.chunked_array(chunks, pa.string())
 
 
 def values_of(actions: FileActions, column: str) -> Int64Vector:
@@ -160,24 +177,10 @@ def _filtered(rows: pa.Table, mask: BoolVector) -> pa.Table:
         return rows
     # Half the columns of a usual log are null everywhere, and copying nulls costs like anything.
     filled = [name for name in rows.column_names if rows[name].null_count < len(mask)]
-    # The pool: see `_codes`.
+    # In the default pool, zeroing huge pages would cost more than filtering.
     kept = pc.filter(rows.select(filled), bool_array(mask), memory_pool=parsing_pool())
     columns = [
         kept[name] if name in filled else rows[name].slice(0, kept.num_rows)
         for name in rows.column_names
     ]
     return pa.Table.from_arrays(columns, schema=rows.schema)
-
-
-def _codes(keys: pa.ChunkedArray) -> tuple[Int64Vector, pa.Array]:
-    """Each key as an index into the distinct keys."""
-    if len(keys) == 0:
-        return np.empty(0, np.int64), pa.nulls(0, pa.string())
-    if keys.nbytes > _OFFSETS_REACH:
-        keys = keys.cast(pa.large_string())
-    # One array, because the chunks of an encoding would each carry the dictionary so far.
-    # It grows by doubling: in the default pool, zeroing huge pages would cost more than hashing.
-    pool = parsing_pool()
-    whole = pa.concat_arrays(keys.chunks, memory_pool=pool)
-    encoded = pc.dictionary_encode(whole, memory_pool=pool)
-    return int64_view(encoded.indices.cast(pa.int64())), encoded.dictionary

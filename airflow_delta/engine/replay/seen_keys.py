@@ -67,7 +67,7 @@ class SeenKeys:
         found = np.zeros(len(keys), np.bool_)
         asked = np.flatnonzero(self._bitmap[places] & masks)
         for run in self._runs():
-            there = _within(run, keys.pick(asked))
+            there = keys.pick(asked).within(run)
             found[asked[there]] = True
             asked = asked[~there]
         return found
@@ -103,19 +103,3 @@ def _merged(runs: list[KeyHashes]) -> KeyHashes:
     joined = KeyHashes.joined(runs)
     runs.clear()
     return joined.pick(joined.order())
-
-
-def _within(run: KeyHashes, keys: KeyHashes) -> BoolVector:
-    """Which of the keys are in a run."""
-    found = np.zeros(len(keys), np.bool_)
-    asked = np.arange(len(keys))
-    places = np.searchsorted(run.high, keys.high)
-    while len(asked):
-        # The next key of the run has the same high half, or the key isn't there.
-        alike = places < len(run)
-        alike[alike] = run.high[places[alike]] == keys.high[asked[alike]]
-        asked, places = asked[alike], places[alike]
-        same = run.low[places] == keys.low[asked]
-        found[asked[same]] = True
-        asked, places = asked[~same], places[~same] + 1
-    return found

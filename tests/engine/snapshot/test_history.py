@@ -246,9 +246,9 @@ def test_a_state_at_a_time_is_found_by_one_look_at_the_log(tmp_path: Path) -> No
         assert (snapshot.version, snapshot.num_files) == (version, version + 1)
         expected[version] = len(LISTED)
     # The newest segment lists 8 to 11 and the timeline the rest. Only a version from before that is
-    # listed for, from its checkpoint on to the first name that is too late.
+    # listed for, from its checkpoint (which has a checksum beside it) on to the first name too late.
     whole = expected[11]
-    assert expected == {3: whole + 5, 4: whole + 3, 6: whole + 5, 8: whole, 10: whole, 11: whole}
+    assert expected == {3: whole + 5, 4: whole + 4, 6: whole + 6, 8: whole, 10: whole, 11: whole}
 
 
 def test_a_limited_history_by_in_commit_timestamps_lists_no_older_commits(tmp_path: Path) -> None:
