@@ -5,39 +5,46 @@ The file is laid out for readers who want a part of it:
 * the few actions that aren't files have a row group to themselves, so that opening a table reads
   some kilobytes whatever its size;
 * adds and removes never share a row group, so that one kind is read without decoding the other;
-* footers carry statistics of the leaves that tell row groups apart, pages carry checksums.
+* footers carry statistics of the leaves that tell row groups apart, pages carry checksums;
+* adds and removes are compressed; the few others aren't, so that they are read without a library
+  (``engine/parquet``), which costs next to nothing: their columns are nearly empty.
 
-Adds and removes are streamed: a row group of each is in memory at a time.
+Adds and removes are streamed. Each row group is encoded by itself, several at once on threads, while
+the next ones are gathered; `stitch` puts them together, and likewise row groups of an earlier file of
+the same schema that are copied instead of encoded. What was written is compared with its footer, read
+by pyarrow, before the file can get a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_delta.engine.checkpoint.layout import (
-    DICTIONARY_LEAVES,
-    STATISTICS_LEAVES,
-    file_structs,
-    null_structs,
-    small_structs,
-)
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.checkpoint.layout import file_structs
+from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles, RowEncoder
 from airflow_delta.engine.checkpoint.typed_columns import TypedColumns
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
+from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.stitch import StitchedFile, StoredFile, StoredGroup
 
-__all__ = ["ActionRows", "FileActionTable", "new_action_file"]
+__all__ = ["ActionRows", "FileActionTable", "is_small", "new_action_file"]
 
 FileActionTable: TypeAlias = tuple[str, pa.Table]
 """``"add"`` or ``"remove"``, and a table of such actions, columns as in `action_schema`."""
 
-_GROUP_ROWS = 100_000
-_GROUP_BYTES = 256 << 20
+_GROUP_ROWS = 50_000
+_GROUP_BYTES = 64 << 20
 """A row group ends at whichever comes first. Bytes are those in memory, before encoding."""
+
+_ENCODERS = 2
+"""Row groups encoded at once; there are twice as many in memory. More of them would wait for rows."""
 
 
 class ActionRows:
@@ -52,43 +59,26 @@ class ActionRows:
     Attributes:
         num_actions: how many actions of any kind have been written.
         num_adds: how many of them are adds.
+        num_removes: how many of them are removes.
         adds_size_sum: the sum of the sizes of the files added, in bytes.
     """
 
     def __init__(self, stream: Any, schema: pa.Schema, *, table: str, version: int) -> None:
         self.num_actions = 0
         self.num_adds = 0
+        self.num_removes = 0
         self.adds_size_sum = 0
         self._table = table
         self._version = version
         self._schema = schema
-        self._writer = pq.ParquetWriter(
-            stream,
-            schema,
-            # The fastest level is also the smallest here, and every reader of today knows zstd.
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=list(DICTIONARY_LEAVES),
-            write_statistics=_statistics(schema),
-            write_page_checksum=True,
-            store_schema=False,
-        )
+        self._encoder = RowEncoder(schema)
+        self._file = StitchedFile(stream)
+        self._stream = stream
 
     def write_small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
         """Write the actions that aren't files, as one row group."""
-        columns = []
-        total = sum(map(len, actions.values()))
-        before = 0
-        for field in self._schema:
-            given = actions.get(field.name, [])
-            after = total - before - len(given) if given else total - before
-            parts = [null_structs(before, field.type)]
-            if given:
-                parts.append(small_structs(given, field.type))
-                before += len(given)
-            parts.append(null_structs(after, field.type))
-            columns.append(pa.chunked_array(parts, type=field.type))
-        self._write(pa.Table.from_arrays(columns, schema=self._schema))
+        self._file.append_file(self._encoder.small(actions))
+        self.num_actions += sum(map(len, actions.values()))
 
     def write_files(
         self, files: Iterable[FileActionTable], typed: TypedColumns | None = None
@@ -96,25 +86,73 @@ class ActionRows:
         """Write adds and removes, in any order, as row groups that hold one kind each.
 
         Args:
-            files: tables of any size with the kind that they hold.
+            files: tables of any size with the kind that they hold; drawn on the calling thread, which
+                may call `append` in between.
             typed: makes the typed columns of adds.
 
         Raises:
             CorruptLogError: an action lacks what the protocol requires of it.
         """
-        gathered = {kind: _Gathered() for kind in ("add", "remove")}
-        for kind, table in files:
-            for group in gathered[kind].full(table):
-                self._write_group(kind, group, typed)
-        for kind, rest in gathered.items():
-            if rest.rows:
-                self._write_group(kind, rest.taken(), typed)
+        encode = partial(self._encoded_group, typed=typed)
+        for encoded in map_ordered(encode, _row_groups(files), workers=_ENCODERS):
+            self.append(encoded)
 
-    def _write_group(self, kind: str, group: pa.Table, typed: TypedColumns | None) -> None:
-        type_ = self._schema.field(kind).type
+    def takes(self, file: StoredFile, group: StoredGroup) -> bool:
+        """Whether a row group of another file can be appended as it is.
+
+        It can if it was written as those here are. What is here so far is what it is compared with, so
+        the actions that aren't files come first.
+        """
+        try:
+            self._file.check(file, [group])
+        except NotReadHere:
+            return False
+        return True
+
+    def encoded(self, kind: str, structs: pa.ChunkedArray, *, adds_size: int) -> EncodedFiles:
+        """Encode a row group of adds or removes. Threads may do so at any time.
+
+        Args:
+            kind: ``"add"`` or ``"remove"``.
+            structs: rows of its column, none of them null.
+            adds_size: see `EncodedFiles`.
+        """
+        return self._encoder.files(kind, structs, adds_size=adds_size)
+
+    def append(self, files: EncodedFiles) -> None:
+        """Write a row group that is encoded already."""
+        self._file.append(files.file, files.group, files.data)
+        self.num_actions += files.group.num_rows
+        if files.kind == "add":
+            self.num_adds += files.group.num_rows
+            self.adds_size_sum += files.adds_size
+        else:
+            self.num_removes += files.group.num_rows
+
+    def close(self) -> None:
+        """Write the footer, and compare with it what was written.
+
+        Raises:
+            InvalidTableError: the footer tells something else.
+        """
+        if not self.num_actions:
+            self._file.append_file(self._encoder.empty())
+        end = self._file.close()
+        size = self._stream.tell()
+        counted = {"any": self.num_actions, "add": self.num_adds, "remove": self.num_removes}
+        finding = _finding(end, size=size, counted=counted)
+        if finding is not None:
+            raise InvalidTableError(
+                f"the checkpoint of version {self._version} was not written: {finding}. Try again",
+                table=self._table,
+                version=self._version,
+            )
+
+    def _encoded_group(self, files: FileActionTable, *, typed: TypedColumns | None) -> EncodedFiles:
+        kind, group = files
         rows = typed.added_to(group) if typed and kind == "add" else group
         try:
-            structs = file_structs(rows, type_)
+            structs = file_structs(rows, self._schema.field(kind).type)
         except ValueError as error:
             raise CorruptLogError(
                 f"version {self._version} can't be checkpointed: its actions {kind!r} lack "
@@ -122,29 +160,8 @@ class ActionRows:
                 table=self._table,
                 version=self._version,
             ) from error
-        columns = [
-            structs if field.name == kind else null_structs(len(structs), field.type)
-            for field in self._schema
-        ]
-        self._write(pa.Table.from_arrays(columns, schema=self._schema))
-        if kind == "add":
-            self.num_adds += group.num_rows
-            self.adds_size_sum += pc.sum(group["size"]).as_py()
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
-
-    def _write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
-        self.num_actions += rows.num_rows
-
-
-def _statistics(schema: pa.Schema) -> list[str]:
-    add = schema.field("add").type
-    both = add.get_field_index("stats") >= 0 and add.get_field_index("stats_parsed") >= 0
-    # Where the footer shows that the text is never missing, the typed form needn't be read.
-    return [*STATISTICS_LEAVES, "add.stats"] if both else list(STATISTICS_LEAVES)
+        adds_size = pc.sum(group["size"]).as_py() if kind == "add" else 0
+        return self.encoded(kind, structs, adds_size=adds_size)
 
 
 @contextmanager
@@ -158,16 +175,34 @@ def new_action_file(
         schema: likewise.
         table: likewise.
         version: likewise.
+
+    Raises:
+        InvalidTableError: what was written isn't what the footer tells.
     """
     rows = ActionRows(stream, schema, table=table, version=version)
-    try:
-        yield rows
-    except BaseException:
-        # The writer must be closed; what that writes, or fails to, is thrown away with the rest.
-        with suppress(Exception):
-            rows.close()
-        raise
+    yield rows
     rows.close()
+
+
+def is_small(num_rows: int, size: int) -> bool:
+    """Whether a row group of adds or removes is far from full, so that it should get more rows.
+
+    Args:
+        num_rows: how many rows it has.
+        size: of its encoded values before compression, in bytes.
+    """
+    # Values take less room encoded than in Arrow's memory, by a half at most.
+    return num_rows < _GROUP_ROWS // 2 and size < _GROUP_BYTES // 4
+
+
+def _row_groups(files: Iterable[FileActionTable]) -> Iterator[FileActionTable]:
+    gathered = {kind: _Gathered() for kind in FILE_KINDS}
+    for kind, table in files:
+        for group in gathered[kind].full(table):
+            yield kind, group
+    for kind, rest in gathered.items():
+        if rest.rows:
+            yield kind, rest.taken()
 
 
 class _Gathered:
@@ -195,3 +230,35 @@ class _Gathered:
         """What has been gathered; begins anew."""
         tables, self._tables, self.rows, self._size = self._tables, [], 0, 0
         return pa.concat_tables(tables)
+
+
+def _finding(end: bytes, *, size: int, counted: Mapping[str, int]) -> str | None:
+    """What is wrong with a file by its footer; None for nothing.
+
+    Args:
+        end: the end of the file, from the footer on.
+        size: its size in bytes.
+        counted: the rows of each kind, and those of ``"any"``.
+    """
+    try:
+        footer = pq.read_metadata(pa.BufferReader(end))
+    except (pa.ArrowException, OSError) as error:
+        return f"its footer can't be read: {error}"
+    leaves = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    told = dict.fromkeys(counted, 0)
+    position = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        told["any"] += group.num_rows
+        for kind in FILE_KINDS:
+            paths = group.column(leaves[f"{kind}.path"])
+            told[kind] += group.num_rows - paths.statistics.null_count
+        for leaf in range(footer.num_columns):
+            chunk = group.column(leaf)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            if start < position:
+                return f"a chunk begins at {start}, before the end of another one at {position}"
+            position = start + chunk.total_compressed_size
+    if position > size - len(end):
+        return f"its row groups end at {position}, and its footer begins at {size - len(end)}"
+    return None if told == counted else f"its footer tells {told} rows, and {counted} were written"

@@ -26,6 +26,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from airflow_delta.engine.checkpoint.incremental_v1 import (
+    has_files_inline,
+    write_incremental_classic,
+)
 from airflow_delta.engine.checkpoint.incremental_v2 import write_incremental_v2
 from airflow_delta.engine.checkpoint.v2_write import V2Written, write_v2_checkpoint
 from airflow_delta.engine.checkpoint.write import (
@@ -42,7 +46,7 @@ from airflow_delta.engine.errors import (
     StorageError,
     TableStateError,
 )
-from airflow_delta.engine.log.files import MultipartCheckpoint
+from airflow_delta.engine.log.files import Checkpoint, MultipartCheckpoint
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
     read_last_checkpoint,
@@ -53,10 +57,12 @@ from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.checkpoint_plan import (
     CheckpointPlan,
     Kind,
+    checkpoint_reader,
     has_checkpoint,
     incremental_base,
     plan_checkpoint,
 )
+from airflow_delta.engine.replay.reconcile import ReconciledTail
 from airflow_delta.engine.snapshot.action_stream import stream_file_actions
 from airflow_delta.engine.snapshot.next_checksum import leave_checksum
 from airflow_delta.engine.snapshot.next_totals import FileTotals
@@ -65,6 +71,11 @@ from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["CheckpointPlan", "CheckpointResult", "execute_checkpoint", "plan_checkpoint"]
+
+
+_TAIL_BYTES = 128 << 20
+"""The most text of commits whose actions are held in memory, as is done to take a checkpoint up again.
+More of it is streamed, with the checkpoint's rows after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +178,45 @@ def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Wr
 
 
 def _write_classic(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    small = _small(snapshot)
+    small, expected = _small(snapshot), _expected(storage, snapshot)
+    oldest_ms = _oldest_tombstone_ms(snapshot)
+    version, table = snapshot.version, snapshot.table
+    base = _classic_base(snapshot)
+    if base is not None:
+        return write_incremental_classic(
+            storage,
+            small,
+            base,
+            _tail(storage, snapshot),
+            oldest_tombstone_ms=oldest_ms,
+            version=version,
+            table=table,
+            expected=expected,
+        )
     content = CheckpointContent(
         protocol=small.protocol,
         metadata=small.metadata,
         transactions=small.transactions,
         domains=small.domains,
-        files=stream_file_actions(
-            snapshot.state, oldest_tombstone_ms=_oldest_tombstone_ms(snapshot)
-        ),
-        expected=_expected(storage, snapshot),
+        files=stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
+        expected=expected,
     )
-    return write_classic_checkpoint(
-        storage, content, version=snapshot.version, table=snapshot.table
-    )
+    return write_classic_checkpoint(storage, content, version=version, table=table)
+
+
+def _classic_base(snapshot: Snapshot) -> Checkpoint | None:
+    """The checkpoint to make a classic one from, where little has come since."""
+    reader, segment = checkpoint_reader(snapshot), snapshot.segment
+    if reader is None or segment.checkpoint is None or has_checkpoint(snapshot):
+        return None
+    if sum(file.size for file in segment.plan()) > _TAIL_BYTES:
+        return None
+    return segment.checkpoint if has_files_inline(segment.checkpoint, reader) else None
+
+
+def _tail(storage: Storage, snapshot: Snapshot) -> ReconciledTail:
+    segment = snapshot.segment
+    return Tail(storage, segment.plan(), table=segment.table).files(None)
 
 
 def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Written:
@@ -197,12 +233,11 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2W
             table=plan.table,
             expected=_expected(storage, snapshot),
         )
-    segment = snapshot.segment
     return write_incremental_v2(
         storage,
         _small(snapshot),
         base,
-        Tail(storage, segment.plan(), table=segment.table).files(None),
+        _tail(storage, snapshot),
         oldest_tombstone_ms=oldest_ms,
         path=plan.path,
         version=plan.version,

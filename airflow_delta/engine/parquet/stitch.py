@@ -9,8 +9,9 @@ name tells readers which mistakes they must expect. So only row groups of files 
 are put together, and only if their chunks are written in the same way: same codec, and statistics of the
 same leaves. All else is refused with `NotReadHere`, and is for the caller to encode anew.
 
-Page indexes and bloom filters lie outside of row groups; the new footer doesn't mention them. They are
-optional, and what we write has none.
+Page indexes and bloom filters lie outside of row groups; the new footer doesn't mention them. Nor does it
+repeat counts of pages by encoding and histograms of levels. All of these are optional, and who reads the
+actions of a checkpoint has no use for them, but must read all of its footer: half of it is saved.
 
 Spec: parquet.thrift and README.md of Apache Parquet.
 """
@@ -19,12 +20,12 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.thrift import (
-    I16,
+    I32,
     I64,
     LIST,
     STRUCT,
@@ -49,32 +50,28 @@ _END = 8
 
 # Fields by number. Of FileMetaData, beside the traits, which are all others:
 _NUM_ROWS, _ROW_GROUPS = 3, 4
-# Of RowGroup:
+# Of RowGroup. The ordinal is optional, and for encryption.
 _COLUMNS, _GROUP_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 2, 3, 5, 7
 # Of ColumnChunk. Its offset is deprecated, and 0 is what to write there.
 _CHUNK_OFFSET, _METADATA = 2, 3
 # Of ColumnMetaData:
-_TYPE, _PATH, _CODEC, _COMPRESSED, _DATA, _INDEX, _DICTIONARY, _STATISTICS = (
-    1,
-    3,
-    4,
-    7,
-    9,
-    10,
-    11,
-    12,
-)
+_TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _UNCOMPRESSED, _COMPRESSED = range(1, 8)
+_DATA, _INDEX, _DICTIONARY, _STATISTICS = range(9, 13)
 _OFFSETS = (_DATA, _INDEX, _DICTIONARY)
 
-# What lies outside of row groups: page indexes of a ColumnChunk, bloom filters of a ColumnMetaData.
-_CHUNK_ELSEWHERE = (4, 5, 6, 7)
-_METADATA_ELSEWHERE = (14, 15)
+# Of PageHeader, by the type of the page: its part about such pages, and of this the encodings.
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_PAGE_PARTS: Mapping[int | None, int] = {_DATA_PAGE: 5, _DICTIONARY_PAGE: 7}
+_PAGE_ENCODINGS = {5: (2, 3, 4), 7: (2,)}
+
+# What isn't told anew. Of a ColumnChunk: page indexes. Of a ColumnMetaData: counts of pages, bloom filters,
+# histograms of levels.
+_CHUNK_UNTOLD = (4, 5, 6, 7)
+_METADATA_UNTOLD = (13, 14, 15, 16)
 
 # Encryption, of a file and of a chunk, and chunks in other files.
 _FILE_REFUSED = (8, 9)
 _CHUNK_REFUSED = (1, 8, 9)
-
-_HIGHEST_ORDINAL = 2**15 - 1
 
 
 class StoredGroup(NamedTuple):
@@ -211,9 +208,7 @@ class StitchedFile:
             self._traits = file.traits
         if self._manner is None:
             self._manner = _manner(group)
-        self._groups.append(
-            _moved(group.described, self._position - group.start, len(self._groups))
-        )
+        self._groups.append(_moved(group.described, self._position - group.start))
         self._num_rows += group.num_rows
         self._stream.write(data)
         self._position += group.length
@@ -255,26 +250,51 @@ class StitchedFile:
 
 
 def check_pages(group: StoredGroup, data: bytes) -> None:
-    """Compare each page of a row group with its checksum, so that damage isn't copied.
+    """Look for damage in a row group, so that it isn't copied.
+
+    Each page is compared with its checksum. The header before it has none: what the headers of a chunk
+    tell is compared with what the footer tells of the chunk, which leaves few bits that nothing tells
+    of, the length of a dictionary for one. With these wrong, no reader takes the page.
 
     Args:
         group: the row group.
         data: its bytes.
 
     Raises:
-        NotReadHere: a page is damaged, or has no checksum.
+        NotReadHere: a page is damaged, has no checksum, or is of a kind that isn't known here.
     """
     view = memoryview(data)
     for chunk in _chunks(group.described):
-        position, end = (place - group.start for place in _extent(_metadata(chunk)))
+        about = _metadata(chunk)
+        encodings = set(about.list_of(_ENCODINGS, I32) or ())
+        position, end = (place - group.start for place in _extent(about))
+        values = size = 0
         while position < end:
             header, body = decode(data, position)
             stored, checksum = header.i32(3), header.i32(4)
             if stored is None or stored < 0 or body + stored > end:
                 raise NotReadHere("a page runs over the end of its chunk")
+            values += _checked_values(header, encodings)
+            size += body - position + (header.i32(2) or 0)
             position = body + stored
             if checksum is None or zlib.crc32(view[body:position]) != checksum & 0xFFFFFFFF:
                 raise NotReadHere("a page doesn't have the checksum that it should")
+        if (values, size) != (about.i64(_VALUES), about.i64(_UNCOMPRESSED)):
+            raise NotReadHere(f"a chunk has pages of {values} values and {size} bytes")
+
+
+def _checked_values(header: ThriftStruct, known: set[int]) -> int:
+    """How many values of a chunk there are in a page; those of a dictionary aren't values of it."""
+    kind = header.i32(1)
+    part = _PAGE_PARTS.get(kind)
+    if part is None or header.fields.keys() != {1, 2, 3, 4, part}:
+        raise NotReadHere(f"the header of a page of the type {kind} has other parts")
+    about = header.struct(part) or ThriftStruct()
+    values = about.i32(1)
+    encodings = [about.i32(number) for number in _PAGE_ENCODINGS[part]]
+    if values is None or values < 0 or not known.issuperset(encodings):
+        raise NotReadHere(f"a page of {values} values has the encodings {encodings}")
+    return values if kind == _DATA_PAGE else 0
 
 
 def _footer_start(end: bytes, size: int) -> int:
@@ -332,26 +352,25 @@ def _manner(group: StoredGroup) -> list[tuple[object, ...]]:
     ]
 
 
-def _moved(described: ThriftStruct, distance: int, ordinal: int) -> ThriftStruct:
+def _moved(described: ThriftStruct, distance: int) -> ThriftStruct:
     """What to say of a row group in another place."""
-    fields = dict(described.fields)
+    moved = _without(described, (_ORDINAL,))
     chunks = [_moved_chunk(chunk, distance) for chunk in _chunks(described)]
-    fields[_COLUMNS] = (LIST, ThriftList(STRUCT, chunks))
-    if _GROUP_OFFSET in fields:
-        fields[_GROUP_OFFSET] = (I64, fields[_GROUP_OFFSET][1] + distance)
-    if _ORDINAL in fields:
-        fields[_ORDINAL] = (I16, ordinal)
-    moved = ThriftStruct(fields)
-    return moved if ordinal <= _HIGHEST_ORDINAL else _without(moved, (_ORDINAL,))
+    moved.fields[_COLUMNS] = (LIST, ThriftList(STRUCT, chunks))
+    place = described.i64(_GROUP_OFFSET)
+    if place is not None:
+        moved.fields[_GROUP_OFFSET] = (I64, place + distance)
+    return moved
 
 
 def _moved_chunk(chunk: ThriftStruct, distance: int) -> ThriftStruct:
-    metadata = _without(_metadata(chunk), _METADATA_ELSEWHERE)
+    metadata = _without(_metadata(chunk), _METADATA_UNTOLD)
     for number in _OFFSETS:
         if place := metadata.i64(number):
             metadata.fields[number] = (I64, place + distance)
-    moved = _without(chunk, _CHUNK_ELSEWHERE)
-    moved.fields[_CHUNK_OFFSET] = (I64, 0)
+    moved = _without(chunk, _CHUNK_UNTOLD)
+    if _CHUNK_OFFSET in moved.fields:
+        moved.fields[_CHUNK_OFFSET] = (I64, 0)
     moved.fields[_METADATA] = (STRUCT, metadata)
     return moved
 

@@ -126,7 +126,7 @@ def test_what_fails_on_a_thread_is_raised_with_the_version(
     broken = [*files("add", "add"), ("add", add_table([add_row(1, size=None)] * 7))]
     stream = io.BytesIO()
     with (
-        pytest.raises(CorruptLogError, match="version 7 can't be checkpointed.*size of"),
+        pytest.raises(CorruptLogError, match=r"version 7 can't be checkpointed.*size of"),
         new_action_file(stream, checkpoint_schema(), table="t", version=7) as rows,
     ):
         rows.write_files(broken)
@@ -165,18 +165,19 @@ def test_row_groups_of_other_writers_are_not_taken(settings: dict[str, Any]) -> 
         assert not any(rows.takes(other, group) for group in other.groups)
 
 
-@pytest.mark.parametrize(
-    ("attribute", "finding"),
-    [("num_actions", "tells"), ("num_adds", "tells"), ("num_removes", "tells")],
-)
-def test_a_footer_that_tells_other_numbers_is_noticed(attribute: str, finding: str) -> None:
-    with (
-        pytest.raises(InvalidTableError, match=f"version 7 was not written: .*{finding}"),
-        new_action_file(io.BytesIO(), checkpoint_schema(), table="t", version=7) as rows,
-    ):
-        rows.write_small(SMALL)
-        rows.write_files(files("add", "remove"))
-        setattr(rows, attribute, getattr(rows, attribute) + 1)
+def unfinished(stream: io.BytesIO) -> ActionRows:
+    rows = ActionRows(stream, checkpoint_schema(), table="t", version=7)
+    rows.write_small(SMALL)
+    rows.write_files(files("add", "remove"))
+    return rows
+
+
+@pytest.mark.parametrize("attribute", ["num_actions", "num_adds", "num_removes"])
+def test_a_footer_that_tells_other_numbers_is_noticed(attribute: str) -> None:
+    rows = unfinished(io.BytesIO())
+    setattr(rows, attribute, getattr(rows, attribute) + 1)
+    with pytest.raises(InvalidTableError, match=r"version 7 was not written: its footer tells"):
+        rows.close()
 
 
 class Lossy(io.BytesIO):
@@ -192,12 +193,9 @@ class Lossy(io.BytesIO):
 
 
 def test_a_file_that_lacks_bytes_is_noticed() -> None:
-    with (
-        pytest.raises(InvalidTableError, match="row groups end at .* and its footer begins at"),
-        new_action_file(Lossy(), checkpoint_schema(), table="t", version=7) as rows,
-    ):
-        rows.write_small(SMALL)
-        rows.write_files(files("add"))
+    rows = unfinished(Lossy())
+    with pytest.raises(InvalidTableError, match=r"row groups end at \d+, and its footer begins at"):
+        rows.close()
 
 
 @pytest.mark.parametrize("length", [10, 4000, 5000, 70_000])

@@ -1,0 +1,226 @@
+"""What becomes of the row groups of the previous checkpoint, whose file actions are in its own files.
+
+A row of it is gone where a commit after the checkpoint mentions its file, and a remove is gone when it has
+expired. To tell, the keys of a row group are decoded, which is a small part of it; all of it is decoded
+only if rows are gone, or if it is to be merged with others.
+
+Row groups are looked at in this way only in files that were written as ours are now, each row group with
+adds or removes alone. Of other files, the actions are decoded: see `incremental_v1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
+from airflow_delta.engine.arrow.parquet_rows import FileRows
+from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.checkpoint.action_rows import ActionRows, is_small
+from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles
+from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.stitch import (
+    StoredFile,
+    StoredGroup,
+    check_pages,
+    read_stored_file,
+)
+from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["Judge", "JudgedGroup", "OurGroup", "expired", "our_groups", "small_groups"]
+
+# More than any row group of ours has, so that each comes in one piece.
+_SLICE_ROWS = 1 << 20
+
+_SCHEMAS = {"add": add_schema, "remove": remove_schema}
+_COUNTED = {"add": "size", "remove": "deletionTimestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class OurGroup:
+    """A row group of the previous checkpoint that can be copied as it is.
+
+    Attributes:
+        kind: ``"add"`` or ``"remove"``, of which all its rows are.
+        info: the file that it is in.
+        source: the file, to decode from.
+        stored: the file, to copy from.
+        number: the place of the row group in the file.
+    """
+
+    kind: str
+    info: FileInfo
+    source: ParquetSource
+    stored: StoredFile
+    number: int
+
+    @property
+    def group(self) -> StoredGroup:
+        """What is to be copied."""
+        return self.stored.groups[self.number]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGroup:
+    """What has become of a row group.
+
+    Attributes:
+        kind: of its actions.
+        num_rows: how many of its rows aren't gone.
+        adds_size: their sizes summed up, in bytes; 0 for removes.
+        encoded: the row group to write; None where it is to be merged, or where nothing is left of it.
+        rows: what is left of it where it is to be merged.
+    """
+
+    kind: str
+    num_rows: int
+    adds_size: int
+    encoded: EncodedFiles | None = None
+    rows: pa.Table | None = None
+
+
+def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGroup] | None:
+    """The row groups of a file with adds or removes, if it was written as we would write it now.
+
+    Args:
+        storage: the table's storage.
+        file: a file of the previous checkpoint.
+        like: the new checkpoint, which has its actions that aren't about files already.
+
+    Returns:
+        None if it wasn't, or if it is damaged.
+
+    Raises:
+        ObjectNotFoundError: there is no such file.
+    """
+    try:
+        with storage.open(file.path, size=file.size) as content:
+            stored = read_stored_file(content, size=file.size)
+    except NotReadHere:
+        return None
+    if not all(like.takes(stored, group) for group in stored.groups):
+        return None
+    source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS)
+    groups = []
+    for number in range(len(stored.groups)):
+        missing = {kind: source.nulls(number, f"{kind}.path") for kind in FILE_KINDS}
+        kinds = [kind for kind in FILE_KINDS if missing[kind] != source.rows(number)]
+        if any(missing[kind] != 0 for kind in kinds) or len(kinds) > 1:
+            return None
+        groups += [OurGroup(kind, file, source, stored, number) for kind in kinds]
+    return groups
+
+
+def small_groups(groups: Iterable[OurGroup], new_rows: Mapping[str, int]) -> set[int]:
+    """Which row groups are to be merged: those that are small, unless there is nothing to merge with.
+
+    Args:
+        groups: the row groups.
+        new_rows: how many rows come to them, by kind.
+
+    Returns:
+        Places in ``groups``.
+    """
+    small: dict[str, list[int]] = {kind: [] for kind in FILE_KINDS}
+    for place, each in enumerate(groups):
+        if is_small(each.group.num_rows, each.group.size):
+            small[each.kind].append(place)
+    return {
+        place
+        for kind, places in small.items()
+        if len(places) > 1 or new_rows[kind]
+        for place in places
+    }
+
+
+def expired(removes: pa.Table, oldest_tombstone_ms: int) -> pa.ChunkedArray:
+    """Which removes have expired; one without a ``deletionTimestamp`` has one of 0."""
+    deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
+    return pc.less_equal(deleted, scalar_of(oldest_tombstone_ms, pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Finds out what becomes of row groups, and reads or encodes what is left. For several threads.
+
+    Attributes:
+        storage: the table's storage.
+        tail: the commits after the checkpoint.
+        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms.
+        encoder: encodes row groups.
+    """
+
+    storage: Storage
+    tail: ReconciledTail
+    oldest_tombstone_ms: int
+    encoder: ActionRows
+
+    def judge(self, ours: OurGroup, *, merge: bool) -> JudgedGroup:
+        """Judge a row group.
+
+        Args:
+            ours: the row group.
+            merge: whether it is small, and to be merged with others.
+
+        Raises:
+            CorruptLogError: it is damaged.
+            ObjectNotFoundError: its file is gone.
+        """
+        kind = ours.kind
+        keys = _rows(ours, ("path", "deletionVector", _COUNTED[kind]))
+        kept = pc.invert(self._gone(kind, keys))
+        left = _sum(kept)
+        size = _sum(pc.filter(keys["size"], kept)) if kind == "add" else 0
+        if not left:
+            return JudgedGroup(kind, 0, 0)
+        whole = left == keys.num_rows
+        if merge or (not whole and is_small(left, ours.group.size * left // keys.num_rows)):
+            return JudgedGroup(kind, left, size, rows=_rows(ours, None).filter(kept))
+        data = self._copied(ours) if whole else None
+        if data is None:
+            return JudgedGroup(kind, left, size, self._encoded(ours, kept))
+        return JudgedGroup(
+            kind, left, size, EncodedFiles(kind, ours.stored, ours.group, data, size)
+        )
+
+    def _gone(self, kind: str, keys: pa.Table) -> pa.ChunkedArray:
+        found = file_keys(keys, table=self.tail.table).cast(self.tail.keys.type)
+        gone = pc.is_in(found, value_set=self.tail.keys)
+        return pc.or_(gone, expired(keys, self.oldest_tombstone_ms)) if kind == "remove" else gone
+
+    def _copied(self, ours: OurGroup) -> bytes | None:
+        """The bytes of a row group; None if they are damaged, which decoding will tell better."""
+        group = ours.group
+        with self.storage.open(ours.info.path, size=ours.info.size) as content:
+            content.seek(group.start)
+            data = content.read(group.length)
+        try:
+            check_pages(group, data)
+        except NotReadHere:
+            return None
+        return data
+
+    def _encoded(self, ours: OurGroup, kept: pa.ChunkedArray) -> EncodedFiles:
+        """What is left of a row group, its columns as they are stored."""
+        kind, source = ours.kind, ours.source
+        with source.damage():
+            batches = list(source.batches(ours.number, [kind]))
+        structs = pa.chunked_array([batch.column(kind) for batch in batches]).filter(kept)
+        size = _sum(pc.struct_field(structs, "size")) if kind == "add" else 0
+        return self.encoder.encoded(kind, structs, adds_size=size)
+
+
+def _rows(ours: OurGroup, columns: tuple[str, ...] | None) -> pa.Table:
+    schema = _SCHEMAS[ours.kind](columns)
+    return pa.concat_tables(FileRows(ours.source, ours.number, ours.kind, schema).load())
+
+
+def _sum(values: Any) -> int:
+    return int(pc.sum(values).as_py() or 0)

@@ -1,0 +1,146 @@
+"""Encode rows of actions as Parquet in memory, a row group at a time.
+
+All row groups that are made with one schema are written in the same manner, so that `stitch` can put them
+together to one file, and those of checkpoints that are already there beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_delta.engine.arrow.json_columns import parsing_pool
+from airflow_delta.engine.checkpoint.layout import (
+    DICTIONARY_LEAVES,
+    STATISTICS_LEAVES,
+    null_structs,
+    small_structs,
+)
+from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in
+
+__all__ = ["FILE_KINDS", "EncodedFiles", "RowEncoder"]
+
+FILE_KINDS = ("add", "remove")
+"""The actions that are about files."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFiles:
+    """A row group of adds or of removes.
+
+    Attributes:
+        kind: ``"add"`` or ``"remove"``.
+        file: the file that it is from, which may be in memory.
+        group: the row group.
+        data: its bytes.
+        adds_size: the sum of the sizes of the files added, in bytes.
+    """
+
+    kind: str
+    file: StoredFile
+    group: StoredGroup
+    data: Any
+    adds_size: int
+
+
+class RowEncoder:
+    """Encodes rows of actions. For use by several threads.
+
+    Args:
+        schema: a struct for each kind of action; see `layout`.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        files = [leaf for kind in FILE_KINDS for leaf in _leaves(schema, kind)]
+        self._schema = schema
+        # The fastest level is also the smallest here, and every reader of today knows zstd.
+        self._compression = dict.fromkeys(files, "zstd")
+        self._levels = dict.fromkeys(files, 1)
+        self._statistics = _statistics(schema)
+
+    def empty(self) -> pa.Buffer:
+        """A file without rows."""
+        return self._content(self._schema.empty_table())
+
+    def small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> pa.Buffer:
+        """A file of the actions that aren't files, by kind."""
+        columns = []
+        total = sum(map(len, actions.values()))
+        before = 0
+        for field in self._schema:
+            given = actions.get(field.name, [])
+            after = total - before - len(given) if given else total - before
+            parts = [null_structs(before, field.type)]
+            if given:
+                parts.append(small_structs(given, field.type))
+                before += len(given)
+            parts.append(null_structs(after, field.type))
+            columns.append(pa.chunked_array(parts, type=field.type))
+        return self._content(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def files(self, kind: str, structs: pa.ChunkedArray, *, adds_size: int) -> EncodedFiles:
+        """A row group of adds or removes.
+
+        Args:
+            kind: ``"add"`` or ``"remove"``.
+            structs: rows of its column, none of them null.
+            adds_size: see `EncodedFiles`.
+        """
+        columns = [
+            structs if field.name == kind else null_structs(len(structs), field.type)
+            for field in self._schema
+        ]
+        content = self._content(pa.Table.from_arrays(columns, schema=self._schema))
+        file = stored_in(content)
+        (group,) = file.groups
+        data = memoryview(content)[group.start : group.start + group.length]
+        return EncodedFiles(kind, file, group, data, adds_size)
+
+    def _content(self, rows: pa.Table) -> pa.Buffer:
+        """A file of one row group, or of none where there are no rows."""
+        # The default pool would zero huge pages, and keep them.
+        pool = parsing_pool()
+        sink = pa.BufferOutputStream(pool)
+        with pq.ParquetWriter(
+            sink,
+            self._schema,
+            compression=self._compression,
+            compression_level=self._levels,
+            use_dictionary=list(DICTIONARY_LEAVES),
+            write_statistics=self._statistics,
+            write_page_checksum=True,
+            store_schema=False,
+            memory_pool=pool,
+        ) as writer:
+            if rows.num_rows:
+                writer.write_table(rows, row_group_size=rows.num_rows)
+        return sink.getvalue()
+
+
+def _leaves(schema: pa.Schema, kind: str) -> list[str]:
+    """The leaves of a column, as Parquet names them."""
+    return [".".join((kind, *path)) for path in _leaf_paths(schema.field(kind).type)]
+
+
+def _leaf_paths(type_: pa.DataType) -> Iterator[tuple[str, ...]]:
+    if pa.types.is_struct(type_):
+        for field in type_:
+            for path in _leaf_paths(field.type):
+                yield (field.name, *path)
+    elif pa.types.is_map(type_):
+        yield ("key_value", "key")
+        for path in _leaf_paths(type_.item_type):
+            yield ("key_value", "value", *path)
+    else:
+        yield ()
+
+
+def _statistics(schema: pa.Schema) -> list[str]:
+    add = schema.field("add").type
+    both = add.get_field_index("stats") >= 0 and add.get_field_index("stats_parsed") >= 0
+    # Where the footer shows that the text is never missing, the typed form needn't be read.
+    return [*STATISTICS_LEAVES, "add.stats"] if both else list(STATISTICS_LEAVES)
