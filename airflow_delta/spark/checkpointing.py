@@ -52,7 +52,6 @@ from airflow_delta.engine.checkpoint.sidecar_tags import count_of
 from airflow_delta.engine.checkpoint.v2_write import V2Written, publish_top_level
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
-    CheckpointWritten,
     ExpectedFiles,
     SmallContent,
     write_classic_checkpoint,
@@ -64,16 +63,12 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     ObjectNotFoundError,
     StorageError,
-    TableStateError,
 )
-from airflow_delta.engine.log.files import V2Checkpoint, sidecar_path
-from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint, write_last_checkpoint
-from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.files import sidecar_path
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.maintenance.checkpoint_plan import (
     CheckpointPlan,
     Kind,
-    has_checkpoint,
     plan_checkpoint,
 )
 from airflow_delta.engine.maintenance.checkpointing import CheckpointResult, execute_checkpoint
@@ -154,21 +149,7 @@ def write_checkpoint(
     snapshot = Snapshot(storage, load_segment(storage, version=version))
     job = _Job(spark, storage, snapshot, options)
     plan = job.plan(policy, if_needed=if_needed)
-    if not plan.needed:
-        return execute_checkpoint(storage, snapshot, plan)
-    written = job.write(plan)
-    checkpoint = written.checkpoint
-    _point_to(storage, checkpoint)
-    return CheckpointResult(
-        plan,
-        written=True,
-        size_in_bytes=checkpoint.size_in_bytes,
-        num_actions=checkpoint.num_actions,
-        num_files=checkpoint.num_adds,
-        sidecars_written=written.sidecars_written,
-        sidecars_reused=written.sidecars_reused,
-        bytes_written=written.bytes_written,
-    )
+    return execute_checkpoint(storage, snapshot, plan, write=job.write)
 
 
 class _Job:
@@ -194,28 +175,21 @@ class _Job:
 
     def plan(self, policy: Kind | None, *, if_needed: bool) -> CheckpointPlan:
         """What to write. A checkpoint of the version that is there is read to its end, by Spark."""
-        snapshot, damaged = self._snapshot, None
-        present = snapshot.segment.checkpoint
-        while not if_needed and has_checkpoint(snapshot):
+        plan = plan_checkpoint(
+            self._snapshot, policy=policy, if_needed=if_needed, read_through=self._read_through
+        )
+        return replace(plan, incremental=False)
+
+    def _read_through(self) -> None:
+        segment = self._snapshot.segment
+        while True:
             try:
-                self._count(log_parts(self._storage, snapshot.segment), whole=True)
-                break
+                self._count(log_parts(self._storage, segment), whole=True)
             except (CorruptLogError, ObjectNotFoundError) as error:
-                damaged = present
-                snapshot.state.recover(error)
-        # Where no commit has come since, one isn't needed, and the driver needn't read it for that.
-        known_whole = has_checkpoint(snapshot)
-        plan = plan_checkpoint(snapshot, policy=policy, if_needed=if_needed or known_whole)
-        if known_whole and not if_needed:
-            return replace(plan, reason=f"version {plan.version} has a whole checkpoint already")
-        if damaged is None:
-            return replace(plan, incremental=False)
-        # As the engine does: in the place of a damaged one of that name, which readers would prefer.
-        kind, path = plan.kind, plan.path
-        if isinstance(damaged, V2Checkpoint):
-            kind, path = "v2", damaged.path
-        reason = f"the checkpoint {damaged.path} is damaged"
-        return replace(plan, kind=kind, path=path, reason=reason, incremental=False)
+                self._snapshot.state.recover(error)
+                segment = self._snapshot.segment
+            else:
+                return
 
     def write(self, plan: CheckpointPlan) -> V2Written:
         """What the plan says, and if need be from something older than is there."""
@@ -353,26 +327,6 @@ def _sums(sidecars: Sequence[Sidecar]) -> dict[str, int]:
         tag: sum(count_of(sidecar.tags, tag) or 0 for sidecar in sidecars)
         for tag in ("numAdds", "addsSizeSum", "numRemoves")
     }
-
-
-def _point_to(storage: Storage, written: CheckpointWritten) -> None:
-    """Point readers to a checkpoint; they find it without that, too, if they list more."""
-    hint = LastCheckpointHint(
-        version=written.version,
-        size=written.num_actions,
-        size_in_bytes=written.size_in_bytes,
-        num_of_add_files=written.num_adds,
-        v2_checkpoint=written.hint_content,
-    )
-    try:
-        write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
-    except (StorageError, TableStateError) as error:
-        warnings.warn(
-            f"{storage.root}: there is a checkpoint of version {written.version}, but "
-            f"_last_checkpoint can't be pointed to it ({error.message})",
-            DeltaWarning,
-            stacklevel=3,
-        )
 
 
 def _delete(storage: Storage, run: str, *, kept: Collection[str] = ()) -> None:

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,11 +35,11 @@ from airflow_delta.engine.checkpoint.write import (
     SmallContent,
     small_actions,
 )
-from airflow_delta.engine.log.files import checkpoint_path, v2_checkpoint_path
+from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["V2Written", "publish_top_level", "write_top_level", "write_v2_checkpoint"]
+__all__ = ["V2Written", "publish_top_level", "write_v2_checkpoint"]
 
 _CHECKPOINT_METADATA = pa.struct(
     [pa.field("version", pa.int64(), nullable=False), pa.field("tags", STRING_MAP)]
@@ -117,39 +116,6 @@ def write_v2_checkpoint(
     return V2Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
 
 
-def write_top_level(
-    storage: Storage,
-    small: SmallContent,
-    sidecars: Sequence[Sidecar],
-    *,
-    version: int,
-    table: str,
-    top_format: Literal["json", "parquet"] = "json",
-    classic_name: bool = False,
-) -> CheckpointWritten:
-    """Publish a checkpoint over sidecars that are there, under a new name.
-
-    Args:
-        storage: the table's storage.
-        small: the state of the version but for its files.
-        sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
-            ``addsSizeSum`` tell the totals.
-        version: the version of the table.
-        table: the table's location, for errors.
-        top_format: of the top level.
-        classic_name: write Parquet under the classic name instead.
-
-    Raises:
-        StorageError: the store failed; the checkpoint may be there all the same.
-    """
-    path = (
-        checkpoint_path(version)
-        if classic_name
-        else v2_checkpoint_path(version, str(uuid.uuid4()), top_format)
-    )
-    return publish_top_level(storage, small, sidecars, path=path, version=version, table=table)
-
-
 def publish_top_level(
     storage: Storage,
     small: SmallContent,
@@ -165,12 +131,16 @@ def publish_top_level(
     and one whose name has a UUID is there only where it is damaged.
 
     Args:
-        storage: see `write_top_level`, also for what is raised.
-        small: likewise.
-        sidecars: likewise.
-        path: of `v2_checkpoint_path` or `checkpoint_path`.
-        version: likewise.
-        table: likewise.
+        storage: the table's storage.
+        small: the state of the version but for its files.
+        sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
+            ``addsSizeSum`` tell the totals.
+        path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
+        version: the version of the table.
+        table: the table's location, for errors.
+
+    Raises:
+        StorageError: the store failed; the checkpoint may be there all the same.
     """
     actions = _top_level(small, sidecars, version)
     if path.endswith(".json"):

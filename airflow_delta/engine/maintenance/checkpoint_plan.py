@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,7 +96,11 @@ class CheckpointPlan:
 
 
 def plan_checkpoint(
-    snapshot: Snapshot, *, policy: Kind | None = None, if_needed: bool = False
+    snapshot: Snapshot,
+    *,
+    policy: Kind | None = None,
+    if_needed: bool = False,
+    read_through: Callable[[], None] | None = None,
 ) -> CheckpointPlan:
     """Plan a checkpoint of a snapshot. A checkpoint of its version is read to its end.
 
@@ -104,6 +109,8 @@ def plan_checkpoint(
         policy: the spec to follow, instead of what ``delta.checkpointPolicy`` says.
         if_needed: plan none where fewer than ``delta.checkpointInterval`` commits have come since the
             last one.
+        read_through: reads the log of the snapshot to its end, and lets its state recover from damage,
+            where that isn't to be done in this process.
 
     Raises:
         UnsupportedFeatureError: writing one needs a feature that the engine lacks, or that the table
@@ -129,7 +136,7 @@ def plan_checkpoint(
     if present is not None:
         # Opening it read the smallest part. If it's damaged elsewhere, the state starts from an
         # older one after this.
-        snapshot.state.read_through()
+        (read_through or snapshot.state.read_through)()
         if has_checkpoint(snapshot):
             return _without(
                 snapshot, kind, f"version {snapshot.version} has a whole checkpoint already"

@@ -21,9 +21,7 @@ reads it to find out. The hint to it may still be missing: it is made up for.
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_delta.engine.checkpoint.incremental_v1 import (
@@ -41,19 +39,14 @@ from airflow_delta.engine.checkpoint.write import (
 )
 from airflow_delta.engine.errors import (
     CorruptLogError,
-    DeltaWarning,
     ObjectNotFoundError,
-    StorageError,
-    TableStateError,
 )
-from airflow_delta.engine.log.files import Checkpoint, MultipartCheckpoint
+from airflow_delta.engine.log.files import Checkpoint
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
-    read_last_checkpoint,
-    write_last_checkpoint,
 )
-from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.version_checksum import read_checksum
+from airflow_delta.engine.maintenance.checkpoint_hint import point_to, point_to_present
 from airflow_delta.engine.maintenance.checkpoint_plan import (
     CheckpointPlan,
     Kind,
@@ -119,7 +112,11 @@ class CheckpointResult:
 
 
 def execute_checkpoint(
-    storage: Storage, snapshot: Snapshot, plan: CheckpointPlan
+    storage: Storage,
+    snapshot: Snapshot,
+    plan: CheckpointPlan,
+    *,
+    write: Callable[[CheckpointPlan], V2Written] | None = None,
 ) -> CheckpointResult:
     """Do what a plan says.
 
@@ -127,6 +124,7 @@ def execute_checkpoint(
         storage: where the table is.
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
+        write: writes and publishes the checkpoint, where that isn't to be done in this process.
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
@@ -137,11 +135,11 @@ def execute_checkpoint(
     """
     if not plan.needed:
         if has_checkpoint(snapshot):
-            _point_to_present(storage, snapshot)
+            point_to_present(storage, snapshot)
         return CheckpointResult(plan, written=False)
-    written = _written(storage, snapshot, plan)
+    written = write(plan) if write else _written(storage, snapshot, plan)
     checkpoint = written.checkpoint
-    _point_to(
+    point_to(
         storage,
         LastCheckpointHint(
             version=plan.version,
@@ -270,44 +268,3 @@ def _expected(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
     if checksum is None:
         return ExpectedFiles()
     return ExpectedFiles(checksum.num_files, checksum.table_size_bytes)
-
-
-def _point_to_present(storage: Storage, snapshot: Snapshot) -> None:
-    """Make up for a hint that whoever wrote the checkpoint didn't come to write."""
-    checkpoint = snapshot.segment.checkpoint
-    if checkpoint is None:
-        return
-    with _best_effort(storage, checkpoint.version):
-        hint = read_last_checkpoint(storage)
-        if hint is not None and checkpoint.version <= hint.version <= find_latest_version(storage):
-            return
-        small = snapshot.state.small
-        num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too
-        num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
-        parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None
-        present = LastCheckpointHint(
-            version=checkpoint.version,
-            size=num_small + snapshot.num_files + num_removes,
-            parts=parts,
-            num_of_add_files=snapshot.num_files,
-        )
-        _point_to(storage, present)
-
-
-def _point_to(storage: Storage, hint: LastCheckpointHint) -> None:
-    with _best_effort(storage, hint.version):
-        write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
-
-
-@contextmanager
-def _best_effort(storage: Storage, version: int) -> Iterator[None]:
-    """Let the hint fail with a warning: the checkpoint is there and will be found without it."""
-    try:
-        yield
-    except (StorageError, TableStateError) as error:
-        warnings.warn(
-            f"{storage.root}: there is a checkpoint of version {version}, but _last_checkpoint can't "
-            f"be pointed to it ({error.message}); readers list more of the log until the next one",
-            DeltaWarning,
-            stacklevel=4,
-        )

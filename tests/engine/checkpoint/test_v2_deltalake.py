@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_delta.engine.checkpoint.v2_write import write_top_level, write_v2_checkpoint
+from airflow_delta.engine.checkpoint.v2_write import publish_top_level, write_v2_checkpoint
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
-from airflow_delta.engine.log.files import v2_checkpoint_path
+from airflow_delta.engine.log.files import checkpoint_path, v2_checkpoint_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.engine.checkpoint.contents import (
@@ -29,7 +28,7 @@ ADDS = [add_row(n) for n in range(5)]
 SMALL = SmallContent(PROTOCOL_V2, METADATA, (), ())
 
 
-def write_table(root: Path, **form: Any) -> None:
+def write_table(root: Path, top_level: str) -> None:
     """A table of which only the checkpoint of version 7 and that version's commit are there."""
     storage = LocalStorage(str(root))
     files = [("add", add_table(ADDS)), ("remove", remove_table([remove_row(1)]))]
@@ -40,17 +39,21 @@ def write_table(root: Path, **form: Any) -> None:
     lines = [json.loads(line) for line in storage.read(path).decode().splitlines()]
     named = [Sidecar.from_json(line["sidecar"], "") for line in lines if "sidecar" in line]
     storage.delete([path])
-    write_top_level(storage, SMALL, named, version=7, table="t", **form)
+    publish_top_level(storage, SMALL, named, path=top_level, version=7, table="t")
     write_commit(root, 7, {"commitInfo": {"timestamp": 1}})
 
 
 @pytest.mark.parametrize(
-    ("top_format", "classic_name"), [("json", False), ("parquet", False), ("parquet", True)]
+    "top_level",
+    [
+        v2_checkpoint_path(7, "1" * 36, "json"),
+        v2_checkpoint_path(7, "1" * 36, "parquet"),
+        checkpoint_path(7),
+    ],
+    ids=["JSON", "Parquet", "classic name"],
 )
-def test_deltalake_reads_what_we_write(
-    tmp_path: Path, top_format: Literal["json", "parquet"], classic_name: bool
-) -> None:
-    write_table(tmp_path, top_format=top_format, classic_name=classic_name)
+def test_deltalake_reads_what_we_write(tmp_path: Path, top_level: str) -> None:
+    write_table(tmp_path, top_level)
     table = DeltaTable(str(tmp_path))
     assert table.version() == 7
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()

@@ -13,7 +13,7 @@ from airflow_delta.engine.checkpoint import sidecar_layout
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.v2_write import (
     V2Written,
-    write_top_level,
+    publish_top_level,
     write_v2_checkpoint,
 )
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
@@ -123,20 +123,9 @@ def test_sidecars_hold_only_files_and_each_only_one_kind() -> None:
 def test_a_top_level_in_parquet_holds_the_same(path: str) -> None:
     storage = memory()
     write(storage)
-    write_top_level(
-        storage,
-        SMALL,
-        [Sidecar.from_json(x["sidecar"], "") for x in top_level(storage) if "sidecar" in x],
-        version=7,
-        table="t",
-        top_format="parquet",
-        classic_name=path == CLASSIC,
-    )
-    (written,) = [
-        info.path for info in storage.list("_delta_log") if info.path.endswith(".parquet")
-    ]
-    assert path != CLASSIC or written == CLASSIC
-    rows = pq.read_table(io.BytesIO(storage.read(written))).to_pylist()
+    named = [Sidecar.from_json(x["sidecar"], "") for x in top_level(storage) if "sidecar" in x]
+    publish_top_level(storage, SMALL, named, path=path, version=7, table="t")
+    rows = pq.read_table(io.BytesIO(storage.read(path))).to_pylist()
     assert [compact(row) for row in rows] == top_level(storage)
 
 

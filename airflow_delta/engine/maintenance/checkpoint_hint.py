@@ -1,0 +1,78 @@
+"""Point readers to a checkpoint that is there, as far as the store lets us.
+
+The hint is written after the checkpoint. One that can't be written is no more than a `DeltaWarning`:
+readers find the checkpoint without it, they only list more of the log.
+
+Spec: PROTOCOL.md, "Last Checkpoint File".
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_delta.engine.errors import DeltaWarning, StorageError, TableStateError
+from airflow_delta.engine.log.files import MultipartCheckpoint
+from airflow_delta.engine.log.last_checkpoint import (
+    LastCheckpointHint,
+    read_last_checkpoint,
+    write_last_checkpoint,
+)
+from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["point_to", "point_to_present"]
+
+
+def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
+    """Make up for a hint that whoever wrote the checkpoint didn't come to write.
+
+    Args:
+        storage: where the table is.
+        snapshot: of the version; nothing is done where that has no checkpoint.
+    """
+    checkpoint = snapshot.segment.checkpoint
+    if checkpoint is None:
+        return
+    with _best_effort(storage, checkpoint.version):
+        hint = read_last_checkpoint(storage)
+        if hint is not None and checkpoint.version <= hint.version <= find_latest_version(storage):
+            return
+        small = snapshot.state.small
+        num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too
+        num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
+        parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None
+        present = LastCheckpointHint(
+            version=checkpoint.version,
+            size=num_small + snapshot.num_files + num_removes,
+            parts=parts,
+            num_of_add_files=snapshot.num_files,
+        )
+        point_to(storage, present)
+
+
+def point_to(storage: Storage, hint: LastCheckpointHint) -> None:
+    """Point readers to a checkpoint, unless they are pointed to a newer one that is there.
+
+    Args:
+        storage: where the table is.
+        hint: the checkpoint.
+    """
+    with _best_effort(storage, hint.version):
+        write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
+
+
+@contextmanager
+def _best_effort(storage: Storage, version: int) -> Iterator[None]:
+    """Let the hint fail with a warning: the checkpoint is there and will be found without it."""
+    try:
+        yield
+    except (StorageError, TableStateError) as error:
+        warnings.warn(
+            f"{storage.root}: there is a checkpoint of version {version}, but _last_checkpoint can't "
+            f"be pointed to it ({error.message}); readers list more of the log until the next one",
+            DeltaWarning,
+            stacklevel=4,
+        )
