@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import pkgutil
 import shutil
 import statistics
 import subprocess
@@ -16,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_delta import engine
 from benchmarks.jobs import JOBS, Job
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -115,11 +112,16 @@ def _import(side: str, *, light: bool) -> None:
     """Load what the side needs, outside the clock."""
     if side == "peer":
         import deltalake  # noqa: F401
-    elif light:
-        import airflow_delta.engine.table  # noqa: F401
-    else:
-        for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
-            importlib.import_module(module.name)
+
+        return
+    import airflow_delta.engine.table
+
+    if not light:
+        # What the engine loads when it is first asked for files.
+        import airflow_delta.engine.arrow.json_actions
+        import airflow_delta.engine.arrow.parquet
+        import airflow_delta.engine.replay.reconcile
+        import airflow_delta.engine.scan.file_pruner  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.maintenance.checkpoint_plan import Kind
 from tests.delta_spark.peer import DeltaSpark
+from tests.faults.maintenance_jobs import small_files
 
 _PROPERTIES = {
     "classic": {"delta.checkpointPolicy": "classic"},
@@ -106,18 +108,43 @@ def plain(value: Any) -> Any:
     return None if value in ([], {}) else value
 
 
-@pytest.fixture
-def ours(spark_table: Path, tmp_path: Path) -> Path:
-    """The same table with our checkpoint in place of Delta Spark's, and no commit before it."""
-    root = tmp_path / "table"
-    shutil.copytree(spark_table, root)
-    log = root / "_delta_log"
+def without_checkpoints(table: Path, copy: Path) -> Path:
+    shutil.copytree(table, copy)
+    log = copy / "_delta_log"
     for checkpoint in log.glob("*.checkpoint*"):
         checkpoint.unlink()
     shutil.rmtree(log / "_sidecars", ignore_errors=True)
     (log / "_last_checkpoint").unlink()
-    result = DeltaTable(str(root)).checkpoint()
-    assert (result.version, result.written) == (4, True)
+    return copy
+
+
+def rely_on_checkpoint(root: Path, version: int) -> None:
+    """Take away all that a checkpoint stands for; the commit of its version is the newest."""
+    log = root / "_delta_log"
+    for file in log.glob(f"{0:010}*"):
+        if not file.name.startswith((f"{version:020}.checkpoint", f"{version:020}.json")):
+            file.unlink()
+
+
+# Which versions get a checkpoint of ours before the last one.
+_FORMS = {"whole": [], "from the previous one": [2, 3]}
+
+
+@pytest.fixture(params=_FORMS)
+def ours(request: pytest.FixtureRequest, spark_table: Path, tmp_path: Path) -> Path:
+    """The same table with our checkpoints in place of Delta Spark's."""
+    versions = _FORMS[request.param]
+    root = without_checkpoints(spark_table, tmp_path / "table")
+    table = DeltaTable(str(root))
+    # Few files share a sidecar, so that there is something to be used again.
+    with small_files():
+        results = [table.checkpoint(version) for version in [*versions, 4]]
+    assert [(result.version, result.written) for result in results] == [
+        (version, True) for version in [*versions, 4]
+    ]
+    if results[-1].kind == "v2":
+        assert results[-1].plan.incremental == bool(versions)
+        assert results[-1].path.endswith(".json" if versions else "4.checkpoint.parquet")
     return root
 
 
@@ -127,25 +154,53 @@ def test_our_checkpoint_holds_what_delta_sparks_holds(spark_table: Path, ours: P
     assert checkpoint_rows(ours / "_delta_log", 4) == theirs
 
 
+_ROWS_OF = "SELECT *, _metadata.row_id AS row_id FROM delta.`{}` ORDER BY id"
+
+
+@pytest.fixture(scope="module")
+def expected(spark_table: Path, delta_spark: DeltaSpark) -> list[dict[str, Any]]:
+    """The rows of the table as Delta Spark has written it."""
+    rows = delta_spark.sql(_ROWS_OF.format(spark_table))
+    assert [row["id"] for row in rows] == [i for i in range(60) if i % 7 and i % 3 != 1]
+    return rows
+
+
 def test_delta_spark_reads_the_table_by_our_checkpoint(
-    spark_table: Path, ours: Path, delta_spark: DeltaSpark
+    ours: Path, expected: list[dict[str, Any]], delta_spark: DeltaSpark
 ) -> None:
-    query = "SELECT *, _metadata.row_id AS row_id FROM delta.`{}` ORDER BY id"
-    expected = delta_spark.sql(query.format(spark_table))
     # Its cache of logs knows the path no more than the commits that are gone.
-    for file in [*(ours / "_delta_log").glob("*.json"), *(ours / "_delta_log").glob("*.crc")]:
-        if file.name != f"{4:020}.json" and ".checkpoint." not in file.name:
-            file.unlink()
-    assert delta_spark.sql(query.format(ours)) == expected
-    assert [row["id"] for row in expected] == [i for i in range(60) if i % 7 and i % 3 != 1]
+    rely_on_checkpoint(ours, 4)
+    assert delta_spark.sql(_ROWS_OF.format(ours)) == expected
 
 
-def test_delta_spark_writes_on(ours: Path, delta_spark: DeltaSpark) -> None:
-    name = f"delta.`{ours}`"
+def test_delta_spark_writes_on(spark_table: Path, tmp_path: Path, delta_spark: DeltaSpark) -> None:
+    root = without_checkpoints(spark_table, tmp_path / "table")
+    assert DeltaTable(str(root)).checkpoint().written
+    name = f"delta.`{root}`"
     delta_spark.sql(f"DELETE FROM {name} WHERE id < 10")
     delta_spark.sql(f"INSERT INTO {name} {_ROWS.format(first=60, end=63)}")
     (counted,) = delta_spark.sql(f"SELECT count(*) AS rows FROM {name}")
-    assert DeltaTable(str(ours)).snapshot().num_rows == counted["rows"]
+    assert DeltaTable(str(root)).snapshot().num_rows == counted["rows"]
+
+
+@pytest.mark.parametrize("spark_table", ["v2"], indirect=True)
+def test_delta_sparks_checkpoints_of_both_policies_hold_the_same(
+    spark_table: Path, tmp_path: Path, delta_spark: DeltaSpark
+) -> None:
+    """Of the same files: what changes in between is the policy. Ours hold the same once more."""
+    log = spark_table / "_delta_log"
+    root = Path(shutil.copytree(spark_table, tmp_path / "table"))
+    delta_spark.sql(
+        f"ALTER TABLE delta.`{root}` SET TBLPROPERTIES "
+        "('delta.checkpointPolicy'='classic', 'delta.checkpointInterval'='5')"
+    )
+    v2, classic = checkpoint_rows(log, 4), checkpoint_rows(root / "_delta_log", 5)
+    assert classic.keys() == v2.keys()
+    assert {kind for kind in v2 if classic[kind] != v2[kind]} == {"metaData"}
+    for policy in get_args(Kind):
+        copy = without_checkpoints(root, tmp_path / policy)
+        assert DeltaTable(str(copy)).checkpoint(policy=policy).kind == policy
+        assert checkpoint_rows(copy / "_delta_log", 5) == classic
 
 
 def test_we_read_the_table_by_delta_sparks_checkpoint(spark_table: Path, tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""Processes that work on one table at the same time, told what to do line by line.
+
+`Worker` is the test's end; ``python -m tests.races.worker`` the other one. A worker does one thing after
+the other, and answers when it has done all it was told; so whoever tells two of them and then waits for
+both has them work at once.
+
+The table's history is known in advance (`commit`), so that anybody can tell what a version must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
+from airflow_delta.engine.errors import DeltaError, DeltaWarning
+from tests.table_builder import FAR_FUTURE_MS
+
+__all__ = ["Worker", "live_files", "warn_of_all_but_replacements"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LAG = 3
+
+
+class Worker:
+    """A process that works on a table."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.races.worker"],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, root: Path, tasks: list[dict[str, Any]]) -> None:
+        """Have it do tasks: each the name of a function below, and its arguments."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps([str(root), tasks]) + "\n")
+        self._process.stdin.flush()
+
+    def is_done(self) -> bool:
+        """Whether there are answers."""
+        assert self._process.stdout
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
+
+    def answers(self) -> list[Any]:
+        """What came of the tasks; waits until they are done."""
+        assert self._process.stdout
+        answers: list[Any] = json.loads(self._process.stdout.readline())
+        return answers
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+
+def live_files(version: int) -> set[str]:
+    """The files of a version, when version 0 has none."""
+    return {f"f{n}" for n in range(1, version + 1) if n % 2 or n + _LAG > version}
+
+
+def commit(delta: DeltaTable) -> int:
+    """Add a file; and remove one of every two, three versions later."""
+    transaction = delta.transaction("WRITE")
+    number = transaction.read_table().version + 1
+    transaction.add_file(
+        AddFile(f"f{number}", {}, number, 1, data_change=True, stats='{"numRecords":1}')
+    )
+    old = number - _LAG
+    if old > 0 and old % 2 == 0:
+        transaction.remove_file(
+            RemoveFile(f"f{old}", data_change=True, deletion_timestamp=FAR_FUTURE_MS)
+        )
+    return transaction.commit().version
+
+
+def checkpoint(delta: DeltaTable, *, policy: Any, back: int) -> list[Any]:
+    """Write one of the newest version, or of one before it."""
+    version = max(delta.latest_version() - back, 0)
+    result = delta.checkpoint(version, policy=policy)
+    return [version, result.written, result.plan.incremental]
+
+
+def compact(delta: DeltaTable, *, commits: int) -> bool:
+    """Compact the last commits."""
+    end = delta.latest_version()
+    return delta.compact_log(max(end - commits, 0), end).written
+
+
+def warn_of_all_but_replacements() -> None:
+    """Have every warning of the engine raised, but for the one of a known defect.
+
+    A reader whose checkpoint another writer replaces under his eyes takes it for damaged, and goes by
+    the commits: see `tests.faults.test_replaced_meanwhile`.
+    """
+    warnings.simplefilter("error", DeltaWarning)
+    warnings.filterwarnings("ignore", ".*checkpoint.parquet is damaged", DeltaWarning)
+
+
+_TASKS: dict[str, Callable[..., Any]] = {
+    "commit": commit,
+    "checkpoint": checkpoint,
+    "compact": compact,
+}
+
+
+def main() -> None:
+    """Do what each line of the input says."""
+    warn_of_all_but_replacements()
+    for line in sys.stdin:
+        root, tasks = json.loads(line)
+        print(json.dumps([_done(root, **task) for task in tasks]), flush=True)
+
+
+def _done(root: str, *, task: str, **arguments: Any) -> Any:
+    try:
+        return _TASKS[task](DeltaTable(root), **arguments)
+    except (DeltaError, DeltaWarning) as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    # The test shall see it, wherever it is raised.
+    except Exception:
+        return {"error": "unexpected", "message": traceback.format_exc()}
+
+
+if __name__ == "__main__":
+    main()
