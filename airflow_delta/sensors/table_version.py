@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.template_values import as_version
-from airflow_delta.triggers.table_version import TableVersionTrigger
+from airflow_delta.triggers.table_version import TableVersionTrigger, VersionWatch
 from airflow_delta.version_compat import (
     AirflowFailException,
     AirflowSensorTimeout,
@@ -76,15 +76,18 @@ class TableVersionSensor(BaseSensorOperator):
         self.after_version = after_version
         self.delta_conn_id = delta_conn_id
         self.deferrable = deferrable
+        self._watch = VersionWatch()
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  (Airflow's signature)
         """Look at the log once.
 
+        In one process, as with ``mode="poke"``, only the first look lists the log.
+
         :raises ValueError: both versions are given, or one isn't a number.
         :raises DeltaError: the table can't be read.
         """
-        hook = DeltaHook(self.delta_conn_id)
-        latest = hook.latest_version(hook.table(self.table_uri))
+        # Opened at every look, for credentials that expire during a long wait.
+        latest = self._watch.look(DeltaHook(self.delta_conn_id).table(self.table_uri))
         wanted = self._wanted()
         self.log.info("%s: newest version %s, wanted %s", self.table_uri, latest, wanted)
         reached = latest is not None and latest >= wanted
@@ -92,6 +95,8 @@ class TableVersionSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> Any:
         """Wait in this slot, or hand the waiting over to the triggerer."""
+        # Where one process runs a task more than once, its table may be another one each time.
+        self._watch = VersionWatch()
         if not self.deferrable:
             return super().execute(context)
         found = self._first_look(context)

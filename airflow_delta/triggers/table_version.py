@@ -4,15 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
-__all__ = ["TableVersionTrigger"]
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
+
+__all__ = ["TableVersionTrigger", "VersionWatch"]
 
 _CONFIRM_EVERY = 100
-"""At one poll of so many it is made sure that the version seen last is still there."""
+"""At one look of so many it is made sure that the version seen last is still there."""
+
+
+class VersionWatch:
+    """The newest version of one table, asked for again and again.
+
+    The first look lists the log. Later ones ask for the next commit by its name, which is one small
+    request however long the log is.
+    """
+
+    def __init__(self) -> None:
+        self._latest: int | None = None
+        self._looks = 0
+
+    def look(self, table: DeltaTable) -> int | None:
+        """The newest version now, or None where there is no table yet.
+
+        A look that fails doesn't count.
+
+        :param table: the table; another object for the same one will do.
+        :raises DeltaError: the table can't be read.
+        """
+        confirm = self._looks % _CONFIRM_EVERY == 0
+        self._latest = DeltaHook.latest_version(table, self._latest, confirm=confirm)
+        self._looks += 1
+        return self._latest
 
 
 class TableVersionTrigger(BaseTrigger):
@@ -21,6 +49,9 @@ class TableVersionTrigger(BaseTrigger):
     The event is ``{"status": "success", "table_uri", "version"}`` with the newest version, or
     ``{"status": "error", "error", "message"}``, the name of the error's class and its text, where
     the table can't be read. A table that doesn't exist yet is waited for.
+
+    The connection is looked up when the wait begins, and again when a look at the log fails, so that
+    credentials may expire or be corrected meanwhile.
 
     The arguments are text and numbers only, because Airflow stores them in its database: the
     connection is named here and looked up where the trigger runs.
@@ -78,22 +109,26 @@ class TableVersionTrigger(BaseTrigger):
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
     async def _wait(self) -> int:
-        table = None
-        latest: int | None = None
-        polls = 0
+        watch = VersionWatch()
+        table: DeltaTable | None = None
         while True:
+            opened_before = table is not None
             try:
                 if table is None:
                     table = await DeltaHook(self.delta_conn_id).table_async(self.table_uri)
                 # Listing is blocking I/O, and the triggerer runs all its triggers on one event loop.
-                latest = await asyncio.to_thread(
-                    DeltaHook.latest_version, table, latest, confirm=polls % _CONFIRM_EVERY == 0
-                )
+                latest = await asyncio.to_thread(watch.look, table)
             except Exception:
+                table = None
+                if opened_before:
+                    # Its credentials may have expired, or the connection been corrected meanwhile:
+                    # only with what the connection says now is it a failure.
+                    self.log.warning("%s: to be opened anew", self.table_uri, exc_info=True)
+                    continue
                 if not self.silent_fail:
                     raise
                 self.log.exception("%s: a look at the log failed", self.table_uri)
-            if latest is not None and latest >= self.min_version:
-                return latest
-            polls += 1
+            else:
+                if latest is not None and latest >= self.min_version:
+                    return latest
             await asyncio.sleep(self.poke_interval)

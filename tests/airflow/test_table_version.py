@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -12,10 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
+from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.sensors.table_version import TableVersionSensor
-from airflow_delta.triggers.table_version import TableVersionTrigger
+from airflow_delta.triggers.table_version import TableVersionTrigger, VersionWatch
 from airflow_delta.version_compat import (
     AirflowFailException,
     AirflowSensorTimeout,
@@ -24,6 +27,7 @@ from airflow_delta.version_compat import (
     TriggerEvent,
 )
 from tests.airflow.maintenance import checkpoint_only
+from tests.log_builder import add, write_table
 
 
 def sensor(table: Path | str, **arguments: Any) -> TableVersionSensor:
@@ -81,6 +85,37 @@ def test_the_wait_in_a_worker_slot_returns_what_was_found(sales: Path) -> None:
         "table_uri": str(sales),
         "version": 3,
     }
+
+
+def test_the_wait_in_a_worker_slot_lists_the_log_once(
+    sales_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = sales_copy / "_delta_log" / f"{3:020}.json"
+    hidden = newest.rename(sales_copy / "version-3")
+    listings: list[str] = []
+    list_below = LocalStorage.list
+
+    def counted(storage: LocalStorage, *arguments: Any, **options: Any) -> Any:
+        listings.append(storage.root)
+        return list_below(storage, *arguments, **options)
+
+    monkeypatch.setattr(LocalStorage, "list", counted)
+    waiting = sensor(sales_copy, min_version=3, mode="poke")
+    for _ in range(3):
+        assert not waiting.poke({}).is_done
+    hidden.rename(newest)
+    assert waiting.poke({}).is_done
+    assert len(listings) == 1
+
+
+def test_a_task_that_is_run_again_knows_nothing_of_the_run_before(
+    sales: Path, tmp_path: Path
+) -> None:
+    waiting = sensor(sales, deferrable=False)
+    assert waiting.execute({})["version"] == 3
+    write_table(tmp_path, [add("a")], [add("b")])
+    waiting.table_uri = str(tmp_path)
+    assert waiting.execute({})["version"] == 1
 
 
 def test_both_bounds_together_are_refused(sales: Path) -> None:
@@ -155,7 +190,7 @@ def test_a_trigger_waits_for_a_table_that_does_not_exist_yet(
 def test_a_wait_notices_that_the_log_was_cleaned_up_beyond_what_it_knew(
     sales_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltalake import DeltaTable, write_deltalake
+    import deltalake
 
     waits: list[float] = []
 
@@ -164,14 +199,80 @@ def test_a_wait_notices_that_the_log_was_cleaned_up_beyond_what_it_knew(
         if len(waits) > 1:
             return
         for _ in range(2):
-            write_deltalake(str(sales_copy), pa.table({"id": [1]}), mode="append")
-        DeltaTable(str(sales_copy)).create_checkpoint()
+            deltalake.write_deltalake(str(sales_copy), pa.table({"id": [1]}), mode="append")
+        deltalake.DeltaTable(str(sales_copy)).create_checkpoint()
         checkpoint_only(sales_copy, 4)
 
     monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
     trigger = TableVersionTrigger(table_uri=str(sales_copy), min_version=5)
     assert events(trigger) == [{"status": "success", "table_uri": str(sales_copy), "version": 5}]
     assert 1 < len(waits) <= 100
+
+
+@pytest.mark.parametrize("silent_fail", [False, True])
+def test_a_wait_outlives_the_credentials_that_it_began_with(
+    sales: Path, monkeypatch: pytest.MonkeyPatch, silent_fail: bool
+) -> None:
+    opened: list[Any] = []
+    look = DeltaHook.latest_version
+
+    def expiring(table: Any, *arguments: Any, **options: Any) -> int | None:
+        opened.append(table)
+        if sum(earlier is table for earlier in opened) > 2:
+            raise PermissionError("the token has expired")
+        found = look(table, *arguments, **options)
+        return found if len(waits) >= 5 else 2
+
+    waits: list[float] = []
+
+    async def instead_of_sleep(seconds: float) -> None:
+        assert len(waits) < 9
+        waits.append(seconds)
+
+    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(expiring))
+    monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
+    trigger = TableVersionTrigger(table_uri=str(sales), min_version=3, silent_fail=silent_fail)
+    assert events(trigger) == [{"status": "success", "table_uri": str(sales), "version": 3}]
+    assert len(waits) == 5  # an expired token costs no wait
+
+
+def test_a_failure_with_fresh_credentials_is_one(
+    sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def failing(*_arguments: Any, **_options: Any) -> int:
+        looks.append(1)
+        if len(looks) > 1:
+            raise OSError("the store is away for good")
+        return 2
+
+    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(failing))
+    trigger = TableVersionTrigger(table_uri=str(sales), min_version=3, poke_interval=0)
+    (event,) = events(trigger)
+    assert (event["status"], event["message"]) == ("error", "the store is away for good")
+    assert len(looks) == 3
+
+
+def test_a_look_that_fails_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the version seen last is made sure of as soon as the store is back."""
+    asked: list[tuple[int | None, bool]] = []
+
+    def answer(_table: Any, known: int | None, *, confirm: bool) -> int:
+        asked.append((known, confirm))
+        if len(asked) in (101, 102):
+            raise AWAY
+        return 7
+
+    monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(answer))
+    watch, table = VersionWatch(), DeltaTable("memory://somewhere/t")
+    for _ in range(201):
+        with contextlib.suppress(OSError):
+            watch.look(table)
+    assert asked[0][0] is None
+    assert {known for known, _ in asked[1:]} == {7}
+    confirmed = [number for number, (_, confirm) in enumerate(asked) if confirm]
+    assert confirmed == [0, 100, 101, 102]
 
 
 # Runs a trigger and prints what its event loop's thread imported, opened and listed meanwhile.

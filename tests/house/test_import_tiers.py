@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.maintenance.checkpoint_plan import Kind
 from tests.house.test_layers import loaded_after
-from tests.log_builder import add, write_commit, write_table
+from tests.log_builder import add, commit_path, write_commit, write_table
 
 HEAVY = {"pyarrow", "numpy", "pandas"}
 
@@ -30,7 +31,7 @@ assert table.version_at(1001500) == 1
 ASK_THE_STATE = """
 snapshot = table.snapshot({arguments})
 assert snapshot.version == {version}
-assert (snapshot.protocol.min_reader_version, snapshot.metadata.partition_columns) == (1, ())
+assert (snapshot.protocol.min_reader_version, snapshot.metadata.partition_columns) == ({reader}, ())
 assert [field.name for field in snapshot.schema.fields] == ["id", "part"]
 assert snapshot.properties.checkpoint_interval > 0
 assert snapshot.transactions["app"].version == 7
@@ -44,6 +45,14 @@ FIRST = [
     {"txn": {"appId": "app", "version": 7}},
     {"domainMetadata": {"domain": "d", "configuration": "x", "removed": False}},
 ]
+V2_CHECKPOINTS = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["v2Checkpoint"],
+        "writerFeatures": ["v2Checkpoint", "domainMetadata"],
+    }
+}
 
 
 @pytest.fixture
@@ -53,6 +62,10 @@ def root(tmp_path: Path) -> str:
 
 def loaded(root: str, *statements: str) -> set[str]:
     return loaded_after(OPEN.format(root=root) + "".join(statements)) & HEAVY
+
+
+def about_the_state(*, version: int, arguments: str = "", reader: int = 1) -> str:
+    return ASK_THE_STATE.format(arguments=arguments, version=version, reader=reader)
 
 
 def test_the_facade_is_light() -> None:
@@ -72,7 +85,7 @@ def test_the_log_is_asked_lightly(root: str, checkpoint: int | None) -> None:
 def test_a_state_without_newer_commits_is_light(root: str, arguments: str, version: int) -> None:
     for checkpoint in (1, 3):
         DeltaTable(root).checkpoint(checkpoint)
-    assert loaded(root, ASK_THE_STATE.format(arguments=arguments, version=version)) == set()
+    assert loaded(root, about_the_state(version=version, arguments=arguments)) == set()
 
 
 def v2_with_sidecars(root: Path) -> None:
@@ -85,13 +98,39 @@ def v2_with_sidecars(root: Path) -> None:
     name = f"{3:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
     target = root / "_delta_log" / name
     target.write_text("".join(json.dumps(action) + "\n" for action in kept), encoding="utf-8")
-    assert table.snapshot().segment.checkpoint.path.endswith(name)
+    checkpoint = table.snapshot().segment.checkpoint
+    assert checkpoint is not None
+    assert checkpoint.path.endswith(name)
 
 
 @pytest.mark.parametrize("write", [v2_with_sidecars])
 def test_a_state_in_lines_is_light(root: str, write: Callable[[Path], None]) -> None:
     write(Path(root))
-    assert loaded(root, ASK_THE_STATE.format(arguments="", version=3)) == set()
+    assert loaded(root, about_the_state(version=3)) == set()
+
+
+@pytest.mark.parametrize("hint", [True, False])
+@pytest.mark.parametrize(
+    ("policy", "versions", "suffix"),
+    [
+        ("classic", [3], ".checkpoint.parquet"),
+        ("v2", [3], ".checkpoint.parquet"),  # the first one gets the classic name
+        ("v2", [2, 3], ".json"),
+    ],
+)
+def test_a_checkpoint_of_ours_is_all_that_a_state_takes(
+    tmp_path: Path, policy: Kind, versions: list[int], suffix: str, hint: bool
+) -> None:
+    write_table(tmp_path, FIRST, [V2_CHECKPOINTS, add("b")], [add("c")], [add("d")])
+    for version in versions:
+        result = DeltaTable(str(tmp_path)).checkpoint(version, policy=policy)
+    assert result.written
+    assert (result.plan.kind, result.plan.path.endswith(suffix)) == (policy, True)
+    for version in range(3):
+        commit_path(tmp_path, version).unlink()
+    if not hint:
+        (tmp_path / "_delta_log" / "_last_checkpoint").unlink()
+    assert loaded(str(tmp_path), about_the_state(version=3, reader=3)) == set()
 
 
 def test_files_are_what_the_libraries_are_loaded_for(root: str) -> None:

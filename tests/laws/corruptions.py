@@ -27,6 +27,9 @@ _COMPACTION = re.compile(r"_delta_log/0{20}\.(\d{20})\.compacted\.json")
 _PART = re.compile(r"_delta_log/(\d{20})\.checkpoint\.\d{10}\.(\d{10})\.parquet")
 _CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint(?:\.[0-9a-f-]{36})?\.(?:parquet|json)")
 
+# What becomes of reading lines that are no longer JSON, or not the actions that they were.
+_NO_LOG = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
+
 
 @dataclass(frozen=True)
 class Log:
@@ -64,7 +67,7 @@ def _two(files: Files, rng: random.Random) -> tuple[str, str]:
     return first, rng.choice(alike if len(alike) > 1 and rng.random() < 0.8 else sorted(files))
 
 
-def _place(content: bytes, rng: random.Random) -> int:
+def _place(content: bytes | bytearray, rng: random.Random) -> int:
     return rng.randrange(len(content)) if content else 0
 
 
@@ -149,6 +152,17 @@ def repeat_a_line(files: Files, rng: random.Random) -> tuple[Files, str]:
     return {**files, path: b"".join(cut)}, path
 
 
+def nest_deeply(files: Files, rng: random.Random) -> tuple[Files, str]:
+    """An entry more in an object of JSON, of brackets in brackets, often more than can be read."""
+    path = rng.choice([path for path in sorted(files) if not path.endswith(".parquet")])
+    content = files[path]
+    depth = rng.choice((400, 100_000))
+    entry = b'"deep":' + b"[" * depth + b"]" * depth + b","
+    objects = [match.end() for match in re.finditer(rb'\{(?=")', content)]
+    place = rng.choice(objects or [0])
+    return {**files, path: content[:place] + entry + content[place:]}, f"{path} {depth} at {place}"
+
+
 def delete_a_file(files: Files, rng: random.Random) -> tuple[Files, str]:
     path = _path(files, rng)
     del files[path]
@@ -187,6 +201,7 @@ KINDS: tuple[Callable[[Files, random.Random], tuple[Files, str]], ...] = (
     repeat_a_block,
     shuffle_lines,
     repeat_a_line,
+    nest_deeply,
     delete_a_file,
     copy_over_another,
     swap_two_files,
@@ -210,7 +225,7 @@ def possible(log: Log, files: Files, version: int) -> Iterator[State]:
                 _actions(files[commit_file(number)]) for number in range(after + 1, version + 1)
             ]
             state = replay(route, base)
-        except (KeyError, ValueError, TypeError, AttributeError):
+        except _NO_LOG:
             continue  # a commit of the route is gone, or no longer one
         if state.protocol is not None and state.metadata is not None:
             yield state.visible()
@@ -239,7 +254,7 @@ def _bases(log: Log, files: Files, version: int) -> Iterator[tuple[int, State | 
         if (match := _COMPACTION.fullmatch(path)) and int(match[1]) <= version:
             try:
                 yield int(match[1]), replay([_actions(content)])
-            except (KeyError, ValueError, TypeError, AttributeError):
+            except _NO_LOG:
                 continue
     for number, paths in _checkpoints(files):
         if number <= version:
@@ -283,7 +298,7 @@ def _json_checkpoint_states(log: Log, files: Files, version: int, path: str) -> 
                 name = action["sidecar"]["path"].rpartition("/")[2]
                 rows += _sidecar_rows(log, files, f"_delta_log/_sidecars/{name}")
         yield replay([rows], state)
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except _NO_LOG:
         return
 
 
@@ -329,6 +344,7 @@ def _actions(content: bytes) -> list[Any]:
     Raises:
         ValueError: it is empty or no JSON.
         TypeError: a line is no object.
+        RecursionError: a line is nested too deeply.
     """
     if not content:
         raise ValueError("a commit must not be empty")

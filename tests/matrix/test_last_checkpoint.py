@@ -123,6 +123,10 @@ HINTS: dict[str, bytes | None] = {
     "other totals": plain(MIDDLE, sizeInBytes=1, numOfAddFiles=10**9),
     "not UTF-8": b'{"version":2,"size":5,"tags":{"a":"\xff"}}',
     "no object": b"[2]",
+    "nested deeply": b'{"version":2,"size":5,"tags":{"a":' + b"[" * 100_000,
+    "nested deeply, with a checksum": plain(
+        MIDDLE, checksum="0" * 32, tags={"a": json.loads("[" * 900 + "]" * 900)}
+    ),
 }
 
 

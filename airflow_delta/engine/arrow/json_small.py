@@ -29,7 +29,8 @@ _BOM = b"\xef\xbb\xbf"
 # How JSON escapes a letter, in a name or anywhere else.
 _ESCAPED_LETTER = b"\\u00"
 
-_FILE_ACTION = rf'\{{"(?:{"|".join(FILE_KINDS)})":[^\r\n]'.encode()
+# It ends with a brace because a null stands for no action, and another one may follow.
+_FILE_ACTION = rf'\{{"(?:{"|".join(FILE_KINDS)})":\{{'.encode()
 # The end of a line whose successor doesn't begin like a file action.
 _OTHER_LINE_NEXT = re.compile(rb"\n(?!" + _FILE_ACTION + rb")")
 _FILE_ACTION_HERE = re.compile(_FILE_ACTION)

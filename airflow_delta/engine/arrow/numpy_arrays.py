@@ -19,7 +19,6 @@ __all__ = [
     "Int32Vector",
     "Int64Vector",
     "bool_array",
-    "bool_values",
     "int32_array",
     "int64_array",
     "int64_view",
@@ -50,14 +49,6 @@ def offsets_view(array: pa.Array) -> Int32Vector:
     if not len(array):
         return np.zeros(1, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
-
-
-def bool_values(array: pa.Array) -> BoolVector:
-    """The values of a boolean array, a byte each; null slots are False."""
-    if not len(array):
-        return np.empty(0, np.bool_)
-    values = _bits(array.buffers()[1], array.offset, len(array))
-    return values & validity(array) if array.null_count else values
 
 
 def validity(array: pa.Array) -> BoolVector:

@@ -7,9 +7,11 @@ types that the table has now (`parsed_leaves`). For all else the struct becomes 
 PROTOCOL.md, "Per-file Statistics" again, column by column: each leaf is turned into text at once, and
 the texts are joined.
 
-Values are exact with two exceptions that the JSON form brings along: timestamps are cut to whole
-milliseconds, towards the past, and leaves that JSON can't hold (NaN, infinities, binary) are left
-out. Both are legal: bounds of timestamps are known to be that coarse, and statistics are optional.
+Values are exact: a checkpoint is made from the one before by way of the text (`typed_stats` is the way
+back), and a maximum that lost a digit there would hide rows from readers of the struct. So timestamps
+keep their microseconds, although the texts in commits are cut to milliseconds; every reader has to cope
+with both. What JSON can't hold is left out, as statistics are optional: NaN, infinities, binary, and
+years of other than four digits.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ __all__ = ["parsed_leaves", "partition_values_from_parsed", "stats_from_parsed"]
 
 # The appendix of the protocol spells it so, once; everything that exists writes nullCount.
 _NAMES = {"nullCounts": "nullCount"}
+
+_DATE_LENGTH = len("2024-01-31")
+_TIME_LENGTHS = {"ms": len("2024-01-31 12:00:00.123"), "us": len("2024-01-31 12:00:00.123456")}
 
 _CONTROL_CHARACTERS = {
     "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r",
@@ -127,25 +132,47 @@ def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringAr
         zone = "Z" if type_.tz is not None or path in utc else ""
         return _timestamp_json(array, zone)
     if pa.types.is_date(type_):
-        return joined_text('"', pc.cast(array, pa.string()), '"')
+        return _date_json(array)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return _quoted(pc.cast(array, pa.string()))
     if pa.types.is_floating(type_):
-        finite = pc.if_else(pc.is_finite(array), array, scalar_of(None, type_))
-        return pc.cast(finite, pa.string())
+        return _float_json(array)
     if pa.types.is_integer(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
         return pc.cast(array, pa.string())
     return None
 
 
+def _float_json(array: pa.Array) -> pa.StringArray:
+    finite = pc.if_else(pc.is_finite(array), array, scalar_of(None, array.type))
+    text = pc.cast(finite, pa.string())
+    # Many readers take "-0" for an integer, which has no sign then.
+    negative_zero = pc.equal(text, scalar_of("-0", pa.string()))
+    return pc.if_else(negative_zero, scalar_of("-0.0", pa.string()), text)
+
+
 def _timestamp_json(array: pa.Array, zone: str) -> pa.StringArray:
     """``"2024-01-31T12:00:00.123Z"``; a timestamp without time zone has no ``Z``."""
     instants = pc.cast(array, pa.timestamp(array.type.unit))
-    # A cast to milliseconds would cut towards 1970, which isn't down for what lies before it.
-    whole = pc.floor_temporal(instants, unit="millisecond")
-    text = pc.cast(pc.cast(whole, pa.timestamp("ms")), pa.string())
+    if array.type.unit == "ns":
+        # As INT96 is read; Delta's types hold microseconds. A cast would cut towards 1970, which isn't
+        # down for what lies before it.
+        instants = pc.floor_temporal(instants, unit="microsecond").cast(pa.timestamp("us"))
+    text = _of_length(pc.cast(instants, pa.string()), _TIME_LENGTHS[instants.type.unit])
+    # Whole milliseconds are spelt as in the statistics of commits.
+    whole = pc.utf8_slice_codeunits(text, 0, _TIME_LENGTHS["ms"])
+    text = pc.if_else(pc.ends_with(text, "000"), whole, text)
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
     return joined_text('"', text, zone + '"')
+
+
+def _date_json(array: pa.Array) -> pa.StringArray:
+    return joined_text('"', _of_length(pc.cast(array, pa.string()), _DATE_LENGTH), '"')
+
+
+def _of_length(text: pa.StringArray, length: int) -> pa.StringArray:
+    """Null for a text of another length, which a year has that no reader of JSON knows."""
+    usual = pc.equal(pc.binary_length(text), scalar_of(length, pa.int32()))
+    return pc.if_else(usual, text, scalar_of(None, pa.string()))
 
 
 def _quoted(text: pa.StringArray) -> pa.StringArray:

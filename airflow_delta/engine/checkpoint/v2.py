@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["JsonTopLevel", "sidecar_file"]
 
 _FILE_KINDS = ("add", "remove")
+# With the brace, because beside a null there may be another action.
+_FILE_ACTIONS = tuple(f'{{"{kind}":{{'.encode() for kind in _FILE_KINDS)
 
 
 class JsonTopLevel:
@@ -105,7 +107,7 @@ class JsonTopLevel:
         content = self._storage.read(self._checkpoint.path)
         # A loop over lines, but only those of small actions are looked into here.
         for number, line in enumerate(content.split(b"\n"), start=1):
-            if line.startswith((b'{"add":', b'{"remove":')):
+            if line.startswith(_FILE_ACTIONS):
                 files.append(line)
             elif line.strip():
                 action = self._parsed(line, number)
@@ -119,8 +121,8 @@ class JsonTopLevel:
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
         try:
             action = json.loads(line)
-        except ValueError as error:
-            raise self._corrupt(f"line {number} isn't JSON ({error})") from error
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt(f"line {number} isn't readable as JSON ({error})") from error
         if not isinstance(action, dict):
             kind = type(action).__name__
             raise self._corrupt(f"line {number} is no JSON object, but a {kind}")

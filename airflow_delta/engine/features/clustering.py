@@ -39,7 +39,7 @@ def parse_clustering_columns(configuration: str, *, table: str) -> tuple[SchemaP
         if isinstance(columns, list):
             return tuple(_path(column) for column in columns)
         raise TypeError  # noqa: TRY301
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise InvalidTableError(
             f"the domain {DOMAIN} holds {configuration!r}: expected a JSON object whose "
             "'clusteringColumns' lists column names, or lists of names",

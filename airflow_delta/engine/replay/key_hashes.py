@@ -10,10 +10,15 @@ fast"): a key is a row of 32-bit numbers, its length among them, each is multipl
 64-bit number of its own, and the upper half of their sum, with one more number added, is the hash.
 Four of these, with independent numbers, make the 128 bits. It takes no more than multiplying and
 adding, which numpy does for all keys at once.
+
+A key of more than 4096 bytes, as one with a large deletion vector in it, is such a row of its length
+and of its BLAKE2b digest of 512 bits, with a secret of the process. That is as good as the key itself
+unless two of them share a digest, for which no more likely way is known than chance: 2**-512.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +36,10 @@ UInt64Vector = npt.NDArray[np.uint64]
 
 _WORD = 8
 _LANES = 4
+_LONGEST = 4096
+"""In bytes; longer keys are digested first. Words are added one by one, so a long key would cost a
+step of the loop for each eight of its bytes."""
+_DIGEST = 64
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
 
@@ -111,6 +120,7 @@ class KeyHasher:
 
     def __init__(self) -> None:
         self._factors = _random_factors(64)
+        self._secret = os.urandom(64)
         self._growing = Lock()
 
     def hashes(self, keys: pa.ChunkedArray) -> KeyHashes:
@@ -124,23 +134,20 @@ class KeyHasher:
     def _of_chunk(self, keys: pa.Array) -> KeyHashes:
         if not len(keys):
             return KeyHashes.joined([])
-        offsets = offsets_view(keys).astype(np.int64)
-        text = np.zeros(int(offsets[-1] - offsets[0]) + _WORD, np.uint8)
-        # The bytes behind the last key: a word of it may reach that far.
-        text[:-_WORD] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-        starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+        text, starts, lengths, closing = self._rows_of_words(keys)
         # A word at each byte, overlapping the next.
         words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
         longest = -(-int(lengths.max()) // _WORD)
         complete = int(lengths.min()) // _WORD
         factors = self._factors_for(longest)
-        closing = lengths.astype(np.uint64)
         sums = [start + factor * closing for start, factor in zip(*factors[:2], strict=True)]
+        rows = np.arange(len(keys))
         for number in range(longest):
             if number < complete:
                 _add(sums, words[starts + number * _WORD], factors[2 + 2 * number :])
                 continue
-            rows = np.flatnonzero(lengths > number * _WORD)
+            # Those that reach this far are among those that reached the word before.
+            rows = rows[lengths[rows] > number * _WORD]
             # Without what lies behind a key's end. At least a byte is left: all shifts are below 64.
             rest = np.minimum(lengths[rows] - number * _WORD, _WORD)
             unused = (8 * (_WORD - rest)).astype(np.uint64)
@@ -151,6 +158,29 @@ class KeyHasher:
                 part[rows] = values
         halves = [part >> _HALF for part in sums]
         return KeyHashes((halves[0] << _HALF) | halves[1], (halves[2] << _HALF) | halves[3])
+
+    def _rows_of_words(
+        self, keys: pa.Array
+    ) -> tuple[npt.NDArray[np.uint8], Int64Vector, Int64Vector, UInt64Vector]:
+        """What is hashed of each key: bytes, where its own begin, how many, and a number more.
+
+        The number is the key's own length, which also tells keys that were digested from others.
+        """
+        offsets = offsets_view(keys).astype(np.int64)
+        starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+        closing = lengths.astype(np.uint64)
+        plain = int(offsets[-1] - offsets[0])
+        long = np.flatnonzero(lengths > _LONGEST)
+        # The bytes behind the last key: a word of it may reach that far.
+        text = np.zeros(plain + len(long) * _DIGEST + _WORD, np.uint8)
+        text[:plain] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+        # A loop over keys, but only over the long ones, at which the bytes are what costs time.
+        for number, row in enumerate(long.tolist()):
+            key = text[starts[row] : starts[row] + lengths[row]]
+            digest = hashlib.blake2b(key.data, digest_size=_DIGEST, key=self._secret).digest()
+            starts[row], lengths[row] = plain + number * _DIGEST, _DIGEST
+            text[starts[row] : starts[row] + _DIGEST] = np.frombuffer(digest, np.uint8)
+        return text, starts, lengths, closing
 
     def _factors_for(self, words: int) -> npt.NDArray[np.uint64]:
         """The factors for keys of so many words; those that were used before stay."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow.json_actions import parse_commits
@@ -26,6 +26,7 @@ LINES = [
     '{"domainMetadata":{"domain":"d"},"add":null}',
     '{"commitInfo":{"operation":"protocol"}}',
     '{"protocol":null}',
+    '{"add":null,"metaD\\u0061ta":{"id":"n"}}',
     '{"novel":{"metaData":1}}',
     "",
     "  ",
@@ -33,6 +34,8 @@ LINES = [
 
 
 @given(commits=st.lists(st.lists(st.sampled_from(LINES), max_size=5), min_size=1, max_size=4))
+@example(commits=[[line] for line in LINES])
+@example(commits=[LINES])
 @settings(max_examples=50, deadline=None)
 def test_the_same_actions_as_by_parsing_everything(commits: list[list[str]]) -> None:
     contents = [(v, "\n".join([*lines, ""]).encode() or b"\n") for v, lines in enumerate(commits)]

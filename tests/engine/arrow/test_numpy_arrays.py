@@ -20,7 +20,6 @@ def test_views_of_slices(first: int) -> None:
     texts = pa.array([None if value is None else str(value) for value in VALUES])[first:]
 
     assert numpy_arrays.validity(flags).tolist() == [value is not None for value in VALUES[first:]]
-    assert numpy_arrays.bool_values(flags).tolist() == [value is True for value in VALUES[first:]]
     valid = numpy_arrays.validity(numbers)
     assert numpy_arrays.int64_view(numbers)[valid].tolist() == numbers.drop_null().to_pylist()
     lengths = np.diff(numpy_arrays.offsets_view(texts)).tolist()

@@ -44,14 +44,20 @@ def stats_of(values: list[Any], type_: pa.DataType, *, utc: frozenset[str] = fro
         (
             pa.timestamp("us", "UTC"),
             dt.datetime(2024, 2, 29, 12, 0, 0, 123999, UTC),
-            "2024-02-29T12:00:00.123Z",
+            "2024-02-29T12:00:00.123999Z",
         ),
-        # Down, not towards 1970: a minimum above the values would hide them.
         (
             pa.timestamp("us", "UTC"),
             dt.datetime(1969, 12, 31, 23, 59, 59, 998500, UTC),
-            "1969-12-31T23:59:59.998Z",
+            "1969-12-31T23:59:59.998500Z",
         ),
+        # As commits have it.
+        (
+            pa.timestamp("us", "UTC"),
+            dt.datetime(2024, 2, 29, 12, 0, 0, 123000, UTC),
+            "2024-02-29T12:00:00.123Z",
+        ),
+        (pa.timestamp("ms"), dt.datetime(2024, 1, 1), "2024-01-01T00:00:00.000"),
         (pa.timestamp("us"), dt.datetime(2024, 1, 1), "2024-01-01T00:00:00.000"),
         (pa.timestamp("us"), dt.datetime(9999, 12, 31, 23, 59), "9999-12-31T23:59:00.000"),
     ],
@@ -72,6 +78,31 @@ def test_int96_timestamps_are_instants() -> None:
 def test_what_json_can_not_hold_is_left_out(value: float) -> None:
     assert stats_of([value, 1.5], pa.float64()) == [{}, {"c": Decimal("1.5")}]
     assert stats_of([b"x"], pa.binary()) == [{}]
+
+
+def test_nanoseconds_are_cut_towards_the_past() -> None:
+    # A minimum above the values would hide them.
+    values = [-1500, 1500]
+    expected = [{"c": "1969-12-31T23:59:59.999998"}, {"c": "1970-01-01T00:00:00.000001"}]
+    assert stats_of(values, pa.timestamp("ns")) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.date32(), 2932897),  # the first day of the year 10000
+        (pa.date32(), 2**31 - 1),
+        (pa.timestamp("us", "UTC"), 253402300800000000),
+        (pa.timestamp("us"), -(2**63) + 1),
+        (pa.timestamp("ms"), 253402300800000),
+        (pa.timestamp("ms"), 2**63 - 1),
+    ],
+)
+def test_years_of_more_than_four_digits_are_left_out(type_: pa.DataType, value: int) -> None:
+    integers = pa.array([value, 0], pa.int32() if pa.types.is_date(type_) else pa.int64())
+    column = pa.StructArray.from_arrays([integers.cast(type_)], names=["c"])
+    texts = stats_from_parsed(pa.StructArray.from_arrays([column], names=["minValues"]), utc=())
+    assert [len(json.loads(text)["minValues"]) for text in texts.to_pylist()] == [0, 1]
 
 
 def test_null_fields_and_null_structs_are_left_out() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,13 +42,33 @@ def test_a_hash_does_not_depend_on_where_a_key_stands(keys: list[str], cut: int)
     assert pairs(hasher.hashes(column(["x", *keys])[1:])) == alone
 
 
+LONG = "k" * 5000
+
+
+@given(st.lists(st.sampled_from(["a", LONG, LONG[:-1], LONG + "k", LONG[:-1] + "K", "K" + LONG])))
+@settings(max_examples=50, deadline=None)
+def test_long_keys_are_told_apart_as_well(keys: list[str]) -> None:
+    hasher = KeyHasher()
+    hashes = pairs(hasher.hashes(column(keys)))
+    assert [[a == b for b in hashes] for a in hashes] == [[a == b for b in keys] for a in keys]
+    assert [pairs(hasher.hashes(column(["x", key])[1:])) for key in keys] == [[h] for h in hashes]
+
+
+def test_a_long_key_does_not_slow_down_the_others() -> None:
+    keys = column([*(f"part-{number:05}.parquet" for number in range(8000)), "v" * 1_000_000])
+    began = time.process_time()
+    KeyHasher().hashes(keys)
+    # Milliseconds; where each key takes part in each step, it is seconds.
+    assert time.process_time() - began < 0.5
+
+
 def test_no_keys_have_no_hashes() -> None:
     hasher = KeyHasher()
     assert len(hasher.hashes(column())) == len(hasher.hashes(column([], []))) == 0
 
 
 def test_hashers_are_drawn_at_random() -> None:
-    one, other = (pairs(KeyHasher().hashes(column(["a", "b"]))) for _ in range(2))
+    one, other = (pairs(KeyHasher().hashes(column(["a", "b", LONG]))) for _ in range(2))
     assert not set(one) & set(other)
 
 
