@@ -19,9 +19,9 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
-from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
 from airflow_delta.engine.storage.base import Storage
@@ -108,15 +108,17 @@ class DeltaTable:
         """
         if version is not None and timestamp is not None:
             raise InvalidArgumentError("give a version or a timestamp, not both", table=self._uri)
-        snapshot = self._open(version) if timestamp is None else self._at(timestamp)
         # Opening asks for protocol and metadata only. Whoever holds a snapshot shall not learn later
         # that a commit of it was broken all the time.
+        if version is None and timestamp is None:
+            return open_newest(self.storage, parsed=True)
+        snapshot = self._open(version) if timestamp is None else self._at(timestamp)
         snapshot.state.parse_commits()
         return snapshot
 
     def _open(self, version: int | None = None) -> Snapshot:
         """A snapshot for questions about the log, whose file actions aren't parsed."""
-        return Snapshot(self.storage, load_segment(self.storage, version=version))
+        return open_snapshot(self.storage, version)
 
     def _at(self, timestamp: Timestamp) -> Snapshot:
         milliseconds = epoch_ms(timestamp, table=self._uri)
@@ -144,16 +146,14 @@ class DeltaTable:
             limit: at most so many; None for all whose files are there.
 
         Raises:
+            InvalidArgumentError: the limit is no number of commits.
             TableNotFoundError: there is no table.
             CorruptLogError: a commit is empty or can't be parsed, or one is missing.
         """
         if limit is None:
             return self._open().timeline.history()
-        if limit < 0:
-            raise InvalidArgumentError(
-                f"the limit of a history must not be negative; it is {limit}", table=self._uri
-            )
-        newest = Snapshot(self.storage, load_newest_segment(self.storage))
+        _check_limit(limit, table=self._uri)
+        newest = open_newest(self.storage, find=load_newest_segment)
         return newest.timeline.history(limit)
 
     def changes(self, start: Timestamp, end: Timestamp | None = None) -> ChangePlan:
@@ -333,3 +333,12 @@ class DeltaTable:
         if dry_run:
             return LogCompactionResult(plan, written=False)
         return execute_log_compaction(self.storage, plan)
+
+
+def _check_limit(limit: object, *, table: str) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise InvalidArgumentError(
+            "the limit of a history is a number of commits: expected an int from 0 on, or None for "
+            f"all, found {type(limit).__name__} {limit!r}",
+            table=table,
+        )

@@ -213,10 +213,10 @@ class DeltaHook(BaseHook):
         :param end: the last version of the range; None: the newest.
         :param dry_run: only tell what would be done.
         :returns: ``table_uri``, ``version`` (the end that was asked for, or the newest version),
-            ``start``, ``end`` and ``path`` of the compaction below the table (None where the range
-            is empty), ``files`` (commits in the range), ``bytes`` and ``rows`` (size and actions of
-            the compaction; None where none was written), ``written``, ``reason`` (why nothing is to
-            be written, else None) and ``duration_ms``.
+            ``kind`` (``compaction``), ``start``, ``end`` and ``path`` of the compaction below the
+            table (None where the range is empty), ``files`` (commits in the range), ``bytes`` and
+            ``rows`` (size and actions of the compaction; None where none was written), ``written``,
+            ``reason`` (why nothing is to be written, else None) and ``duration_ms``.
         :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
             written.
         """
@@ -226,6 +226,7 @@ class DeltaHook(BaseHook):
         return {
             "table_uri": table_uri,
             "version": plan.version,
+            "kind": "compaction",
             "start": plan.start,
             "end": plan.end,
             "path": plan.path,

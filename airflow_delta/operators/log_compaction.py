@@ -19,8 +19,8 @@ class LogCompactionOperator(BaseOperator):
     the table. Where nothing is to be compacted the task is skipped, and its log says why; so is a
     retry after a try that has written the file.
 
-    Returns a dictionary with ``table_uri``, ``version``, ``start``, ``end``, ``path``, ``files``,
-    ``bytes``, ``rows``, ``written`` and ``duration_ms``.
+    Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``compaction``), ``start``, ``end``,
+    ``path``, ``files``, ``bytes``, ``rows``, ``written`` and ``duration_ms``.
 
     :param table_uri: the table's path or URI. (templated)
     :param start: the first version of the range; None: the first one that is covered neither by the

@@ -20,6 +20,7 @@ from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActi
 from airflow_delta.engine.arrow.numpy_arrays import int64_array
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.tombstones import deletion_times, unexpired
 from airflow_delta.spark.executor_errors import errors_for_driver, errors_of_executors
 from airflow_delta.spark.key_shuffle import (
     ByHash,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ActionCounts", "count_actions"]
 
 _COLUMNS = ("size", "deletionTimestamp")
+_COUNTED = ("live", *_COLUMNS)
 
 _SAMPLED = 500
 """One key of so many goes to the driver: about a hundred for each sidecar."""
@@ -74,7 +76,7 @@ def count_actions(
         context: Spark's.
         address: where the table is.
         parts: the log.
-        oldest_tombstone_ms: removes that aren't younger have expired.
+        oldest_tombstone_ms: see ``tombstones.expired``.
         whole: read the actions whole, to find out whether that can be done.
 
     Raises:
@@ -112,19 +114,17 @@ def _counted(actions: FileActions, table: str, oldest_tombstone_ms: int) -> Acti
     # The last of each group is the newest action of a file.
     ordered = tail.sort_by([(VERSION, "ascending"), (POSITION, "ascending")])
     newest = ordered.group_by("key", use_threads=False).aggregate(
-        [(name, "last") for name in ("live", "size", "deleted")]
+        [(name, "last") for name in _COUNTED]
     )
     newest = newest.rename_columns([name.removesuffix("_last") for name in newest.column_names])
     kept = base.filter(pc.invert(pc.is_in(base["key"], value_set=newest["key"])))
-    columns = ["live", "size", "deleted"]
-    state = pa.concat_tables([newest.select(columns), kept.select(columns)])
+    state = pa.concat_tables([newest.select(_COUNTED), kept.select(_COUNTED)])
     adds, removes = state.filter(state["live"]), state.filter(pc.invert(state["live"]))
-    young = pc.greater(removes["deleted"], scalar_of(oldest_tombstone_ms, pa.int64()))
     return ActionCounts(
         read=rows.num_rows,
         adds=adds.num_rows,
         adds_size=pc.sum(adds["size"], min_count=0).as_py(),
-        removes=removes.filter(young).num_rows,
+        removes=unexpired(removes, oldest_tombstone_ms).num_rows,
         sample=tuple(
             rows["key"].take(int64_array(np.arange(0, rows.num_rows, _SAMPLED))).to_pylist()
         ),
@@ -133,7 +133,6 @@ def _counted(actions: FileActions, table: str, oldest_tombstone_ms: int) -> Acti
 
 def _rows(actions: pa.Table, table: str, *, live: bool) -> pa.Table:
     nothing = scalar_of(0, pa.int64())
-    deleted = nothing if live else actions["deletionTimestamp"]
     rows = actions.num_rows
     columns = {
         "key": file_keys(actions, table=table),
@@ -141,6 +140,6 @@ def _rows(actions: pa.Table, table: str, *, live: bool) -> pa.Table:
         POSITION: actions[POSITION],
         "live": pa.repeat(scalar_of(live, pa.bool_()), rows),
         "size": pc.coalesce(actions["size"], nothing),
-        "deleted": pa.repeat(nothing, rows) if live else pc.coalesce(deleted, nothing),
+        "deletionTimestamp": pa.repeat(nothing, rows) if live else deletion_times(actions),
     }
     return pa.table(columns)

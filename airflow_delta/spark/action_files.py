@@ -7,13 +7,13 @@ than meant. What goes to the driver is no more than their actions ``sidecar``.
 
 A task may run more than once: after a failure, or because Spark speculates. Each run writes sidecars
 of its own, Spark takes the word of one run for each partition, and the sidecars of the others nobody
-refers to: `delete_leftovers` finds them by their names.
+refers to: `SidecarRun.delete` finds them by their names.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,15 +28,16 @@ from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.action_rows import new_action_file
 from airflow_delta.engine.checkpoint.sidecar_layout import SidecarLayout, SidecarRows, clustered
 from airflow_delta.engine.checkpoint.sidecar_tags import facts_of_rows
-from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, sidecar_path
+from airflow_delta.engine.log.files import sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.replay.reconcile import reconcile_tail
+from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 from airflow_delta.spark.executor_errors import errors_for_driver
 from airflow_delta.spark.key_shuffle import Parcel, StorageAddress, gathered
 from airflow_delta.spark.log_parts import BASE_VERSION
 
-__all__ = ["SidecarTask", "delete_leftovers"]
+__all__ = ["SidecarTask"]
 
 _PLACES = [VERSION, POSITION]
 
@@ -50,7 +51,7 @@ class SidecarTask:
         layout: what the sidecars look like.
         run: what their names begin with; no other run of a job has the same.
         version: the version of the table.
-        oldest_tombstone_ms: removes that aren't younger have expired.
+        oldest_tombstone_ms: see ``tombstones.expired``.
     """
 
     address: StorageAddress
@@ -65,9 +66,7 @@ class SidecarTask:
         assert task is not None, "called outside of a task"
         with errors_for_driver():
             adds, removes = _reconciled(gathered(parcels, columns=None), self.address.root)
-            deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
-            oldest = scalar_of(self.oldest_tombstone_ms, pa.int64())
-            young = removes.filter(pc.greater(deleted, oldest))
+            young = unexpired(removes, self.oldest_tombstone_ms)
             storage = self.address.open()
             pieces = clustered([("add", adds), ("remove", young)])
             for number, piece in enumerate(pieces):
@@ -88,29 +87,6 @@ class SidecarTask:
         adds, removes = (rows, None) if piece.kind == "add" else (None, rows)
         facts = facts_of_rows(adds, removes, stats_form=self.layout.stats_form)
         return Sidecar(name, size, time.time_ns() // 1_000_000, facts.to_tags())
-
-
-def delete_leftovers(storage: Storage, run: str, *, kept: Collection[str] = ()) -> None:
-    """Delete the sidecars of a run, all but some.
-
-    A task that outlives its job may still write one afterwards. Nobody will refer to it, and metadata
-    cleanup deletes it when it is a day old.
-
-    Args:
-        storage: the table's storage.
-        run: what the names of its sidecars begin with.
-        kept: the names of sidecars to leave.
-
-    Raises:
-        StorageError: the store failed.
-    """
-    found = []
-    for file in storage.list(SIDECAR_DIRECTORY, start_after=f"{run}."):
-        if not file.name.startswith(f"{run}."):
-            break
-        if file.name not in kept:
-            found.append(file.path)
-    storage.delete(found)
 
 
 def _reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:

@@ -47,9 +47,11 @@ def test_a_range_is_compacted(sales_copy: Path, end: Any) -> None:
     assert result["bytes"] == file.stat().st_size
     # A pledge comes before the actions: two appends, and a deletion that rewrites a file.
     assert result["rows"] == len(file.read_text().splitlines()) - 1
-    assert {key: result[key] for key in ("table_uri", "version", "start", "end", "files")} == {
+    keys = ("table_uri", "version", "kind", "start", "end", "files")
+    assert {key: result[key] for key in keys} == {
         "table_uri": str(sales_copy),
         "version": 3,
+        "kind": "compaction",
         "start": 1,
         "end": 3,
         "files": 3,

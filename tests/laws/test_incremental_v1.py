@@ -103,7 +103,9 @@ def full(table: MemoryTable, version: int, oldest_ms: int) -> CheckpointWritten:
         small.domains,
         files=stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
     )
-    return write_classic_checkpoint(table.storage, content, version=version, table=snapshot.table)
+    return write_classic_checkpoint(
+        table.storage, content, version=version, table=snapshot.table, replaces=True
+    )
 
 
 def incremental(table: MemoryTable, version: int, oldest_ms: int) -> CheckpointWritten:
@@ -121,13 +123,14 @@ def incremental(table: MemoryTable, version: int, oldest_ms: int) -> CheckpointW
         oldest_tombstone_ms=oldest_ms,
         version=version,
         table=snapshot.table,
+        replaces=True,
     )
 
 
 def stored(table: MemoryTable, version: int) -> tuple[Rows, Rows]:
     """The adds and the removes that the checkpoint of a version holds."""
     info = table.storage.head(checkpoint_path(version))
-    checkpoint = ClassicCheckpoint(version, info.path, info.size, 0)
+    checkpoint = ClassicCheckpoint(version, info.path, info.size, info.modified_ms)
     reader = open_checkpoint(table.storage, checkpoint, table=table.uri)
     return by_key(reader.adds()), by_key(reader.removes())
 

@@ -30,7 +30,7 @@ from airflow_delta.engine.maintenance.checkpointing import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.snapshot.tail import Tail
 from tests.laws.histories import histories, protocol
 from tests.log_builder import metadata
 from tests.table_builder import (
@@ -143,7 +143,7 @@ def check_sidecars(table: MemoryTable, version: int) -> None:
     reader = reader_of(table, version)
     snapshot = table.delta().snapshot(version=version)
     form = sidecar_layout.sidecar_layout(snapshot.protocol, snapshot.metadata, table="t").stats_form
-    nothing = ReconciledTail(pa.table({}), pa.table({}), pa.array([], pa.string()), table.uri)
+    nothing = Tail(table.storage, (), table=table.uri).files(None)
     for sidecar in reader.sidecars:
         untagged = replace(sidecar, tags=None)
         file = sidecar_file(sidecar, table=table.uri, checkpoint=reader.path)

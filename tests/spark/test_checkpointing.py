@@ -28,12 +28,13 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.storage.memory import MemoryStorage
-from airflow_delta.spark import checkpointing, log_parts
+from airflow_delta.spark import checkpointing, log_parts, sidecar_run
 from airflow_delta.spark.action_counts import ActionCounts
-from airflow_delta.spark.action_files import delete_leftovers
 from airflow_delta.spark.checkpointing import write_checkpoint
 from airflow_delta.spark.key_shuffle import ByHash, ByRange, StorageAddress
+from airflow_delta.spark.sidecar_run import SidecarRun
 from tests.log_builder import add, metadata, remove
 from tests.spark.conftest import SETTINGS
 from tests.table_builder import (
@@ -133,7 +134,7 @@ def many_small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut these small logs as large ones are: into several parts, for several partitions."""
     monkeypatch.setattr(log_parts, "_RUN_BYTES", 1)
     monkeypatch.setattr(log_parts, "_SHARE_BYTES", 8_000)
-    monkeypatch.setattr(checkpointing, "_PARTITION_ROWS", 60)
+    monkeypatch.setattr(sidecar_run, "_PARTITION_ROWS", 60)
 
 
 def table_of(files: Files, folder: Path) -> Path:
@@ -262,6 +263,39 @@ def test_what_differs_from_the_count_is_not_published(
     assert log_of(table) == log
 
 
+@pytest.mark.parametrize(
+    ("policy", "wrong", "message"),
+    [
+        (
+            "v2",
+            {"numFiles": 99},
+            r"by _delta_log/0+7\.crc the version has 99\. .* delete that file",
+        ),
+        (
+            "classic",
+            {"tableSizeBytes": 5},
+            r"bytes in live files, and by .*\.crc the version has 5\.",
+        ),
+    ],
+)
+def test_what_differs_from_the_version_checksum_is_not_published(
+    spark: SparkSession, tmp_path: Path, policy: Any, wrong: dict[str, int], message: str
+) -> None:
+    table = table_of(LOGS["V1"](), tmp_path)
+    files = STATES[LAST].visible().files
+    right = {"numFiles": len(files), "tableSizeBytes": sum(file["size"] for file in files.values())}
+    right |= {"numMetadata": 1, "numProtocol": 1}
+    checksum = table / checksum_path(LAST)
+    checksum.write_text(json.dumps(right | wrong))
+    log = log_of(table)
+    with pytest.raises(InvalidTableError, match=message) as raised:
+        write_checkpoint(spark, str(table), policy=policy)
+    assert raised.value.path == checksum_path(LAST)
+    assert log_of(table) == log
+    checksum.write_text(json.dumps(right))
+    assert write_checkpoint(spark, str(table), policy=policy).written
+
+
 def test_sidecars_stay_where_the_top_level_may_be_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,7 +365,7 @@ def test_leftovers_are_those_of_the_run_and_no_other() -> None:
     names = ["a.1.0.parquet", "a.2.0.parquet", "a.2.1.parquet", "aa.1.0.parquet", "b.1.0.parquet"]
     for name in names:
         storage.create(f"_delta_log/_sidecars/{name}", b"")
-    delete_leftovers(storage, "a", kept=["a.2.0.parquet"])
+    SidecarRun(storage, "a").delete(kept=["a.2.0.parquet"])
     left = [file.name for file in storage.list("_delta_log/_sidecars")]
     assert left == ["a.2.0.parquet", "aa.1.0.parquet", "b.1.0.parquet"]
 

@@ -154,8 +154,8 @@ def _timestamp_json(array: pa.Array, zone: str) -> pa.StringArray:
     """``"2024-01-31T12:00:00.123Z"``; a timestamp without time zone has no ``Z``."""
     instants = pc.cast(array, pa.timestamp(array.type.unit))
     if array.type.unit == "ns":
-        # As INT96 is read; Delta's types hold microseconds. A cast would cut towards 1970, which isn't
-        # down for what lies before it.
+        # Delta's types hold microseconds. A cast would cut towards 1970, which isn't down for what
+        # lies before it.
         instants = pc.floor_temporal(instants, unit="microsecond").cast(pa.timestamp("us"))
     text = _of_length(pc.cast(instants, pa.string()), _TIME_LENGTHS[instants.type.unit])
     # Whole milliseconds are spelt as in the statistics of commits.

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.parquet_rows import FileRows
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.action_rows import ActionRows, is_small
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles
 from airflow_delta.engine.parquet.refusals import NotReadHere
@@ -32,9 +31,10 @@ from airflow_delta.engine.parquet.stitch import (
 )
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["Judge", "JudgedGroup", "OurGroup", "expired", "our_groups", "small_groups"]
+__all__ = ["Judge", "JudgedGroup", "OurGroup", "our_groups", "small_groups"]
 
 # More than any row group of ours has, so that each comes in one piece.
 _SLICE_ROWS = 1 << 20
@@ -140,12 +140,6 @@ def small_groups(groups: Iterable[OurGroup], new_rows: Mapping[str, int]) -> set
     }
 
 
-def expired(removes: pa.Table, oldest_tombstone_ms: int) -> pa.ChunkedArray:
-    """Which removes have expired; one without a ``deletionTimestamp`` has one of 0."""
-    deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
-    return pc.less_equal(deleted, scalar_of(oldest_tombstone_ms, pa.int64()))
-
-
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Finds out what becomes of row groups, and reads or encodes what is left. For several threads.
@@ -153,7 +147,7 @@ class Judge:
     Attributes:
         storage: the table's storage.
         tail: the commits after the checkpoint.
-        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms.
+        oldest_tombstone_ms: see ``tombstones.expired``.
         encoder: encodes row groups.
     """
 

@@ -38,7 +38,6 @@ from airflow_delta.engine.checkpoint.classic_reuse import (
     Judge,
     JudgedGroup,
     OurGroup,
-    expired,
     our_groups,
     small_groups,
 )
@@ -56,6 +55,7 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint, checkpoint_path
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["has_files_inline", "write_incremental_classic"]
@@ -71,6 +71,7 @@ def write_incremental_classic(
     version: int,
     table: str,
     expected: ExpectedFiles | None = None,
+    replaces: bool = False,
 ) -> CheckpointWritten:
     """Write a checkpoint from the previous one and the commits since, and publish it.
 
@@ -79,13 +80,14 @@ def write_incremental_classic(
         small: the state of the version but for its files.
         base: the previous checkpoint, for which `has_files_inline` holds.
         tail: the file actions of the commits after it, with all columns.
-        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms;
-            one without counts as 0.
+        oldest_tombstone_ms: see ``tombstones.expired``.
         version: the version of the table.
         table: the table's location, for errors.
         expected: what the live files must come to; None if nobody knows.
+        replaces: whether one of that name is to be replaced: one that is damaged.
 
     Raises:
+        ObjectExistsError: there is one. Nothing is published.
         CorruptLogError: the previous checkpoint is damaged, or an action lacks what the protocol
             requires of it. Nothing is published.
         ObjectNotFoundError: the previous checkpoint is gone. Nothing is published.
@@ -96,7 +98,7 @@ def write_incremental_classic(
     typed = typed_columns(small.protocol, small.metadata, table=table)
     texts = TableProperties(small.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with storage.writer(path, overwrite=True) as stream:
+    with storage.writer(path, overwrite=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             # First, because they show how row groups are written here.
             rows.write_small(small_actions(small))
@@ -174,7 +176,9 @@ class _Files:
         """The rows to be gathered; in between, the other row groups are appended."""
         new = {
             "add": self._tail.adds.drop_columns([VERSION, POSITION]),
-            "remove": self._unexpired(self._tail.removes.drop_columns([VERSION, POSITION])),
+            "remove": unexpired(
+                self._tail.removes.drop_columns([VERSION, POSITION]), self._oldest_ms
+            ),
         }
         for kind, rows in new.items():
             self._count.add(kind, rows)
@@ -237,12 +241,9 @@ class _Files:
             for table in read_pieces(pieces, workers=threads):
                 rows = self._tail.survivors(table)
                 if kind == "remove":
-                    rows = self._unexpired(rows)
+                    rows = unexpired(rows, self._oldest_ms)
                 self._count.add(kind, rows)
                 yield kind, rows
-
-    def _unexpired(self, removes: pa.Table) -> pa.Table:
-        return removes.filter(pc.invert(expired(removes, self._oldest_ms)))
 
 
 def _done(work: partial[JudgedGroup]) -> JudgedGroup:

@@ -19,11 +19,17 @@ fuller never for merging alone, and at most about eight sidecars of each step st
 
 The result is the same set of actions that a full checkpoint has. What differs is how they are dealt
 out to files.
+
+**A cleanup at the same time.** Another writer may checkpoint a later version, and clean up the previous
+checkpoint with its sidecars just before ours names them. So the sidecars are listed before the new
+checkpoint is published, and once more after that. If one is missing then, the new checkpoint is taken
+back, and the caller must begin with something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,7 +37,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.parquet import ActionFile, reader_threads
+from airflow_delta.engine.arrow.parquet import reader_threads
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.sidecar_layout import (
@@ -47,12 +53,11 @@ from airflow_delta.engine.checkpoint.sidecar_write import (
     new_sidecars,
     present_sidecars,
 )
-from airflow_delta.engine.checkpoint.v2 import JsonTopLevel
-from airflow_delta.engine.checkpoint.v2_write import V2Written, publish_top_level
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
-from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
-from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
+from airflow_delta.engine.checkpoint.v2_write import publish_top_level
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
+from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
 from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["has_all_in_sidecars", "merged_with", "write_incremental_v2"]
@@ -90,27 +95,30 @@ def write_incremental_v2(
     version: int,
     table: str,
     expected: ExpectedFiles | None = None,
-) -> V2Written:
+    replaces: bool = False,
+) -> Written:
     """Write a checkpoint from the previous one and the commits since, and publish it.
 
     Args:
         storage: the table's storage.
         small: the state of the version but for its files.
-        base: the previous checkpoint, all of whose file actions are in sidecars. It must be the newest
-            one, so that no cleanup can take its sidecars meanwhile.
+        base: the previous checkpoint, for which `has_all_in_sidecars` holds. It should be the newest
+            one, which no cleanup takes.
         tail: the file actions of the commits after it, with all columns.
-        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms;
-            one without counts as 0.
+        oldest_tombstone_ms: see ``tombstones.expired``.
         path: where the top level goes: a path of `v2_checkpoint_path` or `checkpoint_path`.
         version: the version of the table.
         table: the table's location, for errors.
         expected: what the live files must come to; None if nobody knows.
+        replaces: see `publish_top_level`.
 
     Raises:
+        ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
         CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, or an action lacks
-            what the protocol requires of it. Nothing is published.
+            what the protocol requires of it. Nothing is published, or no longer.
         InvalidTableError: the numbers don't add up. Nothing is published.
-        StorageError: the store failed. If it was over the top level, that may be there all the same.
+        StorageError: the store failed. If it was over the top level or later, that may be there all the
+            same.
     """
     layout = sidecar_layout(small.protocol, small.metadata, table=table)
     inspector = Inspector(
@@ -122,7 +130,7 @@ def write_incremental_v2(
     )
     judged = list(map_ordered(inspector.judge, base.sidecars, workers=reader_threads(storage)))
     adds = tail.adds.drop_columns([VERSION, POSITION])
-    removes = inspector.unexpired(tail.removes.drop_columns([VERSION, POSITION]))
+    removes = unexpired(tail.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
     fate = _decide(judged, new_adds=adds.num_rows, new_removes=removes.num_rows)
     pool = [("add", adds), ("remove", removes)]
     with new_sidecars(storage, layout, version=version, table=table) as sidecars:
@@ -137,37 +145,44 @@ def write_incremental_v2(
                 table=table,
             )
         _check_presence(storage, inspector, fate.kept, base)
-    actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
-    checkpoint = publish_top_level(storage, small, actions, path=path, version=version, table=table)
+        actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
+        with sidecars.naming():
+            checkpoint = publish_top_level(
+                storage,
+                small,
+                actions,
+                path=path,
+                version=version,
+                table=table,
+                replaces=replaces,
+            )
+    try:
+        _check_presence(storage, inspector, fate.kept, base)
+    except CorruptLogError:
+        # Readers would prefer it to what they have.
+        with suppress(StorageError):
+            storage.delete([path])
+        raise
     reused_bytes = sum(sidecar.action.size_in_bytes for sidecar in fate.kept)
-    return V2Written(
+    return Written(
         checkpoint, len(written), len(fate.kept), checkpoint.size_in_bytes - reused_bytes
     )
 
 
-def has_all_in_sidecars(storage: Storage, checkpoint: Checkpoint, reader: CheckpointReader) -> bool:
+def has_all_in_sidecars(reader: CheckpointReader) -> bool:
     """Whether a checkpoint can be the base of an incremental one.
 
     The protocol wants all file actions in sidecars or all in the top level; a checkpoint that has
     both must not lose the latter.
 
     Args:
-        storage: the table's storage.
-        checkpoint: the checkpoint; its top level is read.
-        reader: of the checkpoint.
+        reader: of the checkpoint; its top level is read.
 
     Raises:
         CorruptLogError: the checkpoint is damaged.
         ObjectNotFoundError: it is gone.
     """
-    if not reader.sidecars:
-        return False
-    kinds = ("add", "remove")
-    if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
-        lines = JsonTopLevel(storage, checkpoint)
-        return not any(rows.num_rows for kind in kinds for rows in lines.files(kind))
-    files = [ActionFile(storage, file) for file in checkpoint.files]
-    return not any(file.pieces(kind, ("path",)) for file in files for kind in kinds)
+    return bool(reader.sidecars) and not reader.has_files_inline
 
 
 def merged_with(new_rows: int, small: Sequence[int]) -> list[int]:
@@ -300,7 +315,7 @@ def _check_presence(
     kept: Iterable[JudgedSidecar],
     base: CheckpointReader,
 ) -> None:
-    """Make sure that the sidecars that weren't opened are there, for the price of a listing."""
+    """Make sure that the sidecars that aren't written anew are there, for the price of a listing."""
     present = present_sidecars(storage)
     for sidecar in kept:
         file = inspector.file_of(sidecar.action)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
-from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint
+from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.parquet.refusals import NotReadHere
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.arrow.parquet import ActionFile
     from airflow_delta.engine.arrow.parquet_rows import RowFilter
 
-__all__ = ["CheckpointReader", "open_checkpoint"]
+__all__ = ["CheckpointReader", "open_checkpoint", "was_replaced"]
 
 # Parts read at once for their small actions: behind a network that is waiting, on a disk it isn't.
 _REMOTE_PARTS = 8
@@ -126,9 +126,21 @@ class CheckpointReader:
             for kind, action in self._small_actions
             if kind == "sidecar"
         )
-        if len({sidecar.path for sidecar in found}) < len(found):
+        # A path has several spellings.
+        if len({self._file_of(sidecar).path for sidecar in found}) < len(found):
             raise self._corrupt("it names a sidecar twice")
         return found
+
+    @property
+    def has_files_inline(self) -> bool:
+        """Whether file actions are in the checkpoint's own files, and not in sidecars.
+
+        A V2 checkpoint must not have both (PROTOCOL.md, "V2 Spec"), but where it does, this tells.
+        """
+        kinds = ("add", "remove")
+        if self._json is not None:
+            return any(rows.num_rows for kind in kinds for rows in self._json.files(kind))
+        return any(file.pieces(kind, ("path",)) for file in self._action_files for kind in kinds)
 
     def adds(
         self, columns: Sequence[str] | None = None, *, row_filter: RowFilter | None = None
@@ -178,11 +190,11 @@ class CheckpointReader:
     def _sidecar_files(self) -> tuple[ActionFile, ...]:
         from airflow_delta.engine.arrow.parquet import ActionFile
 
-        files = (
-            sidecar_file(sidecar, table=self._table, checkpoint=self.path)
-            for sidecar in self.sidecars
-        )
+        files = map(self._file_of, self.sidecars)
         return tuple(ActionFile(self._storage, file, exact_size=True) for file in files)
+
+    def _file_of(self, sidecar: Sidecar) -> FileInfo:
+        return sidecar_file(sidecar, table=self._table, checkpoint=self.path)
 
     def _file_actions(
         self, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None = None
@@ -207,6 +219,21 @@ class CheckpointReader:
             if missing is None:
                 raise
             raise self._corrupt(f"its sidecar {missing.path} is missing") from error
+        self._check_unreplaced()
+
+    def _check_unreplaced(self) -> None:
+        """Notice that another writer has put a checkpoint in the place of the one that was read.
+
+        Engines do that to a classic name; row groups of two files can then pass for those of one.
+        """
+        if isinstance(self._checkpoint, ClassicCheckpoint) and was_replaced(
+            self._storage, self._checkpoint
+        ):
+            raise ObjectNotFoundError(
+                f"{self.path} has been replaced while it was read",
+                table=self._table,
+                path=self.path,
+            )
 
     def _metadata_of(self, actions: list[tuple[str, dict[str, Any]]]) -> CheckpointMetadata | None:
         found = [action for kind, action in actions if kind == "checkpointMetadata"]
@@ -233,6 +260,21 @@ class CheckpointReader:
             path=self.path,
             version=self.version,
         )
+
+
+def was_replaced(storage: Storage, checkpoint: ClassicCheckpoint) -> bool:
+    """Whether a checkpoint isn't the file any more that was listed.
+
+    Args:
+        storage: the table's storage.
+        checkpoint: as the log's listing told of it.
+
+    Raises:
+        ObjectNotFoundError: it is gone.
+    """
+    now = storage.head(checkpoint.path)
+    # Some stores tell seconds where their listings tell milliseconds.
+    return (now.size, now.modified_ms // 1000) != (checkpoint.size, checkpoint.modified_ms // 1000)
 
 
 def _filtered(

@@ -35,6 +35,7 @@ from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.typed_columns import TypedColumns, typed_columns
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.replay.tombstones import deletion_times
 
 __all__ = [
     "SIDECAR_ROWS",
@@ -149,8 +150,8 @@ def _split(kind: str, run: pa.Table) -> Iterator[SidecarRows]:
     if kind == "add":
         order, first_of_partition = _by_partition(run, order)
     else:
-        deleted = pc.coalesce(run["deletionTimestamp"], scalar_of(0, pa.int64()))
-        order, first_of_partition = _stably(order, _int64(deleted)), np.empty(0, np.int64)
+        order = _stably(order, _int64(deletion_times(run)))
+        first_of_partition = np.empty(0, np.int64)
     start = 0
     for end in _ends(run.num_rows, first_of_partition):
         yield SidecarRows(kind, _Taken(run, int64_array(order[start:end])))

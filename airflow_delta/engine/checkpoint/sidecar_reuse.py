@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.parquet import ActionFile
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.path_ranges import any_within, parsed_ranges
 from airflow_delta.engine.checkpoint.sidecar_layout import stats_form
 from airflow_delta.engine.checkpoint.sidecar_tags import (
@@ -38,8 +37,10 @@ from airflow_delta.engine.checkpoint.sidecar_tags import (
 )
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.tombstones import expired, unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["Inspector", "JudgedSidecar", "SortedKeys"]
@@ -52,7 +53,7 @@ class JudgedSidecar:
     """What is to become of a sidecar.
 
     Attributes:
-        action: names it, with tags that tell all of `facts`.
+        action: names it by its bare file name, with tags that tell all of `facts`.
         facts: what is in it.
         lost_adds: how many of its adds are gone.
         lost_removes: how many of its removes are gone.
@@ -109,7 +110,7 @@ class Inspector:
     Args:
         storage: the table's storage.
         tail: the commits.
-        oldest_tombstone_ms: removes have expired whose ``deletionTimestamp`` isn't later, epoch ms.
+        oldest_tombstone_ms: see ``tombstones.expired``.
         stats_form: how adds are to store statistics.
         checkpoint: the path of the checkpoint that names the sidecars, for errors.
     """
@@ -145,6 +146,8 @@ class Inspector:
             CorruptLogError: the sidecar is damaged.
             ObjectNotFoundError: it is gone.
         """
+        # Readers needn't understand the longer spellings that another writer may have used.
+        sidecar = replace(sidecar, path=encode_path(self.file_of(sidecar).name))
         facts = facts_of_tags(sidecar.tags)
         if facts is None:
             return self._judge_unknown(sidecar)
@@ -165,11 +168,7 @@ class Inspector:
         """The adds or the removes that aren't gone, with all columns."""
         for table in self._read(sidecar, kind, None):
             rows = self._tail.survivors(table)
-            yield rows if kind == "add" else self.unexpired(rows)
-
-    def unexpired(self, removes: pa.Table) -> pa.Table:
-        """The removes that haven't expired."""
-        return removes.filter(pc.invert(self._expired(removes)))
+            yield rows if kind == "add" else unexpired(rows, self._oldest_ms)
 
     def _judge_unknown(self, sidecar: Sidecar) -> JudgedSidecar:
         """Read what the tags ought to tell."""
@@ -183,7 +182,8 @@ class Inspector:
         lost_adds = _count(self._mentioned(adds, keys)) if adds is not None else 0
         lost_removes = 0
         if removes is not None:
-            lost_removes = _count(pc.or_(self._mentioned(removes, keys), self._expired(removes)))
+            gone = pc.or_(self._mentioned(removes, keys), expired(removes, self._oldest_ms))
+            lost_removes = _count(gone)
         tagged = replace(sidecar, tags={**(sidecar.tags or {}), **facts.to_tags()})
         fits = not facts.num_adds or form == self._stats_form
         return JudgedSidecar(tagged, facts, lost_adds, lost_removes, fits)
@@ -219,17 +219,13 @@ class Inspector:
         for table in self._read(sidecar, kind, ("path", "deletionVector", *further)):
             gone = self._mentioned(table, keys)
             if kind == "remove":
-                gone = pc.or_(gone, self._expired(table))
+                gone = pc.or_(gone, expired(table, self._oldest_ms))
             count += _count(gone)
         return count
 
     def _mentioned(self, actions: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
         found = file_keys(actions, table=self._tail.table).cast(keys.type)
         return pc.is_in(found, value_set=keys)
-
-    def _expired(self, removes: pa.Table) -> pa.ChunkedArray:
-        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
-        return pc.less_equal(deleted, scalar_of(self._oldest_ms, pa.int64()))
 
     def _read(
         self, sidecar: Sidecar, kind: str, columns: tuple[str, ...] | None

@@ -29,13 +29,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.path_ranges import ranges_of, ranges_text
+from airflow_delta.engine.replay.file_key import are_relative
+from airflow_delta.engine.replay.tombstones import deletion_times
 
 __all__ = ["SidecarFacts", "count_of", "facts_of_rows", "facts_of_tags"]
-
-# A scheme, or a path from the root; like `replay.file_key`, and as wide.
-_NOT_RELATIVE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:)"
 
 _NAMES = {
     "num_adds": "numAdds",
@@ -132,7 +130,7 @@ def facts_of_rows(
         ranges = ranges_of(adds["path"])
     oldest = newest = None
     if removes is not None and num_removes:
-        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
+        deleted = deletion_times(removes)
         oldest, newest = pc.min(deleted).as_py(), pc.max(deleted).as_py()
     return SidecarFacts(
         num_adds=num_adds,
@@ -151,7 +149,7 @@ def _range_of_paths(columns: list[pa.ChunkedArray]) -> tuple[str | None, str | N
     columns = [paths for paths in columns if len(paths)]
     if not columns:
         return None, None
-    if any(pc.any(pc.match_substring_regex(paths, _NOT_RELATIVE)).as_py() for paths in columns):
+    if not all(map(are_relative, columns)):
         return None, None
     return (
         min(pc.min(paths).as_py() for paths in columns),

@@ -2,7 +2,8 @@
 
 A sidecar says nothing until a checkpoint names it (PROTOCOL.md, "Sidecar Files"). So what a failure
 leaves behind are files that nobody reads, which metadata cleanup removes when they are a day old;
-`new_sidecars` deletes them itself where it still can.
+`new_sidecars` deletes them itself where it still can, and may: not once a checkpoint that names them may
+be there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from airflow_delta.engine.arrow.parquet_source import ParquetSource
 from airflow_delta.engine.checkpoint.action_rows import new_action_file
 from airflow_delta.engine.checkpoint.sidecar_layout import SidecarLayout, SidecarRows
 from airflow_delta.engine.checkpoint.sidecar_tags import SidecarFacts, facts_of_rows
-from airflow_delta.engine.errors import CorruptLogError, StorageError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    NothingWrittenError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, sidecar_path, version_prefix
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.storage.base import FileInfo, Storage
@@ -62,21 +69,37 @@ class SidecarFiles:
         self._table = table
         self._numbers = itertools.count(1)
         self._begun: list[str] = []
+        self._may_be_named = False
 
     def write(self, pieces: Iterable[SidecarRows]) -> list[WrittenSidecar]:
         """Write a sidecar of each piece, and open each again to see that it is whole.
 
         Raises:
-            CorruptLogError: an action lacks what the protocol requires of it; or what was written
-                isn't what the store has.
-            StorageError: the store failed.
+            CorruptLogError: an action lacks what the protocol requires of it.
+            StorageError: the store failed; or what it has isn't what was written.
         """
         workers = os.cpu_count() or 1  # encoding takes longer than the store does
         written = map_ordered(self._write_one, pieces, workers=workers)
         return [sidecar for sidecar in written if sidecar is not None]
 
-    def delete(self) -> None:
-        """Delete what has been written, as far as the store lets us."""
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """A block that publishes what names the sidecars.
+
+        If that fails, it may still have taken effect, and the sidecars stay; unless the store is sure
+        that nothing was written.
+        """
+        self._may_be_named = True
+        try:
+            yield
+        except (NothingWrittenError, ObjectExistsError):
+            self._may_be_named = False
+            raise
+
+    def delete_unnamed(self) -> None:
+        """Delete what has been written and isn't named, as far as the store lets us."""
+        if self._may_be_named:
+            return
         with suppress(StorageError):
             self._storage.delete(self._begun)
 
@@ -103,26 +126,33 @@ class SidecarFiles:
         return facts_of_rows(adds, removes, stats_form=self._layout.stats_form)
 
     def _check(self, path: str, size: int, rows: int) -> None:
-        info = FileInfo(path, size, 0)
-        footer = ParquetSource(self._storage, info, slice_rows=rows, exact_size=True).footer
-        if footer.num_rows != rows:
-            raise CorruptLogError(
-                f"the checkpoint of version {self._version} was not written: its sidecar {path} has "
-                f"{footer.num_rows} rows where {rows} were written. Try again",
-                table=self._table,
-                version=self._version,
-                path=path,
-            )
+        """Damage here is the store's fault. Told as damage, it would be looked for in the log."""
+        source = ParquetSource(
+            self._storage, FileInfo(path, size, 0), slice_rows=rows, exact_size=True
+        )
+        try:
+            found = source.footer.num_rows
+        except (CorruptLogError, ObjectNotFoundError) as error:
+            raise self._lost(path, error.message) from error
+        if found != rows:
+            raise self._lost(path, f"it has {found} rows where {rows} were written")
+
+    def _lost(self, path: str, finding: str) -> StorageError:
+        return StorageError(
+            f"the checkpoint of version {self._version} was not written: the store lost some of its "
+            f"new sidecar {path}: {finding}. Try again",
+            table=self._table,
+            version=self._version,
+            path=path,
+            operation="writer",
+        )
 
 
 @contextmanager
 def new_sidecars(
     storage: Storage, layout: SidecarLayout, *, version: int, table: str
 ) -> Iterator[SidecarFiles]:
-    """Sidecars that are deleted where the block fails, best effort.
-
-    The block must end before the checkpoint is published: if that fails, it may still have taken
-    effect, and then the sidecars must stay.
+    """Sidecars that are deleted where the block fails before a checkpoint may name them.
 
     Args:
         storage: see `SidecarFiles`.
@@ -134,7 +164,7 @@ def new_sidecars(
     try:
         yield files
     except BaseException:
-        files.delete()
+        files.delete_unnamed()
         raise
 
 

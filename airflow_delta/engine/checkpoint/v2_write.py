@@ -5,9 +5,15 @@ PROTOCOL.md, "V2 Spec", "Sidecar Files", "Checkpoint Naming Scheme". The top lev
 and never file actions: those are in the sidecars, all of them. It is written last, in one request,
 and until then nothing names the sidecars: a checkpoint is there as a whole or not at all.
 
-A top level comes as JSON lines or as Parquet, under a name with a UUID, which nobody else can have
-written; or as Parquet under the classic name, for readers that don't know the others: they find the
-protocol there, and in it that they can't read the table.
+A top level comes as JSON lines or as Parquet, under a name with a UUID; or as Parquet under the classic
+name, for readers that don't know the others: they find the protocol there, and in it that they can't
+read the table.
+
+**Names.** A new name with a UUID is put only if it is absent: nobody else writes under it. One that is
+taken is that of a checkpoint that was found damaged and is written anew. Several writers may do so at
+once, each over sidecars of its own, and nobody knows whose top level stays; so what ``_last_checkpoint``
+would repeat of it is left out then. Else the hint of one might name the sidecars of the other, which no
+checkpoint names: a cleanup would take them.
 
 What a caller answers for: that the protocol of the version has the feature ``v2Checkpoint`` and lets us
 write, that the version's commit exists, and which tombstones and transactions have expired.
@@ -15,10 +21,11 @@ write, that the version's commit exists, and which tombstones and transactions h
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -33,13 +40,15 @@ from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
     SmallContent,
+    Written,
     small_actions,
 )
+from airflow_delta.engine.errors import ObjectExistsError
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["V2Written", "publish_top_level", "write_v2_checkpoint"]
+__all__ = ["publish_top_level", "write_v2_checkpoint"]
 
 _CHECKPOINT_METADATA = pa.struct(
     [pa.field("version", pa.int64(), nullable=False), pa.field("tags", STRING_MAP)]
@@ -57,23 +66,6 @@ _EMBEDDED = 30
 """The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case C13)."""
 
 
-@dataclass(frozen=True, slots=True)
-class V2Written:
-    """A V2 checkpoint that has been published.
-
-    Attributes:
-        checkpoint: its totals.
-        sidecars_written: sidecars that are new.
-        sidecars_reused: sidecars of an earlier checkpoint that it names too.
-        bytes_written: bytes of the top level and the new sidecars.
-    """
-
-    checkpoint: CheckpointWritten
-    sidecars_written: int
-    sidecars_reused: int
-    bytes_written: int
-
-
 def write_v2_checkpoint(
     storage: Storage,
     small: SmallContent,
@@ -83,7 +75,8 @@ def write_v2_checkpoint(
     version: int,
     table: str,
     expected: ExpectedFiles | None = None,
-) -> V2Written:
+    replaces: bool = False,
+) -> Written:
     """Write all of a checkpoint, and publish it.
 
     Args:
@@ -94,8 +87,10 @@ def write_v2_checkpoint(
         version: the version of the table.
         table: the table's location, for errors.
         expected: what the live files must come to; None if nobody knows.
+        replaces: see `publish_top_level`.
 
     Raises:
+        ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
         CorruptLogError: an action lacks what the protocol requires of it.
         InvalidTableError: the adds aren't what was expected, or the metadata is broken. Nothing is
             published.
@@ -111,9 +106,18 @@ def write_v2_checkpoint(
                 version=version,
                 table=table,
             )
-    actions = [sidecar.action for sidecar in written]
-    checkpoint = publish_top_level(storage, small, actions, path=path, version=version, table=table)
-    return V2Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
+        actions = [sidecar.action for sidecar in written]
+        with sidecars.naming():
+            checkpoint = publish_top_level(
+                storage,
+                small,
+                actions,
+                path=path,
+                version=version,
+                table=table,
+                replaces=replaces,
+            )
+    return Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
 
 
 def publish_top_level(
@@ -124,11 +128,11 @@ def publish_top_level(
     path: str,
     version: int,
     table: str,
+    replaces: bool = False,
 ) -> CheckpointWritten:
     """Publish a checkpoint over sidecars that are there, under a name of the caller's choice.
 
-    A file of that name is replaced: one of a classic name may be another writer's, which is as good,
-    and one whose name has a UUID is there only where it is damaged.
+    A file whose name has a UUID is there only where it was found damaged, and is replaced.
 
     Args:
         storage: the table's storage.
@@ -138,18 +142,28 @@ def publish_top_level(
         path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
         version: the version of the table.
         table: the table's location, for errors.
+        replaces: whether one of the classic name is to be replaced: one that is damaged. Another
+            writer's may be being read.
 
     Raises:
+        ObjectExistsError: there is a checkpoint of the classic name.
+        NothingWrittenError: the store refused the checkpoint, which isn't there.
         StorageError: the store failed; the checkpoint may be there all the same.
     """
     actions = _top_level(small, sidecars, version)
     if path.endswith(".json"):
         lines = [{kind: action} for kind, group in actions.items() for action in group]
         content = "".join(f"{_dump(line)}\n" for line in lines).encode()
-        storage.replace(path, content)
-        size = len(content)
     else:
-        size = _write_parquet(storage, actions, path=path, version=version, table=table)
+        content = _parquet(actions, version=version, table=table)
+    size = len(content)
+    hint = None
+    if path == checkpoint_path(version):
+        (storage.replace if replaces else partial(_create, storage))(path, content)
+    else:
+        hint = _in_hint(path, size)
+        if _is_new(storage, path, content):
+            hint |= _embedded(actions)
     counts = {
         tag: sum(count_of(sidecar.tags, tag) or 0 for sidecar in sidecars)
         for tag in ("numAdds", "numRemoves", "addsSizeSum")
@@ -161,8 +175,28 @@ def publish_top_level(
         num_actions=sum(map(len, actions.values())) + counts["numAdds"] + counts["numRemoves"],
         num_adds=counts["numAdds"],
         adds_size_sum=counts["addsSizeSum"],
-        hint_content=None if path == checkpoint_path(version) else _embedded(path, size, actions),
+        hint_content=hint,
     )
+
+
+def _create(storage: Storage, path: str, content: bytes) -> None:
+    try:
+        storage.create(path, content)
+    except ObjectExistsError:
+        # A put whose answer was lost and that was sent again finds itself. The sidecars it names are
+        # no other writer's.
+        if storage.read(path) != content:
+            raise
+
+
+def _is_new(storage: Storage, path: str, content: bytes) -> bool:
+    """Write a top level whose name has a UUID, and tell whether it is the first of its name."""
+    try:
+        storage.create(path, content)
+    except ObjectExistsError:
+        storage.replace(path, content)
+        return False
+    return True
 
 
 def _top_level(
@@ -176,37 +210,33 @@ def _top_level(
     }
 
 
-def _write_parquet(
-    storage: Storage,
-    actions: Mapping[str, list[Mapping[str, Any]]],
-    *,
-    path: str,
-    version: int,
-    table: str,
-) -> int:
+def _parquet(actions: Mapping[str, list[Mapping[str, Any]]], *, version: int, table: str) -> bytes:
     fields = [
         pa.field("checkpointMetadata", _CHECKPOINT_METADATA),
         # With the columns of file actions, empty: there are readers that look for them in any case.
         *checkpoint_schema(),
         pa.field("sidecar", _SIDECAR),
     ]
-    with storage.writer(path, overwrite=True) as stream:
-        with new_action_file(stream, pa.schema(fields), table=table, version=version) as rows:
-            rows.write_small(actions)
-        return int(stream.tell())
+    stream = io.BytesIO()
+    with new_action_file(stream, pa.schema(fields), table=table, version=version) as rows:
+        rows.write_small(actions)
+    return stream.getvalue()
 
 
-def _embedded(
-    path: str, size: int, actions: Mapping[str, list[Mapping[str, Any]]]
-) -> dict[str, Any]:
-    """What ``_last_checkpoint`` repeats of a top level, so that readers needn't read it."""
-    small = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
-    sidecars = actions["sidecar"]
-    content: dict[str, Any] = {
+def _in_hint(path: str, size: int) -> dict[str, Any]:
+    """How ``_last_checkpoint`` names a top level."""
+    return {
         "path": path.rpartition("/")[2],
         "sizeInBytes": size,
         "modificationTime": time.time_ns() // 1_000_000,
     }
+
+
+def _embedded(actions: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
+    """What ``_last_checkpoint`` repeats of a top level, so that readers needn't read it."""
+    small = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
+    sidecars = actions["sidecar"]
+    content: dict[str, Any] = {}
     if len(small) <= _EMBEDDED:
         content["nonFileActions"] = small
     if len(sidecars) <= _EMBEDDED:

@@ -30,6 +30,7 @@ __all__ = [
     "CheckpointWritten",
     "ExpectedFiles",
     "SmallContent",
+    "Written",
     "small_actions",
     "write_classic_checkpoint",
 ]
@@ -59,6 +60,23 @@ class CheckpointWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What publishing a checkpoint has cost, of either spec.
+
+    Attributes:
+        checkpoint: its totals.
+        sidecars_written: sidecars that are new.
+        sidecars_reused: sidecars of an earlier checkpoint that it names too.
+        bytes_written: bytes of the file, or of the top level and the new sidecars.
+    """
+
+    checkpoint: CheckpointWritten
+    sidecars_written: int
+    sidecars_reused: int
+    bytes_written: int
+
+
+@dataclass(frozen=True, slots=True)
 class SmallContent:
     """The state of a version but for its files.
 
@@ -83,17 +101,26 @@ class ExpectedFiles:
     Attributes:
         num_adds: how many there are; None if nobody has counted.
         adds_size: their sizes summed up, in bytes; None if nobody has.
+        checksum: the version checksum that tells it, below the table's root; None if another does.
     """
 
     num_adds: int | None = None
     adds_size: int | None = None
+    checksum: str | None = None
 
     def check(self, *, num_adds: int, adds_size: int, version: int, table: str) -> None:
         """Refuse a checkpoint that holds anything else.
 
         Raises:
-            InvalidTableError: the numbers differ. Facts: found, expected.
+            InvalidTableError: the numbers differ. Facts: found, expected, and path of the checksum.
         """
+        teller, remedy = "the version has", "Load the version anew and try again"
+        if self.checksum is not None:
+            teller = f"by {self.checksum} the version has"
+            remedy = (
+                "If the log is right, delete that file, which is optional; if it isn't, because a file of "
+                "it was lost or changed, restore the log"
+            )
         for what, found, expected in (
             ("live files", num_adds, self.num_adds),
             ("bytes in live files", adds_size, self.adds_size),
@@ -101,9 +128,10 @@ class ExpectedFiles:
             if expected is not None and found != expected:
                 raise InvalidTableError(
                     f"the checkpoint of version {version} was not written: it would hold {found} "
-                    f"{what}, and the version has {expected}. Load the version anew and try again",
+                    f"{what}, and {teller} {expected}. {remedy}",
                     table=table,
                     version=version,
+                    path=self.checksum,
                     found=found,
                     expected=expected,
                 )
@@ -123,17 +151,25 @@ class CheckpointContent(SmallContent):
 
 
 def write_classic_checkpoint(
-    storage: Storage, content: CheckpointContent, *, version: int, table: str
+    storage: Storage,
+    content: CheckpointContent,
+    *,
+    version: int,
+    table: str,
+    replaces: bool = False,
 ) -> CheckpointWritten:
-    """Write and publish the checkpoint of a version, in place of an earlier one of that name.
+    """Write and publish the checkpoint of a version.
 
     Args:
         storage: the table's storage.
         content: the state of the version.
         version: the version of the table.
         table: the table's location, for errors.
+        replaces: whether one of that name is to be replaced: one that is damaged. Another writer's
+            may be being read.
 
     Raises:
+        ObjectExistsError: there is one. Nothing is published.
         CorruptLogError: an action lacks what the protocol requires of it.
         InvalidTableError: the adds aren't as many, or as large, as expected, or the metadata is
             broken. Nothing is published.
@@ -142,7 +178,7 @@ def write_classic_checkpoint(
     typed = typed_columns(content.protocol, content.metadata, table=table)
     texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with storage.writer(path, overwrite=True) as stream:
+    with storage.writer(path, overwrite=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             rows.write_small(small_actions(content))
             rows.write_files(content.files, typed)

@@ -65,19 +65,17 @@ class ScannedLog:
 
     Attributes:
         commits: the last commits between which none is missing.
-        gap: the versions that are missing before them; None where there is no commit before either.
         checkpoints: the versions of complete checkpoints, ascending.
     """
 
     commits: CommitRun
-    gap: range | None
     checkpoints: tuple[int, ...]
 
 
 def scan_log(files: Iterable[FileInfo | Commit]) -> ScannedLog:
     """Go over files of the log, in the order of their names, and keep what `ScannedLog` has."""
     checkpoint_files: list[FileInfo] = []
-    first, gap = 0, None
+    first = 0
     sizes, times = array("q"), array("q")
     for file in files:
         version = commit_version(file.path)
@@ -86,10 +84,8 @@ def scan_log(files: Iterable[FileInfo | Commit]) -> ScannedLog:
                 checkpoint_files.append(file)
             continue
         if version != first + len(sizes):
-            if sizes:
-                gap = range(first + len(sizes), version)
             first, sizes, times = version, array("q"), array("q")
         sizes.append(file.size)
         times.append(file.modified_ms)
     checkpoints = {checkpoint.version for checkpoint in listing_of(checkpoint_files).checkpoints}
-    return ScannedLog(CommitRun(first, sizes, times), gap, tuple(sorted(checkpoints)))
+    return ScannedLog(CommitRun(first, sizes, times), tuple(sorted(checkpoints)))

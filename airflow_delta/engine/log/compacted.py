@@ -12,31 +12,40 @@ that the protocol defines tells one from the other. So a compaction is read
 * if it starts at version 0: there is nothing before its range that could come back. The removes it
   lacks, if it lacks any, had expired when it was written, so that vacuum misses nothing that a
   retention period still protects; or
-* if its first line is the pledge (`pledge`) that our own writer begins with: for these versions, all
+* if its first line is the pledge that our own writer begins with (`pledged`): for these versions, all
   removes and removed domains are there. To everybody else the pledge is an unrecognized action, which
   is never needed to interpret the log and must be ignored.
+
+A file that was cut off between two lines is still one of whole lines, and its pledge still there. So
+the pledge counts the lines that follow it and has their CRC-32, and whoever reads the file compares
+(`check_pledge`). A pledge without these is none.
 
 Spec: PROTOCOL.md, "Log Compaction Files", "Protocol Evolution".
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["plan_commits", "pledge", "pledged_compactions", "trusted_compactions"]
+__all__ = ["check_pledge", "plan_commits", "pledged", "trusted_compactions"]
 
-_PLEDGE = "airflowDeltaCompaction"
+_BEGIN = b'{"airflowDeltaCompaction":'
+_PLEDGE = re.compile(
+    re.escape(_BEGIN) + rb'\{"start":([0-9]{1,19}),"end":([0-9]{1,19}),'
+    rb'"keepsRemoved":true,"lines":([0-9]{1,19}),"crc32":([0-9]{1,10})\}\}\r?\n'
+)
 _HEAD = 256
 """Bytes that a pledge certainly fits in."""
 
@@ -44,20 +53,61 @@ _THREADS = 8
 """Heads read at a time from a store behind a network."""
 
 
-def pledge(start: int, end: int) -> bytes:
-    """The first line of a compaction that keeps every remove and every removed domain."""
-    action = {_PLEDGE: {"start": start, "end": end, "keepsRemoved": True}}
-    return json.dumps(action, separators=(",", ":")).encode()
+def pledged(start: int, end: int, parts: Sequence[bytes | memoryview], *, lines: int) -> bytes:
+    """The content of a compaction that keeps every remove and every removed domain.
+
+    Args:
+        start: the first version that it covers.
+        end: the last one.
+        parts: the actions as lines, one or more in each part, without the end of its last line.
+        lines: how many these are together.
+    """
+    checksum = 0
+    for part in parts:
+        checksum = crc32(b"\n", crc32(part, checksum))
+    pledge = (
+        b'%b{"start":%d,"end":%d,"keepsRemoved":true,"lines":%d,"crc32":%d}}'
+        % (_BEGIN, start, end, lines, checksum)
+    )  # fmt: skip
+    return b"\n".join([pledge, *parts, b""])
+
+
+def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) -> None:
+    """Refuse the content of a compaction that isn't what its pledge says, or that lacks one.
+
+    That of another writer from version 0 on is trusted as it is: it has no pledge to compare with.
+
+    Args:
+        compaction: one that is trusted, by `trusted_compactions`.
+        content: all of the file.
+        table: the table's location, for errors.
+
+    Raises:
+        CorruptLogError: there are other lines than were written. Facts: version, path.
+    """
+    pledge = _pledge_of(compaction, content)
+    if pledge is None:
+        if compaction.start == 0 and not content.startswith(_BEGIN):
+            return
+        found = "its first line doesn't vouch for the others"
+    else:
+        rest = memoryview(content)[pledge.end() :]
+        lines = content.count(b"\n", pledge.end())
+        if (lines, crc32(rest)) == (int(pledge[3]), int(pledge[4])):
+            return
+        found = (
+            f"it has {lines} lines with the CRC-32 {crc32(rest)}, and {int(pledge[3])} with "
+            f"{int(pledge[4])} were written"
+        )
+    raise CorruptLogError(
+        f"the compaction {compaction.path} isn't whole: {found}",
+        table=table,
+        version=compaction.end,
+        path=compaction.path,
+    )
 
 
 def trusted_compactions(
-    compactions: Iterable[CompactedCommits],
-) -> tuple[CompactedCommits, ...]:
-    """The compactions that can't bring deleted data back, as far as their names tell."""
-    return tuple(compaction for compaction in compactions if compaction.start == 0)
-
-
-def pledged_compactions(
     storage: Storage, compactions: Sequence[CompactedCommits]
 ) -> tuple[CompactedCommits, ...]:
     """The compactions that can't bring deleted data back. See the module for the rule.
@@ -70,12 +120,20 @@ def pledged_compactions(
         StorageError: the store failed.
     """
     unclear = [compaction for compaction in compactions if compaction.start > 0]
-    pledged = {
+    trusted = {
         compaction.path
         for compaction, head in zip(unclear, _heads(storage, unclear), strict=True)
-        if head.partition(b"\n")[0].rstrip(b"\r") == pledge(compaction.start, compaction.end)
+        if _pledge_of(compaction, head) is not None
     }
-    return tuple(file for file in compactions if file.start == 0 or file.path in pledged)
+    return tuple(file for file in compactions if file.start == 0 or file.path in trusted)
+
+
+def _pledge_of(compaction: CompactedCommits, content: bytes) -> re.Match[bytes] | None:
+    """The pledge at the head of a compaction; None where there is none, or one for other versions."""
+    pledge = _PLEDGE.match(content)
+    if pledge is None or (int(pledge[1]), int(pledge[2])) != (compaction.start, compaction.end):
+        return None
+    return pledge
 
 
 def _heads(storage: Storage, compactions: Sequence[CompactedCommits]) -> Iterator[bytes]:

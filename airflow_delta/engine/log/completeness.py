@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
-from airflow_delta.engine.log.files import LogCommit
+from airflow_delta.engine.log.files import Checkpoint, LogCommit
 from airflow_delta.engine.log.listing import Listing
 
-__all__ = ["check_commits", "earliest_version", "unreachable", "version_not_found"]
+__all__ = [
+    "check_commits",
+    "earliest_version",
+    "unreachable",
+    "version_not_found",
+    "without_action",
+]
 
 
 def earliest_version(listing: Listing) -> int | None:
@@ -110,6 +116,34 @@ def version_not_found(
         version=version,
         earliest=earliest,
         latest=latest,
+    )
+
+
+def without_action(
+    missing: str, *, version: int, checkpoint: Checkpoint | None, table: str
+) -> CorruptLogError:
+    """The error over a log without a protocol or without metadata.
+
+    Args:
+        missing: the name of the action.
+        version: the version that was read.
+        checkpoint: the checkpoint that reading began with.
+        table: the table's location.
+    """
+    # A checkpoint that lacks it is whole for all that can be told of it, so the log is refused as it
+    # stands, as it is by other engines, and nothing is read around the checkpoint.
+    remedy = (
+        "restore the missing log files from a backup"
+        if checkpoint is None
+        else f"the checkpoint {checkpoint.path} lacks it: delete that, if older files of the log are "
+        "there to rebuild the version from, or restore it from a backup"
+    )
+    return CorruptLogError(
+        f"the log up to version {version} has no {missing} action, which every table needs from its "
+        f"first version on; {remedy}",
+        table=table,
+        version=version,
+        path=None if checkpoint is None else checkpoint.path,
     )
 
 

@@ -211,7 +211,7 @@ def _parse(line: bytes) -> LastCheckpointHint:
     if hint.checksum is not None:
         try:
             expected = json_checksums(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _InvalidHintError(f"its checksum can't be computed ({error})") from error
         if hint.checksum not in expected:
             raise _InvalidHintError(

@@ -5,6 +5,10 @@ read (`segment` does). It leaves out what no reader can use: checkpoints and com
 bytes, whose writers died, and multi-part checkpoints with missing parts. A commit of zero bytes
 stays in: it takes its version, and must be an error rather than the end of the log.
 
+A listing vouches for the files that were there when it began and are there when it ends. Of those that
+are made or deleted meanwhile it may show the later and not the earlier, so that a log seems to have a
+hole that it never had.
+
 Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints" (readers must ignore multi-part checkpoints
 with missing parts).
 """
@@ -12,7 +16,7 @@ with missing parts).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_delta.engine.log.files import (
@@ -32,7 +36,11 @@ from airflow_delta.engine.log.files import (
 )
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["Listing", "list_log", "list_names", "listing_of"]
+__all__ = ["Listing", "list_backwards", "list_log", "list_names", "listing_of"]
+
+_WINDOW = 1000
+"""Versions in the first step when looking backwards for a checkpoint: about a page or three of a
+listing. Each further step is twice as long, because on a file system every step costs the same."""
 
 _NAME = len(LOG_DIRECTORY) + 1
 """Where the name begins in the path of a file of the log."""
@@ -60,6 +68,20 @@ class Listing:
         proven = [files[-1].version for files in (self.commits, self.checkpoints) if files]
         return max(proven, default=None)
 
+    def best_checkpoint(self, version: int | None, excluded: Collection[str]) -> Checkpoint | None:
+        """The checkpoint to start a version from; None where there is none.
+
+        Args:
+            version: the version, None for the newest.
+            excluded: paths of checkpoints that proved unreadable.
+        """
+        for checkpoint in reversed(self.checkpoints):
+            if (version is None or checkpoint.version <= version) and (
+                checkpoint.path not in excluded
+            ):
+                return checkpoint
+        return None
+
     def before(self, other: Listing) -> Listing:
         """This listing continued by one of later versions."""
         return Listing(
@@ -86,6 +108,31 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
         StorageError: the store failed.
     """
     return listing_of(list_names(storage, start=start, end=end))
+
+
+def list_backwards(storage: Storage, version: int, *, excluded: Collection[str]) -> Listing:
+    """List from a version backwards, window by window, until there is a checkpoint.
+
+    Or until it is clear that the version can't be rebuilt: a window must hold its last version.
+
+    Args:
+        storage: the table's storage.
+        version: the last version of interest.
+        excluded: paths of checkpoints that proved unreadable.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    end, length = version, _WINDOW
+    listing = Listing((), (), (), ())
+    while True:
+        start = max(0, end - length + 1)
+        window = list_log(storage, start=start, end=end)
+        listing = window.before(listing)
+        found = listing.best_checkpoint(version, excluded) is not None
+        if found or start == 0 or window.latest != end:
+            return listing
+        end, length = start - 1, 2 * length
 
 
 def list_names(storage: Storage, *, start: int = 0, end: int | None = None) -> Iterator[FileInfo]:

@@ -9,6 +9,10 @@ where neither helps. `build_segment` decides, without I/O, and refuses what is n
 * no commit among them has zero bytes;
 * a log that begins neither at version 0 nor with a checkpoint is truncated, not absent.
 
+No log is refused after a single look: a listing may miss a commit that is made while it runs, and show
+its successor. It can't miss what an earlier one has shown, nor any commit before that, for commits are
+made one after the other. So a second look, up to what the first one has shown, has the last word.
+
 A checkpoint whose own commit is gone still serves: the table can be read, although a table whose
 commit timestamps come from commits lacks one.
 
@@ -27,11 +31,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log.compacted import (
-    plan_commits,
-    pledged_compactions,
-    trusted_compactions,
-)
+from airflow_delta.engine.log.compacted import plan_commits, trusted_compactions
 from airflow_delta.engine.log.completeness import (
     check_commits,
     earliest_version,
@@ -49,7 +49,7 @@ from airflow_delta.engine.log.files import (
     LogCommit,
 )
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
-from airflow_delta.engine.log.listing import Listing, list_log
+from airflow_delta.engine.log.listing import Listing, list_backwards, list_log
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -60,10 +60,6 @@ __all__ = [
     "check_version",
     "load_segment",
 ]
-
-_WINDOW = 1000
-"""Versions in the first step when looking backwards for a checkpoint: about a page or three of a
-listing. Each further step is twice as long, because on a file system every step costs the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +164,18 @@ def load_segment(
     check_version(version, table=storage.root)
     if start is not None:
         listing = list_log(storage, start=start, end=version)
-        if start == 0 or _best_checkpoint(listing, version, excluded_checkpoints) is not None:
+        if start == 0 or listing.best_checkpoint(version, excluded_checkpoints) is not None:
             return _segment_or_reason(storage, listing, version, excluded_checkpoints)
     hint = read_last_checkpoint(storage) if use_hint else None
     if hint is not None and (version is None or hint.version <= version):
         listing = list_log(storage, start=hint.version, end=version)
         # A hint to a checkpoint that is gone, unreadable or yet to come says nothing.
-        if _best_checkpoint(listing, version, excluded_checkpoints) is not None:
+        if listing.best_checkpoint(version, excluded_checkpoints) is not None:
             segment = _segment_or_reason(storage, listing, version, excluded_checkpoints)
             actions = embedded_actions(hint, segment.checkpoint)
             return replace(segment, checkpoint_actions=actions)
     if version is not None and storage.capabilities.start_after:
-        listing = _list_backwards(storage, version, excluded_checkpoints)
+        listing = list_backwards(storage, version, excluded=excluded_checkpoints)
     else:
         listing = list_log(storage, end=version)
     return _segment_or_reason(storage, listing, version, excluded_checkpoints)
@@ -193,6 +189,8 @@ def build_segment(
     excluded_checkpoints: Collection[str] = (),
 ) -> LogSegment:
     """Choose the files that rebuild a version from a listing that reaches back to its checkpoint.
+
+    Compactions are left out: whether one is to be trusted, its name alone doesn't tell.
 
     Raises:
         TableNotFoundError: the listing is empty.
@@ -209,7 +207,7 @@ def build_segment(
     target = latest if version is None else version
     if target > latest:
         raise version_not_found(target, earliest_version(listing), latest, table)
-    checkpoint = _best_checkpoint(listing, target, excluded_checkpoints)
+    checkpoint = listing.best_checkpoint(target, excluded_checkpoints)
     after = -1 if checkpoint is None else checkpoint.version
     commits = tuple(commit for commit in listing.commits if after < commit.version <= target)
     if checkpoint is None and (not commits or commits[0].version != 0):
@@ -227,11 +225,6 @@ def build_segment(
         version=target,
         checkpoint=checkpoint,
         commits=commits,
-        compactions=tuple(
-            file
-            for file in trusted_compactions(listing.compactions)
-            if after < file.start and file.end <= target
-        ),
         checkpoint_commit=next(
             (commit for commit in listing.commits if commit.version == after), None
         ),
@@ -262,67 +255,39 @@ def check_version(version: object, *, table: str) -> None:
         )
 
 
-def _best_checkpoint(
-    listing: Listing, version: int | None, excluded: Collection[str]
-) -> Checkpoint | None:
-    for checkpoint in reversed(listing.checkpoints):
-        if (version is None or checkpoint.version <= version) and checkpoint.path not in excluded:
-            return checkpoint
-    return None
-
-
-def _list_backwards(storage: Storage, version: int, excluded: Collection[str]) -> Listing:
-    """List from a version backwards, window by window, until there is a checkpoint.
-
-    Or until it is clear that the version can't be rebuilt: a window must hold its last version.
-    """
-    end, length = version, _WINDOW
-    listing = Listing((), (), (), ())
-    while True:
-        start = max(0, end - length + 1)
-        window = list_log(storage, start=start, end=end)
-        listing = window.before(listing)
-        found = _best_checkpoint(listing, version, excluded) is not None
-        if found or start == 0 or window.latest != end:
-            return listing
-        end, length = start - 1, 2 * length
-
-
 def _segment_or_reason(
     storage: Storage, listing: Listing, version: int | None, excluded: Collection[str]
 ) -> LogSegment:
     """The segment from a listing; or the error, told from a listing of the whole log.
 
     A listing that ends at the version wanted can't tell a version that is yet to come from a gap,
-    nor which versions there are instead.
+    nor which versions there are instead. Nor does one alone prove damage; see the module.
     """
-    try:
-        segment = build_segment(
-            listing, table=storage.root, version=version, excluded_checkpoints=excluded
-        )
-    except (TableNotFoundError, VersionNotFoundError, CorruptLogError):
-        if version is None:
-            raise
+    target, seen = version, None
+    while True:
+        try:
+            segment = build_segment(
+                listing, table=storage.root, version=target, excluded_checkpoints=excluded
+            )
+        except (TableNotFoundError, VersionNotFoundError):
+            if version is None or seen is not None:
+                raise
+        except CorruptLogError as error:
+            if seen is not None and error.version <= seen:
+                raise
+        else:
+            return _with_compactions(storage, segment, listing)
+        seen = -1 if listing.latest is None else listing.latest
+        target = seen if version is None else version
         listing = list_log(storage)
-        segment = build_segment(
-            listing,
-            table=storage.root,
-            version=version,
-            excluded_checkpoints=excluded,
-        )
-    return _with_pledged_compactions(storage, segment, listing)
 
 
-def _with_pledged_compactions(
-    storage: Storage, segment: LogSegment, listing: Listing
-) -> LogSegment:
-    """The segment with the compactions, too, that only their content shows to be safe."""
+def _with_compactions(storage: Storage, segment: LogSegment, listing: Listing) -> LogSegment:
+    """The segment with the compactions that lie within its commits and can be trusted."""
     usable = tuple(
         file
         for file in listing.compactions
         if segment.commits
         and segment.commits[0].version <= file.start < file.end <= segment.version
     )
-    if not usable:
-        return segment
-    return replace(segment, compactions=pledged_compactions(storage, usable))
+    return replace(segment, compactions=trusted_compactions(storage, usable))

@@ -3,6 +3,9 @@
 The hint is written after the checkpoint. One that can't be written is no more than a `DeltaWarning`:
 readers find the checkpoint without it, they only list more of the log.
 
+A hint that is there may also be to a checkpoint that was found damaged and has been replaced since, and
+repeat what that one held. Readers that believe it fail, so it is written anew.
+
 Spec: PROTOCOL.md, "Last Checkpoint File".
 """
 
@@ -12,8 +15,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.errors import DeltaWarning, StorageError, TableStateError
-from airflow_delta.engine.log.files import MultipartCheckpoint
+from airflow_delta.engine.log.files import Checkpoint, MultipartCheckpoint
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
     read_last_checkpoint,
@@ -38,7 +42,7 @@ def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
         return
     with _best_effort(storage, checkpoint.version):
         hint = read_last_checkpoint(storage)
-        if hint is not None and checkpoint.version <= hint.version <= find_latest_version(storage):
+        if hint is not None and _serves(hint, checkpoint, storage):
             return
         small = snapshot.state.small
         num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too
@@ -62,6 +66,31 @@ def point_to(storage: Storage, hint: LastCheckpointHint) -> None:
     """
     with _best_effort(storage, hint.version):
         write_last_checkpoint(storage, hint, log_end=lambda: find_latest_version(storage))
+
+
+def _serves(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storage) -> bool:
+    """Whether a hint needn't be written anew, because it is newer, or true."""
+    if hint.version == checkpoint.version:
+        return _describes(hint, checkpoint, storage)
+    return checkpoint.version < hint.version <= find_latest_version(storage)
+
+
+def _describes(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storage) -> bool:
+    """Whether nothing that a hint says of a checkpoint of its version is wrong."""
+    parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else 1
+    if (hint.parts or 1) != parts:
+        return False
+    content = hint.v2_checkpoint
+    if content is None:
+        return True
+    if str(content.get("path")).rpartition("/")[2] != checkpoint.path.rpartition("/")[2]:
+        return False
+    sidecars = content.get("sidecarFiles")
+    if not isinstance(sidecars, list):
+        return True
+    named = {sidecar["path"] for sidecar in sidecars if isinstance(sidecar, dict)}
+    reader = open_checkpoint(storage, checkpoint, table=storage.root)
+    return {sidecar.path for sidecar in reader.sidecars} == named
 
 
 @contextmanager

@@ -16,14 +16,21 @@ classic name unless there is another of that name
   one, as long as checkpoints come that often.
 
 It is decided from a listing of those versions alone. Files of a classic name hold Parquet of the V2 spec,
-with the same content; to readers that know the feature the name makes no difference.
+with the same content; to readers that know the feature the name makes no difference. A new name with a
+UUID is that of a file of JSON lines, or of Parquet where the newest one before it is: whoever has
+written that may have had a reason.
 
-**Incremental.** Where the previous checkpoint keeps its file actions in sidecars, the new one is made from
-it (`incremental_v2`), provided that it is the newest checkpoint of the log: an older one, and with it
-its sidecars, may be taken by a cleanup while we write.
+**From the previous one.** Where little has come since the previous checkpoint, what didn't change of it is
+used again (`checkpoint_base`). Sidecars are shared only with the newest checkpoint of the log: an
+older one, and with it its sidecars, may be taken by a cleanup while we write.
 
-**A damaged checkpoint of the very version** that has a name with a UUID is written anew under its name,
-for readers prefer it to one of the classic name.
+**Damaged checkpoints of the very version**, which the state of the version has found out, would be
+preferred to a new one by some readers: names with UUIDs to all others, several parts to one file. So
+
+* the one that is preferred to the others is written anew under its name, if that is one that we write;
+* the files of the others are deleted when the new checkpoint is there. They hold nothing that it doesn't
+  hold, and a reader that chooses them fails, now and ever. To one that is about to read them, they
+  vanish as in a cleanup: it has to look at the log again.
 """
 
 from __future__ import annotations
@@ -34,9 +41,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_delta.engine.checkpoint.incremental_v2 import has_all_in_sidecars
-from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
-from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.engine.features.protocol import (
     Operation,
     check_writable,
@@ -45,19 +55,23 @@ from airflow_delta.engine.features.protocol import (
 from airflow_delta.engine.log.files import (
     Checkpoint,
     ClassicCheckpoint,
+    MultipartCheckpoint,
     V2Checkpoint,
     checkpoint_path,
     v2_checkpoint_path,
 )
 from airflow_delta.engine.log.listing import Listing, list_log
+from airflow_delta.engine.maintenance.checkpoint_base import (
+    checkpoint_reader,
+    classic_base,
+    has_checkpoint,
+    incremental_base,
+)
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = [
     "CheckpointPlan",
     "Kind",
-    "checkpoint_reader",
-    "has_checkpoint",
-    "incremental_base",
     "needs_classic_name",
     "plan_checkpoint",
 ]
@@ -82,7 +96,11 @@ class CheckpointPlan:
         commits_since: commits that readers have to read after the checkpoint they use now.
         kind: the spec that it follows, or that the one that is there does.
         reason: why it is to be written, or why not, as a sentence.
-        incremental: whether the sidecars of the previous checkpoint are to be used again.
+        incremental: whether it is to be made from the previous checkpoint, of which what didn't change
+            is used again: sidecars, or row groups.
+        deletes: damaged checkpoints of the version, as the paths of their files, which are to be
+            deleted when the new one is there.
+        replaces: whether ``path`` is a damaged checkpoint's, which is to be replaced.
     """
 
     table: str
@@ -93,6 +111,8 @@ class CheckpointPlan:
     kind: Kind = "classic"
     reason: str = ""
     incremental: bool = False
+    deletes: tuple[str, ...] = ()
+    replaces: bool = False
 
 
 def plan_checkpoint(
@@ -132,57 +152,16 @@ def plan_checkpoint(
             "(delta.checkpointInterval)"
         )
         return _without(snapshot, kind, reason)
-    present = snapshot.segment.checkpoint if has_checkpoint(snapshot) else None
-    if present is not None:
-        # Opening it read the smallest part. If it's damaged elsewhere, the state starts from an
-        # older one after this.
+    if has_checkpoint(snapshot):
+        # Opening it read the smallest part. If it's damaged elsewhere, the state starts from another
+        # one after this.
         (read_through or snapshot.state.read_through)()
-        if has_checkpoint(snapshot):
-            return _without(
-                snapshot, kind, f"version {snapshot.version} has a whole checkpoint already"
-            )
-    return _planned(snapshot, kind, damaged=present)
-
-
-def has_checkpoint(snapshot: Snapshot) -> bool:
-    """Whether there is a checkpoint of the snapshot's very version, as far as is known whole."""
-    checkpoint = snapshot.segment.checkpoint
-    return checkpoint is not None and checkpoint.version == snapshot.version
-
-
-def checkpoint_reader(snapshot: Snapshot) -> CheckpointReader | None:
-    """A reader of the checkpoint that a snapshot starts from; None where there is none."""
-    segment = snapshot.segment
-    if segment.checkpoint is None:
-        return None
-    return open_checkpoint(
-        snapshot.state.storage,
-        segment.checkpoint,
-        table=segment.table,
-        actions=segment.checkpoint_actions,
-    )
-
-
-def incremental_base(snapshot: Snapshot, listing: Listing | None = None) -> CheckpointReader | None:
-    """The checkpoint that a new V2 checkpoint can be made from; None where all must be written.
-
-    Args:
-        snapshot: of the version to checkpoint.
-        listing: the newest part of the log, up to its end, where it is known.
-
-    Raises:
-        CorruptLogError: the previous checkpoint is damaged.
-        ObjectNotFoundError: it is gone.
-    """
-    checkpoint, reader = snapshot.segment.checkpoint, checkpoint_reader(snapshot)
-    if checkpoint is None or reader is None or checkpoint.version >= snapshot.version:
-        return None
-    storage = snapshot.state.storage
-    if listing is None:
-        listing = list_log(storage, start=checkpoint.version)
-    if listing.checkpoints and listing.checkpoints[-1].version > checkpoint.version:
-        return None
-    return reader if has_all_in_sidecars(storage, checkpoint, reader) else None
+    damaged = _damaged(snapshot)
+    if has_checkpoint(snapshot) and not damaged:
+        return _without(
+            snapshot, kind, f"version {snapshot.version} has a whole checkpoint already"
+        )
+    return _planned(snapshot, kind, damaged)
 
 
 def needs_classic_name(
@@ -206,8 +185,12 @@ def needs_classic_name(
     )
 
 
+def _has_feature(snapshot: Snapshot) -> bool:
+    return _FEATURE in supported_features(snapshot.protocol)
+
+
 def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
-    supported = _FEATURE in supported_features(snapshot.protocol)
+    supported = _has_feature(snapshot)
     if policy is None:
         return "v2" if supported and snapshot.properties.checkpoint_policy == "v2" else "classic"
     if policy not in ("classic", "v2"):
@@ -226,16 +209,33 @@ def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     return policy
 
 
-def _planned(snapshot: Snapshot, kind: Kind, *, damaged: Checkpoint | None) -> CheckpointPlan:
+def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
+    """The checkpoints of the version that the state couldn't read and that are still there."""
+    excluded, version = snapshot.state.excluded, snapshot.version
+    if not excluded:
+        return ()
+    listing = list_log(snapshot.state.storage, start=version, end=version)
+    return tuple(found for found in listing.checkpoints if found.path in excluded)
+
+
+def _planned(snapshot: Snapshot, kind: Kind, damaged: tuple[Checkpoint, ...]) -> CheckpointPlan:
     version, commits = snapshot.version, len(snapshot.segment.commits)
-    path, incremental = checkpoint_path(version), False
+    anew = _written_anew(snapshot, damaged)
+    if isinstance(anew, V2Checkpoint):
+        kind = "v2"
+    listing = _recent_log(snapshot) if kind == "v2" else None
+    if anew is not None:
+        path = anew.path
+    else:
+        path = checkpoint_path(version) if listing is None else _v2_path(snapshot, listing)
+    deletes = tuple(
+        file.path for checkpoint in damaged if checkpoint != anew for file in checkpoint.files
+    )
     reason = f"{commits} commits have come since the last checkpoint"
-    if isinstance(damaged, V2Checkpoint):
-        kind, path = "v2", damaged.path
-    elif kind == "v2":
-        path, incremental = _planned_v2(snapshot)
-    if damaged is not None:
-        reason = f"the checkpoint {damaged.path} is damaged"
+    if damaged:
+        reason = f"the checkpoint {damaged[-1].path} is damaged"
+    if deletes:
+        reason += f"; when there is a new one, {', '.join(deletes)} will be deleted as damaged"
     return CheckpointPlan(
         table=snapshot.table,
         version=version,
@@ -244,32 +244,54 @@ def _planned(snapshot: Snapshot, kind: Kind, *, damaged: Checkpoint | None) -> C
         commits_since=commits,
         kind=kind,
         reason=reason,
-        incremental=incremental,
+        incremental=_is_incremental(snapshot, listing),
+        deletes=deletes,
+        replaces=anew is not None,
     )
 
 
-def _planned_v2(snapshot: Snapshot) -> tuple[str, bool]:
-    """Where a V2 checkpoint goes, and whether it is made from the previous one."""
+def _written_anew(snapshot: Snapshot, damaged: tuple[Checkpoint, ...]) -> Checkpoint | None:
+    """The best of damaged checkpoints whose name is one that we write."""
+    not_ours: tuple[type[Checkpoint], ...] = (MultipartCheckpoint,)
+    if not _has_feature(snapshot):
+        not_ours = (MultipartCheckpoint, V2Checkpoint)
+    ours = [checkpoint for checkpoint in damaged if not isinstance(checkpoint, not_ours)]
+    return ours[-1] if ours else None
+
+
+def _is_incremental(snapshot: Snapshot, listing: Listing | None) -> bool:
+    while True:
+        try:
+            if listing is None:
+                return classic_base(snapshot) is not None
+            return incremental_base(snapshot, listing) is not None
+        except (CorruptLogError, ObjectNotFoundError) as error:
+            snapshot.state.recover(error)
+
+
+def _recent_log(snapshot: Snapshot) -> Listing:
+    """The log from where on it must have a checkpoint of the classic name."""
+    reach = _CLASSIC_EVERY * snapshot.properties.checkpoint_interval
+    return list_log(snapshot.state.storage, start=max(0, snapshot.version - reach))
+
+
+def _v2_path(snapshot: Snapshot, listing: Listing) -> str:
     version, properties = snapshot.version, snapshot.properties
-    interval = properties.checkpoint_interval
-    listing = list_log(snapshot.state.storage, start=max(0, version - _CLASSIC_EVERY * interval))
     classic = needs_classic_name(
         listing,
         version=version,
-        interval=interval,
+        interval=properties.checkpoint_interval,
         retention_ms=properties.log_retention_ms,
         now_ms=time.time_ns() // 1_000_000,
     )
-    named = checkpoint_path(version) if classic else _uuid_path(version, listing)
-    return named, incremental_base(snapshot, listing) is not None
-
-
-def _uuid_path(version: int, listing: Listing) -> str:
-    # One of that version that is there and isn't used has been found damaged.
-    for checkpoint in reversed(listing.checkpoints):
-        if isinstance(checkpoint, V2Checkpoint) and checkpoint.version == version:
-            return checkpoint.path
-    return v2_checkpoint_path(version, str(uuid.uuid4()), "json")
+    if classic:
+        return checkpoint_path(version)
+    before = [
+        checkpoint.format
+        for checkpoint in listing.checkpoints
+        if isinstance(checkpoint, V2Checkpoint) and checkpoint.version < version
+    ]
+    return v2_checkpoint_path(version, str(uuid.uuid4()), before[-1] if before else "json")
 
 
 def _without(snapshot: Snapshot, kind: Kind, reason: str) -> CheckpointPlan:

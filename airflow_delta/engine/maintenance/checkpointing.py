@@ -21,38 +21,43 @@ reads it to find out. The hint to it may still be missing: it is made up for.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from airflow_delta.engine.checkpoint.incremental_v1 import (
-    has_files_inline,
-    write_incremental_classic,
-)
+from airflow_delta.engine.checkpoint.incremental_v1 import write_incremental_classic
 from airflow_delta.engine.checkpoint.incremental_v2 import write_incremental_v2
-from airflow_delta.engine.checkpoint.v2_write import V2Written, write_v2_checkpoint
+from airflow_delta.engine.checkpoint.v2_write import write_v2_checkpoint
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
     ExpectedFiles,
     SmallContent,
+    Written,
     write_classic_checkpoint,
 )
 from airflow_delta.engine.errors import (
     CorruptLogError,
+    DeltaWarning,
+    ObjectExistsError,
     ObjectNotFoundError,
+    StorageError,
 )
-from airflow_delta.engine.log.files import Checkpoint
+from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
 )
 from airflow_delta.engine.log.version_checksum import read_checksum
+from airflow_delta.engine.maintenance.checkpoint_base import (
+    classic_base,
+    has_checkpoint,
+    incremental_base,
+)
 from airflow_delta.engine.maintenance.checkpoint_hint import point_to, point_to_present
 from airflow_delta.engine.maintenance.checkpoint_plan import (
     CheckpointPlan,
     Kind,
-    checkpoint_reader,
-    has_checkpoint,
-    incremental_base,
     plan_checkpoint,
 )
 from airflow_delta.engine.replay.reconcile import ReconciledTail
@@ -63,12 +68,13 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["CheckpointPlan", "CheckpointResult", "execute_checkpoint", "plan_checkpoint"]
-
-
-_TAIL_BYTES = 128 << 20
-"""The most text of commits whose actions are held in memory, as is done to take a checkpoint up again.
-More of it is streamed, with the checkpoint's rows after it."""
+__all__ = [
+    "CheckpointPlan",
+    "CheckpointResult",
+    "execute_checkpoint",
+    "expected_files",
+    "plan_checkpoint",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def execute_checkpoint(
     snapshot: Snapshot,
     plan: CheckpointPlan,
     *,
-    write: Callable[[CheckpointPlan], V2Written] | None = None,
+    write: Callable[[CheckpointPlan], Written] | None = None,
 ) -> CheckpointResult:
     """Do what a plan says.
 
@@ -137,7 +143,13 @@ def execute_checkpoint(
         if has_checkpoint(snapshot):
             point_to_present(storage, snapshot)
         return CheckpointResult(plan, written=False)
-    written = write(plan) if write else _written(storage, snapshot, plan)
+    try:
+        written = _put(storage, snapshot, plan, write)
+    except ObjectExistsError:
+        # Whoever reads it shall not have it replaced in the middle; and it holds the same.
+        reason = f"another writer has published {plan.path} meanwhile"
+        _delete_damaged(storage, plan)
+        return CheckpointResult(replace(plan, needed=False, reason=reason), written=False)
     checkpoint = written.checkpoint
     point_to(
         storage,
@@ -149,6 +161,7 @@ def execute_checkpoint(
             v2_checkpoint=checkpoint.hint_content,
         ),
     )
+    _delete_damaged(storage, plan)
     # Deletion vectors weren't counted.
     leave_checksum(snapshot, FileTotals(checkpoint.num_adds, checkpoint.adds_size_sum, None, None))
     return CheckpointResult(
@@ -163,23 +176,57 @@ def execute_checkpoint(
     )
 
 
-def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Written:
+def _put(
+    storage: Storage,
+    snapshot: Snapshot,
+    plan: CheckpointPlan,
+    write: Callable[[CheckpointPlan], Written] | None,
+) -> Written:
+    put = write or partial(_written, storage, snapshot)
+    # Without exclusive puts the last writer wins.
+    plan = replace(plan, replaces=plan.replaces or not storage.capabilities.put_if_absent)
+    try:
+        return put(plan)
+    except ObjectExistsError:
+        # One of no bytes is the remains of a writer that died; readers and listings pass it over.
+        if storage.head(plan.path).size:
+            raise
+        return put(replace(plan, replaces=True))
+
+
+def _delete_damaged(storage: Storage, plan: CheckpointPlan) -> None:
+    """Delete what the plan says: there is something whole in its place now."""
+    if not plan.deletes:
+        return
+    try:
+        storage.delete(plan.deletes)
+    except StorageError as error:
+        warnings.warn(
+            f"{storage.root}: {', '.join(plan.deletes)} can't be deleted ({error.message}); they are "
+            f"damaged, and readers that prefer them to {plan.path} fail. Delete them",
+            DeltaWarning,
+            stacklevel=3,
+        )
+
+
+def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
     while True:
         try:
             if plan.kind == "v2":
                 return _write_v2(storage, snapshot, plan)
-            checkpoint = _write_classic(storage, snapshot)
-            return V2Written(checkpoint, 0, 0, checkpoint.size_in_bytes)
+            checkpoint = _write_classic(storage, snapshot, plan)
+            return Written(checkpoint, 0, 0, checkpoint.size_in_bytes)
         except (CorruptLogError, ObjectNotFoundError) as error:
             # What this checkpoint was to be made from is damaged: make it from something older.
             snapshot.state.recover(error)
 
 
-def _write_classic(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
-    small, expected = _small(snapshot), _expected(storage, snapshot)
+def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
+    small, expected = _small(snapshot), expected_files(storage, snapshot)
     oldest_ms = _oldest_tombstone_ms(snapshot)
     version, table = snapshot.version, snapshot.table
-    base = _classic_base(snapshot)
+    # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
+    base = classic_base(snapshot) if plan.incremental else None
     if base is not None:
         return write_incremental_classic(
             storage,
@@ -190,6 +237,7 @@ def _write_classic(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
             version=version,
             table=table,
             expected=expected,
+            replaces=plan.replaces,
         )
     content = CheckpointContent(
         protocol=small.protocol,
@@ -199,17 +247,9 @@ def _write_classic(storage: Storage, snapshot: Snapshot) -> CheckpointWritten:
         files=stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
         expected=expected,
     )
-    return write_classic_checkpoint(storage, content, version=version, table=table)
-
-
-def _classic_base(snapshot: Snapshot) -> Checkpoint | None:
-    """The checkpoint to make a classic one from, where little has come since."""
-    reader, segment = checkpoint_reader(snapshot), snapshot.segment
-    if reader is None or segment.checkpoint is None or has_checkpoint(snapshot):
-        return None
-    if sum(file.size for file in segment.plan()) > _TAIL_BYTES:
-        return None
-    return segment.checkpoint if has_files_inline(segment.checkpoint, reader) else None
+    return write_classic_checkpoint(
+        storage, content, version=version, table=table, replaces=plan.replaces
+    )
 
 
 def _tail(storage: Storage, snapshot: Snapshot) -> ReconciledTail:
@@ -217,9 +257,9 @@ def _tail(storage: Storage, snapshot: Snapshot) -> ReconciledTail:
     return Tail(storage, segment.plan(), table=segment.table).files(None)
 
 
-def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2Written:
+def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
     oldest_ms = _oldest_tombstone_ms(snapshot)
-    # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
+    # Likewise.
     base = incremental_base(snapshot) if plan.incremental else None
     if base is None:
         return write_v2_checkpoint(
@@ -229,7 +269,8 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2W
             path=plan.path,
             version=plan.version,
             table=plan.table,
-            expected=_expected(storage, snapshot),
+            expected=expected_files(storage, snapshot),
+            replaces=plan.replaces,
         )
     return write_incremental_v2(
         storage,
@@ -240,7 +281,8 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> V2W
         path=plan.path,
         version=plan.version,
         table=plan.table,
-        expected=_expected(storage, snapshot),
+        expected=expected_files(storage, snapshot),
+        replaces=plan.replaces,
     )
 
 
@@ -257,8 +299,12 @@ def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
     return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
 
 
-def _expected(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
-    """What the version checksum says of the live files, if there is one."""
+def expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
+    """What the version checksum says of the live files, if there is one that can be read.
+
+    Raises:
+        StorageError: the store failed.
+    """
     if snapshot.segment.checksum is None:
         return ExpectedFiles()
     try:
@@ -267,4 +313,6 @@ def _expected(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
         return ExpectedFiles()  # it is optional, and whole in no other use of it either
     if checksum is None:
         return ExpectedFiles()
-    return ExpectedFiles(checksum.num_files, checksum.table_size_bytes)
+    return ExpectedFiles(
+        checksum.num_files, checksum.table_size_bytes, checksum_path(snapshot.version)
+    )

@@ -16,10 +16,13 @@ replaced, and two writers of one range write the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, groupby, takewhile
+from operator import attrgetter
+from typing import Any
 
+from airflow_delta.engine.arrow.json_exact import SmallAction
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectExistsError,
@@ -29,9 +32,10 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit, compacted_path
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.log.segment import LogSegment, check_version, load_segment
+from airflow_delta.engine.log.segment import LogSegment, check_version
 from airflow_delta.engine.maintenance.reconciled_lines import reconciled_lines
-from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
@@ -51,6 +55,9 @@ MOST_BYTES = 256 << 20
 
 _RUN_FILES = 64
 """Commits that are asked for at a time."""
+
+
+_PARSED = {"protocol": Protocol.from_json, "metaData": Metadata.from_json}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +143,13 @@ def plan_log_compaction(
             f"a compaction from version {start} to {end} is none: expected a start below the end",
             table=storage.root,
         )
-    segment = load_segment(storage, version=end)
-    snapshot = Snapshot(storage, segment)
+    snapshot = open_snapshot(storage, end)
     check_writable(
         snapshot.protocol,
         snapshot.metadata,
         table=snapshot.table,
         operation=Operation.CHECKPOINT,
     )
-    # Opening the snapshot may have found out that files of the segment can't be read.
     segment = snapshot.segment
     if start is not None:
         commits = _asked_for(storage, segment, start)
@@ -168,6 +173,11 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
     """Do what a plan says.
 
     Raises:
+        UnsupportedFeatureError: a protocol in force before the end of the range needs a feature that
+            the engine lacks: what its writers meant may not be told by our rules. Nothing was
+            published.
+        VersionNotFoundError: the version before the range can't be loaded, to learn its protocol;
+            nothing was published.
         CorruptLogError: a commit breaks the protocol; nothing was published.
         InvalidTableError: what was to be written doesn't come to what the commits do; nothing was
             published.
@@ -183,12 +193,40 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
         end=plan.commits[-1].version,
         table=plan.table,
     )
+    _check_protocols(storage, plan.commits[0].version, lines.passed)
     try:
         storage.create(plan.path, lines.text)
     except ObjectExistsError:
         return LogCompactionResult(plan, written=False)
     return LogCompactionResult(
         plan, written=True, size_in_bytes=len(lines.text), num_actions=lines.count
+    )
+
+
+def _check_protocols(storage: Storage, start: int, passed: Sequence[SmallAction]) -> None:
+    """Make sure that the engine knows every protocol that was in force within the range.
+
+    checkpoint-protection.md: the newest protocol alone doesn't tell what older commits need.
+    """
+    state: dict[str, Any] = {}
+    if start:
+        before = open_snapshot(storage, start - 1)
+        state = {"protocol": before.protocol, "metaData": before.metadata}
+        _check_protocol(storage, state)
+    for version, actions in groupby(passed, key=attrgetter("version")):
+        for action in actions:
+            where = f"commit {version}: {action.kind}"
+            state[action.kind] = _PARSED[action.kind](action.value, where)
+        _check_protocol(storage, state)
+
+
+def _check_protocol(storage: Storage, state: Mapping[str, Any]) -> None:
+    # A log without either is refused when it is opened, which has been done.
+    check_writable(
+        state["protocol"],
+        state["metaData"],
+        table=storage.root,
+        operation=Operation.CHECKPOINT,
     )
 
 

@@ -18,8 +18,8 @@ any other                           never: clients may assume that unrecognized 
                                     and a table with an unknown feature is refused
 ==================================  ==============================================================
 
-The lines are in the order of the log. In front of them stands a pledge that no removal is missing; see
-``log/compacted.py``.
+The lines are in the order of the log. In front of them stands a pledge that no removal and no
+line is missing; see ``log/compacted.py``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from airflow_delta.engine.arrow.json_actions import SmallAction, parse_commits
 from airflow_delta.engine.arrow.json_lines import cut_slices, index_lines
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.log.compacted import pledge
-from airflow_delta.engine.log.files import compacted_path
+from airflow_delta.engine.log.compacted import check_pledge, pledged
+from airflow_delta.engine.log.files import CompactedCommits, compacted_path
 from airflow_delta.engine.model.actions import DomainMetadata, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_tail
 
@@ -54,10 +54,13 @@ class ReconciledLines:
     Attributes:
         text: all of it.
         count: the actions in it.
+        passed: the ``protocol`` and ``metaData`` actions of the commits, in the order of the log, also
+            those that newer ones have replaced.
     """
 
     text: bytes
     count: int
+    passed: tuple[SmallAction, ...]
 
 
 def reconciled_lines(
@@ -76,10 +79,10 @@ def reconciled_lines(
         InvalidTableError: the lines don't come to what the commits do.
     """
     effect = _effect(commits, table)
-    lines = _lines(commits, effect.positions, table)
-    text = b"\n".join([pledge(start, end), *lines, b""])
-    _check(text, effect, path=compacted_path(start, end), end=end, table=table)
-    return ReconciledLines(text, len(effect.positions))
+    parts = [*_lines(commits, effect.positions, table)]
+    text = pledged(start, end, parts, lines=len(effect.positions))
+    _check(text, effect, start=start, end=end, table=table)
+    return ReconciledLines(text, len(effect.positions), effect.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,14 @@ class _Effect:
         removes: the keys of the removes, likewise.
         small: name and fields of the other actions, likewise.
         positions: where the lines of all of these stand, ascending; see ``json_lines``.
+        passed: see `ReconciledLines`.
     """
 
     adds: pa.Table
     removes: pa.Table
     small: tuple[tuple[str, Any], ...]
     positions: Int64Vector
+    passed: tuple[SmallAction, ...]
 
 
 def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
@@ -115,6 +120,7 @@ def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
         files.removes.select(FILE_KEY_COLUMNS),
         tuple((action.kind, action.value) for action in small),
         np.sort(np.concatenate(positions)),
+        tuple(action for action in parsed.small if action.kind in ("protocol", "metaData")),
     )
 
 
@@ -139,8 +145,10 @@ def _lines(
             yield chosen.joined()
 
 
-def _check(text: bytes, effect: _Effect, *, path: str, end: int, table: str) -> None:
+def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) -> None:
     """Read a compaction as a reader would; it must come to what the commits do."""
+    path = compacted_path(start, end)
+    check_pledge(CompactedCommits(start, end, path, len(text), 0), text, table=table)
     parsed = parse_commits([(end, text)], columns=(), table=table, paths={end: path})
     adds, removes = (
         actions.select(FILE_KEY_COLUMNS) for actions in (parsed.files.adds, parsed.files.removes)

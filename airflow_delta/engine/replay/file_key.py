@@ -8,15 +8,19 @@ nearly every log holds, are compared as they are written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.numpy_arrays import offsets_view
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.model.paths import canonical_key
 
-__all__ = ["file_keys"]
+__all__ = ["are_relative", "file_keys", "keys_of_files"]
 
 _NOT_RELATIVE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:)"
 _SLASH, _COLON = b"/:"
@@ -39,6 +43,21 @@ def file_keys(actions: pa.Table, *, table: str) -> pa.ChunkedArray:
     return joined_text(paths, pc.coalesce(suffixes, scalar_of("", pa.string())))
 
 
+def keys_of_files(files: Sequence[AddFile | RemoveFile], *, table: str) -> pa.ChunkedArray:
+    """As `file_keys`, for the few files of a commit in the making, which are objects."""
+    vectors = [file.deletion_vector.to_json() if file.deletion_vector else None for file in files]
+    columns = [
+        array_of([file.path for file in files], pa.string()),
+        array_of(vectors, DELETION_VECTOR_TYPE),
+    ]
+    return file_keys(pa.Table.from_arrays(columns, names=list(FILE_KEY_COLUMNS)), table=table)
+
+
+def are_relative(paths: pa.ChunkedArray) -> bool:
+    """Whether all paths are relative, and so each the only spelling of its file."""
+    return all(map(_plainly_relative, paths.chunks)) or not pc.any(_odd(paths)).as_py()
+
+
 def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     """``storageType + pathOrInlineDv [+ "@" + offset]``, null for no deletion vector."""
     kind = pc.struct_field(vectors, "storageType")
@@ -52,7 +71,7 @@ def _unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
 def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     if all(map(_plainly_relative, paths.chunks)):
         return paths
-    odd = pc.match_substring_regex(paths, _NOT_RELATIVE)
+    odd = _odd(paths)
     if not pc.any(odd).as_py():
         return paths
     # A loop in Python, over the absolute paths only: cloned tables have them, others don't.
@@ -65,6 +84,11 @@ def _canonical(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     if isinstance(mask, pa.ChunkedArray):
         mask = pa.concat_arrays(mask.chunks)
     return pa.chunked_array([pc.replace_with_mask(flat, mask, array_of(canonical, pa.string()))])
+
+
+def _odd(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which paths aren't relative: they begin with a slash or with a scheme."""
+    return pc.match_substring_regex(paths, _NOT_RELATIVE)
 
 
 def _plainly_relative(paths: pa.Array) -> bool:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.json_actions import stream_commits
-from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.replay.newest_first import NewestFirst
+from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
 from airflow_delta.engine.snapshot.state import LogState
 
@@ -29,8 +26,8 @@ def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterato
 
     Args:
         state: the state of the version.
-        oldest_tombstone_ms: removes that were deleted at this time (epoch ms) or before, or at no
-            known time, have expired: they are left out, and still override what they removed.
+        oldest_tombstone_ms: see ``tombstones.expired``. Expired removes are left out, and still
+            override what they removed.
 
     Raises:
         CorruptLogError, ObjectNotFoundError: a file can't be read. `LogState.recover` may help; what
@@ -38,7 +35,7 @@ def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterato
     """
     replay = NewestFirst(table=state.segment.table)
     for kind, rows in _survivors(state, replay):
-        kept = rows if kind == "add" else _unexpired(rows, oldest_tombstone_ms)
+        kept = rows if kind == "add" else unexpired(rows, oldest_tombstone_ms)
         if kept.num_rows:
             yield kind, kept
 
@@ -67,9 +64,3 @@ def _survivors(state: LogState, replay: NewestFirst) -> Iterator[FileActionTable
             yield "add", replay.survivors_of_base(rows)
         for rows in base.removes():
             yield "remove", replay.survivors_of_base(rows)
-
-
-def _unexpired(removes: pa.Table, oldest_tombstone_ms: int) -> pa.Table:
-    deleted = removes["deletionTimestamp"]
-    # Compared with a time that isn't known the answer is null, and the filter drops the row.
-    return removes.filter(pc.greater(deleted, scalar_of(oldest_tombstone_ms, pa.int64())))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.log.compacted import check_pledge
 from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
 from airflow_delta.engine.storage.base import Storage
 
@@ -30,6 +31,7 @@ def commit_texts(
 
     Raises:
         ObjectNotFoundError: a file vanished since it was listed.
+        CorruptLogError: a compaction isn't what its pledge says.
     """
     run_bytes = _RUN_BYTES if storage.capabilities.remote else 0
     for run in _runs(commits, run_bytes):
@@ -43,6 +45,8 @@ def commit_texts(
                     table=table,
                     path=commit.path,
                 )
+            if isinstance(commit, CompactedCommits):
+                check_pledge(commit, content, table=table)
             yield _version(commit), content
 
 

@@ -24,7 +24,6 @@ from functools import cached_property
 from itertools import chain
 
 from airflow_delta.engine.errors import (
-    CorruptLogError,
     InvalidTableError,
     ObjectNotFoundError,
     TimestampOutOfRangeError,
@@ -84,35 +83,21 @@ class Timeline:
         end = known[0].version - 1 if known else self._latest
         return scan_log(chain(list_names(self._storage, end=end) if end >= 0 else (), known))
 
-    @cached_property
+    @property
     def commits(self) -> CommitRun:
         """The commits whose files are there, contiguous up to the newest.
 
-        Raises:
-            CorruptLogError: a version is missing between two commits that no cleanup leaves behind:
-                older commits than the newest checkpoint may be gone, younger ones may not.
+        None is missing after the checkpoint of the segment, or there were no segment; cleanup may
+        have taken older ones.
         """
-        return self._checked(self._log)
+        return self._log.commits
 
     def _commits_from(self, start: int) -> CommitRun:
         """The commits from a version on, without a look at older ones."""
         known = self._known(start)
         end = known[0].version - 1 if known else self._latest
         older = newest_commits(self._storage, oldest=start, newest=end) if end >= start else ()
-        return self._checked(scan_log((*older, *known)))
-
-    def _checked(self, log: ScannedLog) -> CommitRun:
-        checkpoint = self._segment.checkpoint
-        start = -1 if checkpoint is None else checkpoint.version
-        newest_checkpoint = max((start, *log.checkpoints))
-        if log.gap and log.commits.first > newest_checkpoint + 1:
-            raise CorruptLogError(
-                f"the commits {log.gap[0]} to {log.gap[-1]} are missing from the log; restore their "
-                "files from a backup",
-                table=self._table,
-                version=log.gap[0],
-            )
-        return log.commits
+        return scan_log((*older, *known)).commits
 
     @cached_property
     def _file_times(self) -> array[int]:
@@ -124,7 +109,6 @@ class Timeline:
         """The oldest version whose state can be rebuilt from what is there.
 
         Raises:
-            CorruptLogError: see `commits`.
             VersionNotFoundError: none can.
         """
         first = self.commits.first if self.commits else self._latest + 1
@@ -206,7 +190,7 @@ class Timeline:
                 files ascend from 100 commits before the oldest one told; see the module.
 
         Raises:
-            CorruptLogError: a commit is empty or can't be parsed, or one is missing.
+            CorruptLogError: a commit is empty or can't be parsed.
         """
         if limit == 0:
             return []

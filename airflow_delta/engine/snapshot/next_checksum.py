@@ -7,8 +7,9 @@ written that isn't certain, and failing to write is no more than a `DeltaWarning
 ===========================================  =====================================================
 field                                        told
 ===========================================  =====================================================
-``tableSizeBytes``, ``numFiles``             by whoever wrote the checkpoint; after a commit see
-                                             ``next_totals``. Without them there is no file
+``tableSizeBytes``, ``numFiles``             by whoever wrote the checkpoint; after a commit by the
+                                             live files, unless they are many: see ``next_totals``.
+                                             Without them there is no file
 ``numDeletedRecordsOpt``,                    likewise, where the table supports deletion vectors
 ``numDeletionVectorsOpt``
 ``protocol``, ``metadata``                   as they are in force

@@ -25,14 +25,15 @@ from airflow_delta.engine.features.protocol import (
     describe_features,
     supported_features,
 )
-from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.log.completeness import without_action
+from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
-from airflow_delta.engine.snapshot.state import LogState, incomplete
+from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
 
@@ -65,7 +66,9 @@ class Snapshot:
         small = self._state.small
         if small.protocol is None or small.metadata is None:
             missing = "protocol" if small.protocol is None else "metaData"
-            raise incomplete(self.segment, missing)
+            raise without_action(
+                missing, version=self.version, checkpoint=self.segment.checkpoint, table=self.table
+            )
         self._protocol, self._metadata = small.protocol, small.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
         unseen = unseen_commits(supported_features(self._protocol), self.properties)
@@ -193,11 +196,6 @@ class Snapshot:
         """When this version was committed, in UTC; see `timestamp_ms`."""
         return _EPOCH + timedelta(milliseconds=self.timestamp_ms)
 
-    def newer(self) -> Snapshot:
-        """The newest snapshot of the same table, read afresh."""
-        storage = self._state.storage
-        return Snapshot(storage, load_segment(storage))
-
     def files(
         self, columns: Sequence[str] | None = None, predicate: pc.Expression | None = None
     ) -> pa.Table:
@@ -237,19 +235,11 @@ class Snapshot:
         Args:
             include_expired: also those that the next checkpoint would drop.
         """
+        from airflow_delta.engine.replay.tombstones import unexpired
+
         removes = self._state.removes()
-        return removes if include_expired else self.unexpired(removes)
-
-    def unexpired(self, removes: pa.Table) -> pa.Table:
-        """The rows of a table of removes that haven't expired; see `tombstones`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from airflow_delta.engine.arrow.python_arrays import scalar_of
-
         oldest = _now_ms() - self.properties.deleted_file_retention_ms
-        deleted = pc.coalesce(removes["deletionTimestamp"], scalar_of(0, pa.int64()))
-        return removes.filter(pc.greater(deleted, scalar_of(oldest, pa.int64())))
+        return removes if include_expired else unexpired(removes, oldest)
 
     def file_uris(self, predicate: pc.Expression | None = None) -> list[str]:
         """Where the live files are: absolute, decoded.

@@ -1,9 +1,10 @@
 """What a segment of the log comes to, read when asked for and only the columns asked for.
 
-A checkpoint is an optimisation: whatever it says can be told from older files of the log too. So a
-checkpoint that turns out to be damaged is left out, with a `DeltaWarning` that names it, and the
-state starts from the one before, in the end from the first commit (edge cases A5). Files that
-vanish between listing and reading (a cleanup runs) cause one fresh listing.
+Checkpoints and compactions are an optimisation: whatever they say can be told from other files of the
+log too. So one that turns out to be damaged is left out, with a `DeltaWarning` that names it: in place
+of a checkpoint the state starts from the one before, in the end from the first commit (edge cases A5),
+and in place of a compaction the commits are read. Files that vanish between listing and reading (a
+cleanup runs) cause one fresh listing.
 
 Arrow is imported where file actions are read; see ``snapshot.py`` for why.
 """
@@ -15,8 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
+from airflow_delta.engine.checkpoint.read import (
+    CheckpointReader,
+    open_checkpoint,
+    was_replaced,
+)
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
+from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, CompactedCommits
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
 from airflow_delta.engine.snapshot.tail import Tail
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.arrow.parquet_rows import RowFilter
 
-__all__ = ["LogState", "incomplete"]
+__all__ = ["LogState"]
 
 _T = TypeVar("_T")
 
@@ -43,6 +49,11 @@ class LogState:
         self._reader: CheckpointReader | None = None
         self._tail: Tail | None = None
         self._small: SmallState | None = None
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The paths of checkpoints and compactions that couldn't be read as they should be."""
+        return self._excluded
 
     @property
     def small(self) -> SmallState:
@@ -109,25 +120,38 @@ class LogState:
             CorruptLogError, ObjectNotFoundError: the error itself, where nothing is left that could
                 be left out: the fault lies in a commit.
         """
-        if isinstance(error, ObjectNotFoundError) and not self._relisted:
+        # What is wrong with an action says where the action stands instead.
+        path = getattr(error, "path", None) or getattr(error, "where", None) or ""
+        compaction = next((c for c in self.segment.compactions if path.startswith(c.path)), None)
+        stale = _is_of_absence(error) or (_is_of_checkpoint(path) and self._was_replaced())
+        if stale and not self._relisted:
             self._relisted = True
             self._reload()
+        elif compaction is not None:
+            self._without_compaction(compaction, error)
         elif self.segment.checkpoint_actions is not None:
             # The hint is the lesser authority: the checkpoint's own word comes before an older one.
             self.segment = replace(self.segment, checkpoint_actions=None)
-            self._reader = self._tail = self._small = None
-        elif isinstance(error, CorruptLogError) and self.segment.compactions:
-            self._without_compactions(error)
+            self._forget()
+        elif self.segment.checkpoint is not None and _is_of_checkpoint(path):
+            self._without_checkpoint(self.segment.checkpoint, error)
         else:
-            self._without_checkpoint(error)
-
-    def _without_checkpoint(self, error: CorruptLogError | ObjectNotFoundError) -> None:
-        """Start from an older checkpoint, because this one can't be read."""
-        checkpoint = self.segment.checkpoint
-        # What is wrong with an action says where the action stands instead.
-        path = getattr(error, "path", None) or getattr(error, "where", None)
-        if checkpoint is None or not _is_of_checkpoint(path):
             raise error
+
+    def _was_replaced(self) -> bool:
+        """Whether what seems damaged may be whole: parts of two files, one put in place of the other."""
+        checkpoint = self.segment.checkpoint
+        try:
+            return isinstance(checkpoint, ClassicCheckpoint) and was_replaced(
+                self.storage, checkpoint
+            )
+        except ObjectNotFoundError:
+            return True
+
+    def _without_checkpoint(
+        self, checkpoint: Checkpoint, error: CorruptLogError | ObjectNotFoundError
+    ) -> None:
+        """Start from an older checkpoint, because this one can't be read."""
         warnings.warn(
             f"{self.segment.table}: the checkpoint {checkpoint.path} of version {checkpoint.version} can't "
             f"be used ({error.message}); reading the log from an older one. Write a new checkpoint",
@@ -137,7 +161,28 @@ class LogState:
         told = self._small
         self._excluded |= {checkpoint.path}
         self._reload()
-        # What was told of the table before must hold still, or the damage went further than seen.
+        self._check_same(told, error)
+
+    def _without_compaction(
+        self, compaction: CompactedCommits, error: CorruptLogError | ObjectNotFoundError
+    ) -> None:
+        """Read the commits that a compaction stands for, because it can't be read."""
+        warnings.warn(
+            f"{self.segment.table}: the compaction {compaction.path} can't be used ({error.message}); "
+            "reading the commits instead. Delete it, and compact the log again",
+            DeltaWarning,
+            stacklevel=3,
+        )
+        told = self._small
+        self._excluded |= {compaction.path}
+        self.segment = self._with_usable_compactions(self.segment)
+        self._forget()
+        self._check_same(told, error)
+
+    def _check_same(
+        self, told: SmallState | None, error: CorruptLogError | ObjectNotFoundError
+    ) -> None:
+        """What was told of the table before must hold still, or the damage went further than seen."""
         if told is not None and (told.protocol, told.metadata) != (
             self.small.protocol,
             self.small.metadata,
@@ -151,23 +196,19 @@ class LogState:
             except (CorruptLogError, ObjectNotFoundError) as error:
                 self.recover(error)
 
-    def _without_compactions(self, error: CorruptLogError) -> None:
-        """Read the commits themselves: a compaction, like a checkpoint, only repeats them."""
-        paths = ", ".join(file.path for file in self.segment.compactions)
-        warnings.warn(
-            f"{self.segment.table}: the log can't be read by its compactions {paths} "
-            f"({error.message}); reading the commits instead. Delete the compactions that are damaged",
-            DeltaWarning,
-            stacklevel=3,
-        )
-        self.segment = replace(self.segment, compactions=())
-        self._reader = self._tail = self._small = None
-
     def _reload(self) -> None:
+        """Find the files of the version afresh: the version, once told of, stays."""
         version = self.segment.version
-        self.segment = load_segment(
-            self.storage, version=version, excluded_checkpoints=self._excluded
-        )
+        checkpoints = frozenset(filter(_is_of_checkpoint, self._excluded))
+        segment = load_segment(self.storage, version=version, excluded_checkpoints=checkpoints)
+        self.segment = self._with_usable_compactions(segment)
+        self._forget()
+
+    def _with_usable_compactions(self, segment: LogSegment) -> LogSegment:
+        usable = tuple(file for file in segment.compactions if file.path not in self._excluded)
+        return replace(segment, compactions=usable)
+
+    def _forget(self) -> None:
         self._reader = self._tail = self._small = None
 
     def _checkpoint(self) -> CheckpointReader | None:
@@ -195,11 +236,22 @@ class LogState:
             ),
             base,
         )
-        if self.segment.compactions and (small.protocol is None or small.metadata is None):
-            raise CorruptLogError(
-                "they lack the protocol or the metadata", table=self.segment.table
-            )
+        if small.protocol is None or small.metadata is None:
+            self._check_first_compaction()
         return small
+
+    def _check_first_compaction(self) -> None:
+        """Where protocol or metadata are lacking, tell whether a compaction has lost them.
+
+        That can only be one from version 0 on: any other one is compared with its checksum.
+        """
+        for file in self.segment.plan()[:1]:
+            if isinstance(file, CompactedCommits) and file.start == 0:
+                raise CorruptLogError(
+                    "it lacks the protocol or the metadata",
+                    table=self.segment.table,
+                    path=file.path,
+                )
 
     def _commits(self) -> Tail:
         if self._tail is None:
@@ -231,33 +283,15 @@ class LogState:
         yield newest.drop_columns([VERSION, POSITION])
 
 
-def incomplete(segment: LogSegment, missing: str) -> CorruptLogError:
-    """The error over a log without a protocol or without metadata.
-
-    Args:
-        segment: the files that were read.
-        missing: the name of the action.
-    """
-    checkpoint = segment.checkpoint
-    # A checkpoint that lacks it is whole for all that can be told of it, so the log is refused as it
-    # stands, as it is by other engines, and nothing is read around the checkpoint.
-    remedy = (
-        "restore the missing log files from a backup"
-        if checkpoint is None
-        else f"the checkpoint {checkpoint.path} lacks it: delete that, if older files of the log are "
-        "there to rebuild the version from, or restore it from a backup"
-    )
-    return CorruptLogError(
-        f"the log up to version {segment.version} has no {missing} action, which every table needs "
-        f"from its first version on; {remedy}",
-        table=segment.table,
-        version=segment.version,
-        path=None if checkpoint is None else checkpoint.path,
+def _is_of_absence(error: CorruptLogError | ObjectNotFoundError) -> bool:
+    """Whether a file is gone; a checkpoint without one of its sidecars counts as damaged."""
+    return isinstance(error, ObjectNotFoundError) or isinstance(
+        error.__cause__, ObjectNotFoundError
     )
 
 
-def _is_of_checkpoint(path: str | None) -> bool:
-    return path is not None and (".checkpoint." in path or "/_sidecars/" in path)
+def _is_of_checkpoint(path: str) -> bool:
+    return ".checkpoint." in path or "/_sidecars/" in path
 
 
 def _joined(

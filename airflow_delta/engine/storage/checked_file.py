@@ -1,8 +1,8 @@
-"""A file of the operating system, or of another library, that fails as the contract says.
+"""Files of the operating system, or of another library, that fail as the contract says.
 
 Whoever reads Parquet gets a file and reads it later, when the storage has long returned. A disk that
 fails then raises a plain ``OSError``, which is also what Arrow raises over content that is damaged;
-only an error of another type tells the two apart.
+only an error of another type tells the two apart. And whoever writes it fills a disk in the middle.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-__all__ = ["CheckedFile"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["CheckedFile", "CheckedWriter"]
 
 
 class CheckedFile(io.BufferedIOBase):
@@ -75,3 +78,50 @@ class CheckedFile(io.BufferedIOBase):
             self._file.close()
         finally:
             super().close()
+
+
+class CheckedWriter(io.BufferedIOBase):
+    """A file that only grows, over another one, which stays open when this one is closed.
+
+    Args:
+        file: the other one.
+        failures: gives the context in which it is written, that turns errors into the contract's.
+    """
+
+    def __init__(
+        self, file: BinaryIO, failures: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._file = file
+        self._failures = failures
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor of the other file."""
+        return self._file.fileno()
+
+    def tell(self) -> int:
+        """The bytes written so far."""
+        return self._file.tell()
+
+    def write(self, data: Buffer, /) -> int:
+        """Append bytes.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        with self._failures():
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        """Hand what has been written to the store.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        # `close` calls it too, when the other file may be closed already.
+        if not self._file.closed:
+            with self._failures():
+                self._file.flush()

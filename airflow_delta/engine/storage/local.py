@@ -36,7 +36,7 @@ from airflow_delta.engine.errors import (
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
-from airflow_delta.engine.storage.checked_file import CheckedFile
+from airflow_delta.engine.storage.checked_file import CheckedFile, CheckedWriter
 from airflow_delta.engine.storage.durable import make_directories, sync, sync_directory
 
 __all__ = ["LocalStorage"]
@@ -93,7 +93,8 @@ class LocalStorage:
         """See `Storage.list`.
 
         The names are read in one pass when iteration starts; each file is asked for its size and
-        time only as iteration reaches it, and one deleted in between is left out.
+        time only as iteration reaches it, and one deleted in between is left out. Of two files that
+        are made during that pass, one after the other, the system may give the second name alone.
         """
         with self._directory(directory) as descriptor:
             if descriptor is None:
@@ -152,7 +153,7 @@ class LocalStorage:
             file = temporary.open("xb")
         try:
             # Not under `_failures`: what the caller raises in the block is the caller's.
-            yield file
+            yield cast("BinaryIO", CheckedWriter(file, lambda: self._failures(operation, path)))
             with self._failures(operation, path):
                 file.close()
                 sync(temporary)

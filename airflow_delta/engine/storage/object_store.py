@@ -26,7 +26,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
@@ -42,6 +42,7 @@ from airflow_delta.engine.errors import (
     StorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.exclusive_put import prove_exclusive_put
 from airflow_delta.engine.storage.object_file import ObjectFile
 from airflow_delta.engine.storage.obstore_errors import failures
@@ -152,12 +153,15 @@ class ObjectStorage:
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         """See `Storage.writer`, and the module for what is kept where."""
         key = self._key(path)
-        with tempfile.TemporaryDirectory(prefix="airflow-delta-") as directory:
-            local = Path(directory, "object")
-            with local.open("wb") as file:
-                yield file
-                with self._failures("writer", path):
-                    file.close()
+        with ExitStack() as stack:
+            with self._failures("writer", path):
+                made = tempfile.TemporaryDirectory(prefix="airflow-delta-")
+                local = Path(stack.enter_context(made), "object")
+                file = local.open("wb")
+            stack.callback(_abandon, file)
+            yield cast("BinaryIO", CheckedWriter(file, lambda: self._failures("writer", path)))
+            with self._failures("writer", path):
+                file.close()
             if overwrite:
                 with self._failures("replace", path):
                     self.store.put(key, local, mode="overwrite")
@@ -278,6 +282,12 @@ class ObjectStorage:
 
     def _failures(self, operation: str, path: str) -> AbstractContextManager[None]:
         return failures(operation, path, root=self.root)
+
+
+def _abandon(file: BinaryIO) -> None:
+    """Close a file of which the rest of the content needn't arrive."""
+    with suppress(OSError):
+        file.close()
 
 
 def _info(meta: Any) -> FileInfo:

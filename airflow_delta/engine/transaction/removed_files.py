@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.model.file_actions import RemoveFile
-from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import StagedActions
 
@@ -33,7 +31,7 @@ def check_removed_files_are_live(staged: StagedActions, context: CommitContext) 
         return
     missing: Sequence[RemoveFile] = staged.removes
     if context.base is not None:
-        mine = file_keys(_key_columns(staged.removes), table=context.table)
+        mine = keys_of_files(staged.removes, table=context.table)
         live = file_keys(context.base.files(columns=FILE_KEY_COLUMNS), table=context.table)
         found = set(live.filter(pc.is_in(live, value_set=mine)).to_pylist())
         keys = mine.to_pylist()
@@ -44,17 +42,6 @@ def check_removed_files_are_live(staged: StagedActions, context: CommitContext) 
             f"here ({len(missing)} such files); a remove must repeat the path and the deletion "
             "vector of a live file's add"
         )
-
-
-def _key_columns(removes: Sequence[RemoveFile]) -> pa.Table:
-    vectors = [f.deletion_vector.to_json() if f.deletion_vector else None for f in removes]
-    return pa.Table.from_arrays(
-        [
-            pa.chunked_array([array_of([file.path for file in removes], pa.string())]),
-            pa.chunked_array([array_of(vectors, DELETION_VECTOR_TYPE)]),
-        ],
-        names=list(FILE_KEY_COLUMNS),
-    )
 
 
 def _vector(file: RemoveFile) -> str:

@@ -31,6 +31,7 @@ from airflow_delta.engine.model.actions import (
     Txn,
 )
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
+from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.conflicts import check_conflicts
@@ -284,7 +285,7 @@ class OptimisticTransaction:
                 table=self.table,
                 version=0,
             )
-        return base.newer()
+        return open_newest(self._storage)
 
     def _judge_winners(self, versions: range) -> CommitResult | None:
         """Check commits for conflicts, oldest first; the result where one of them is our own."""

@@ -96,7 +96,7 @@ def test_deltalake_reads_what_we_write(
         expected=ExpectedFiles(len(before), sum(row["size_bytes"] for row in before)),
     )
     result = write_classic_checkpoint(
-        LocalStorage(root), content, version=table.version(), table=root
+        LocalStorage(root), content, version=table.version(), table=root, replaces=True
     )
     for commit in (tmp_path / "table" / "_delta_log").glob("*.json"):
         commit.unlink()

@@ -86,7 +86,7 @@ def write(storage: MemoryStorage, *, adds: int = 30, removes: int = 10, **change
         removes=[remove_table([remove_row(n) for n in range(removes)])],
         **changes,
     )
-    write_classic_checkpoint(storage, given, version=7, table=storage.root)
+    write_classic_checkpoint(storage, given, version=7, table=storage.root, replaces=True)
 
 
 def base_of(storage: MemoryStorage) -> ClassicCheckpoint:
@@ -130,6 +130,7 @@ def follow(
         version=8,
         table=storage.root,
         expected=expected,
+        replaces=True,
     )
 
 
@@ -205,7 +206,11 @@ def test_a_deletion_vector_makes_another_file(storage: MemoryStorage) -> None:
         add_row(n, deletionVector=vector) for n in range(5, 10)
     ]
     write_classic_checkpoint(
-        storage, content(adds=[add_table(both)], removes=[]), version=7, table=storage.root
+        storage,
+        content(adds=[add_table(both)], removes=[]),
+        version=7,
+        table=storage.root,
+        replaces=True,
     )
     # Of the paths with a vector, the files without one were removed; and the other way round.
     gone = [remove_row(0, path=add_row(n)["path"]) for n in (0, 5)]
@@ -222,13 +227,19 @@ def test_small_row_groups_do_not_pile_up(storage: MemoryStorage) -> None:
         written = write_incremental_classic(
             storage,
             content(),
-            ClassicCheckpoint(base.version, info.path, info.size, 0),
+            ClassicCheckpoint(base.version, info.path, info.size, info.modified_ms),
             tail_of(storage, [add_row(number)]),
             oldest_tombstone_ms=0,
             version=version,
             table=storage.root,
+            replaces=True,
         )
-        base = ClassicCheckpoint(version, written.path, written.size_in_bytes, 0)
+        base = ClassicCheckpoint(
+            version,
+            written.path,
+            written.size_in_bytes,
+            storage.head(written.path).modified_ms,
+        )
     assert paths(storage, "add", base.path) == added(*range(30), *range(100, 125))
     sizes = [g.num_rows for g in stored_in(storage.read(base.path)).groups]
     assert min(sizes[1:]) >= GROUP // 2
@@ -452,6 +463,7 @@ def checkpointed(root: Path) -> CheckpointWritten:
         oldest_tombstone_ms=0,
         version=snapshot.version,
         table=snapshot.table,
+        replaces=True,
     )
 
 

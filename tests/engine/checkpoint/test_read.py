@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,9 @@ def put_json(
 ) -> V2Checkpoint:
     path = v2_checkpoint_path(version, UUID, "json")
     storage.create(path, "\n".join(map(json.dumps, actions)).encode())
-    return checkpoint_at(storage, path)
+    checkpoint = checkpoint_at(storage, path)
+    assert isinstance(checkpoint, V2Checkpoint)
+    return checkpoint
 
 
 def checkpoint_at(storage: MemoryStorage, path: str) -> Any:
@@ -254,6 +256,24 @@ def test_a_missing_sidecar_is_damage_to_the_checkpoint_and_named() -> None:
         paths(reader.adds())
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    ["%61.parquet", "_delta_log/_sidecars/a.parquet", "s3://b/t/_delta_log/_sidecars/%61.parquet"],
+)
+def test_a_sidecar_that_is_named_twice_is_damage(spelling: str) -> None:
+    """However it is spelled: its files would count twice."""
+    storage = memory()
+    there = put_sidecar(storage, "a.parquet", sidecar_bytes([1]))
+    first: dict[str, Any] = {"checkpointMetadata": {"version": 7}}
+    other = {"sidecar": {**there, "path": spelling}}
+    checkpoint = put_json(storage, [first, {"sidecar": there}, other])
+    with pytest.raises(CorruptLogError, match="names a sidecar twice"):
+        paths(open_checkpoint(storage, checkpoint, table="t").adds())
+    storage.delete([checkpoint.path])
+    once = put_json(storage, [first, other])
+    assert len(paths(open_checkpoint(storage, once, table="t").adds())) == 1
+
+
 def test_a_missing_checkpoint_is_missing() -> None:
     gone = ClassicCheckpoint(7, f"_delta_log/{7:020}.checkpoint.parquet", 10, 0)
     with pytest.raises(ObjectNotFoundError, match="checkpoint"):
@@ -281,13 +301,32 @@ def test_a_v2_checkpoint_that_breaks_its_rules_is_damage(actions: Any, message: 
         paths(reader.adds())
 
 
-@pytest.mark.parametrize("text", [b"{", b"[1]", b'{"checkpointMetadata": {"version": 7}}\n\x00'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"[1]",
+        b'{"checkpointMetadata": {"version": 7}}\n\x00',
+        b'{"novel":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=["open", "list", "zero", "deep"],
+)
 def test_broken_lines_are_damage(text: bytes) -> None:
     storage = memory()
     path = v2_checkpoint_path(7, UUID, "json")
     storage.create(path, text)
     with pytest.raises(CorruptLogError, match=f"{path} is damaged: line"):
         open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+
+
+def test_an_action_beside_a_null_is_found() -> None:
+    storage = memory()
+    path = v2_checkpoint_path(7, UUID, "json")
+    kinds = [("checkpointMetadata", {"version": 7}), ("protocol", PROTOCOL_JSON)]
+    rows = [f'{{"add":null,"{kind}":{json.dumps(value)}}}' for kind, value in kinds]
+    storage.create(path, "\n".join([*rows, '{"remove":null}', '{"add":{}']).encode())
+    reader = open_checkpoint(storage, checkpoint_at(storage, path), table="t")
+    assert list(reader.small_actions()) == kinds
 
 
 def naive_rows(root: Path, checkpoint: Checkpoint) -> list[dict[str, Any]]:
@@ -364,14 +403,16 @@ def test_reading_stops_when_the_caller_does() -> None:
     checkpoint = put_parquet(storage, sidecars, v2_checkpoint_path(7, UUID, "parquet"))
     tables = open_checkpoint(storage, checkpoint, table="t").adds()
     assert paths([next(tables)]) == [add_row(0)["path"]]
+    assert isinstance(tables, Generator)
     tables.close()
 
 
 def test_file_infos_of_parts_are_enough() -> None:
     storage = memory()
     result = write_classic_checkpoint(storage, content(), version=7, table="t")
-    checkpoint = ClassicCheckpoint(7, result.path, result.size_in_bytes, 0)
-    assert checkpoint.files == (FileInfo(result.path, result.size_in_bytes, 0),)
+    modified_ms = storage.head(result.path).modified_ms
+    checkpoint = ClassicCheckpoint(7, result.path, result.size_in_bytes, modified_ms)
+    assert checkpoint.files == (FileInfo(result.path, result.size_in_bytes, modified_ms),)
     assert len(paths(open_checkpoint(storage, checkpoint, table="t").adds())) == 3
 
 

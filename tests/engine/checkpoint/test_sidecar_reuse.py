@@ -120,7 +120,9 @@ def test_other_spellings_of_an_absolute_path_are_found() -> None:
     adds = add_table([add_row(1, path="file:/x%40y"), add_row(2, path="m")])
     judged = Judged("add", adds, tail("file:///x@y"))
     assert judged.lost == (1, 0)
-    assert facts_of_tags(judged.action.tags).min_path is None
+    facts = facts_of_tags(judged.action.tags)
+    assert facts is not None
+    assert facts.min_path is None
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.engine.checkpoint.contents import METADATA, add_row, add_table, content, memory
+from tests.laws.histories import protocol
+from tests.log_builder import add, remove
+from tests.log_builder import metadata as meta_action
+from tests.table_builder import MemoryTable, commits
 
 STRUCT = "delta.checkpoint.writeStatsAsStruct"
 TEXT = "delta.checkpoint.writeStatsAsJson"
@@ -70,6 +74,32 @@ def test_the_text_comes_back_where_only_the_struct_is_stored() -> None:
     assert "stats" not in stored[0]
     assert json.loads(read[0]["stats"]) == json.loads(STATS)
     assert read[1]["stats"] is None
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_no_digit_is_lost_from_checkpoint_to_checkpoint(policy: Any) -> None:
+    """A maximum that shrinks hides rows from those who read the struct (edge case C6)."""
+    bounds = {"minValues": {"t": "1969-12-31T23:59:59.999999Z"},
+              "maxValues": {"t": "2024-01-31T12:00:00.999999Z"}}  # fmt: skip
+    column = {"name": "t", "type": "timestamp", "nullable": True, "metadata": {}}
+    table_metadata = meta_action(
+        schema={"type": "struct", "fields": [column]},
+        configuration={STRUCT: "true", TEXT: "false"},
+    )
+    first = [protocol({"v2Checkpoint"}), table_metadata, add("a", stats=json.dumps(bounds))]
+    # What takes a neighbour away has the file written anew.
+    later = [[remove(path, deletionTimestamp=1)] for path in "bc"]
+    with MemoryTable(commits([[*first, add("b"), add("c")], *later])) as table:
+        for version in range(3):
+            before = {file.path for file in table.storage.list("_delta_log/_sidecars")}
+            result = table.delta().checkpoint(version, policy=policy)
+            assert result.written
+            sidecars = {file.path for file in table.storage.list("_delta_log/_sidecars")} - before
+            (path,) = sidecars or {result.path}
+            rows = pq.read_table(io.BytesIO(table.storage.read(path)))["add"].to_pylist()
+            (stored,) = [row["stats_parsed"] for row in rows if row and row["path"] == "a"]
+            assert stored["minValues"]["t"].isoformat() == "1969-12-31T23:59:59.999999+00:00"
+            assert stored["maxValues"]["t"].isoformat() == "2024-01-31T12:00:00.999999+00:00"
 
 
 def test_without_either_property_only_the_text_is_stored() -> None:

@@ -11,13 +11,15 @@ import pytest
 
 from airflow_delta.engine.checkpoint import sidecar_layout
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
-from airflow_delta.engine.checkpoint.v2_write import (
-    V2Written,
-    publish_top_level,
-    write_v2_checkpoint,
+from airflow_delta.engine.checkpoint.v2_write import publish_top_level, write_v2_checkpoint
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidTableError,
+    NothingWrittenError,
+    ObjectNotFoundError,
+    StorageError,
 )
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
-from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
 from airflow_delta.engine.log.files import checkpoint_path, v2_checkpoint_path
 from airflow_delta.engine.model.actions import DomainMetadata, Sidecar, Txn
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -50,7 +52,7 @@ FILES: list[FileActionTable] = [
 NAME = r"\d{20}\.checkpoint\.\d{10}\.[0-9a-f-]{36}\.parquet"
 
 
-def write(storage: Any, path: str = JSON, files: Any = FILES, **options: Any) -> V2Written:
+def write(storage: Any, path: str = JSON, files: Any = FILES, **options: Any) -> Written:
     return write_v2_checkpoint(storage, SMALL, files, path=path, version=7, table="t", **options)
 
 
@@ -165,7 +167,7 @@ def test_a_table_without_files_needs_no_sidecar() -> None:
 def test_the_top_level_comes_last() -> None:
     storage = FaultyStorage(memory())
     write(storage)
-    changes = [call.path for call in storage.calls if call.operation in ("writer", "replace")]
+    changes = [call.path for call in storage.calls if call.operation in ("writer", "create")]
     assert len(changes) == 3
     assert changes.index(JSON) == 2
 
@@ -226,7 +228,7 @@ def test_nothing_is_left_where_a_sidecar_fails(how: How) -> None:
 
 def test_sidecars_stay_where_the_top_level_may_be_there() -> None:
     storage = memory()
-    faulty = FaultyStorage(storage, Fault("replace", how=How.LOSE_ANSWER))
+    faulty = FaultyStorage(storage, Fault("create", how=How.LOSE_ANSWER))
     with pytest.raises(StorageError, match="the connection broke"):
         write(faulty)
     named = [line["sidecar"]["path"] for line in top_level(storage) if "sidecar" in line]
@@ -242,6 +244,66 @@ def test_a_sidecar_that_is_not_whole_is_found_out() -> None:
         storage.replace(info.path, storage.read(info.path)[:-9])
 
     faulty = FaultyStorage(storage, Fault("head", meanwhile=damage))
-    with pytest.raises(CorruptLogError, match=r"_sidecars/.* bytes, expected"):
+    with pytest.raises(StorageError, match=r"_sidecars/.* bytes, expected") as caught:
         write(faulty, files=FILES[:1])
+    assert caught.value.table == "t"
     assert list(storage.walk("")) == []
+
+
+def test_a_sidecar_that_is_lost_is_no_missing_part_of_the_log() -> None:
+    """Whoever meets an `ObjectNotFoundError` looks for another base."""
+    storage = memory()
+
+    def lose() -> None:
+        storage.delete(info.path for info in storage.list("_delta_log/_sidecars"))
+
+    faulty = FaultyStorage(storage, Fault("head", meanwhile=lose))
+    with pytest.raises(StorageError, match=r"the store lost .* sidecar _delta_log/_sidecars/") as e:
+        write(faulty, files=FILES[:1])
+    assert not isinstance(e.value, ObjectNotFoundError)
+
+
+class Refusing(MemoryStorage):
+    """A store that refuses top levels, and says so."""
+
+    def create(self, path: str, data: bytes) -> None:
+        raise NothingWrittenError("no permission", path=path, operation="create")
+
+    replace = create
+
+
+@pytest.mark.parametrize("path", [JSON, PARQUET, CLASSIC])
+def test_nothing_is_left_where_the_top_level_surely_is_not_there(path: str) -> None:
+    storage = Refusing("memory://refusing")
+    with pytest.raises(NothingWrittenError):
+        write(storage, path)
+    assert list(storage.walk("")) == []
+
+
+@pytest.mark.parametrize("path", [JSON, PARQUET])
+def test_a_new_name_with_a_uuid_is_put_if_absent(path: str) -> None:
+    storage = FaultyStorage(memory())
+    write(storage, path)
+    assert (storage.count("create", path), storage.count("replace", path)) == (1, 0)
+
+
+@pytest.mark.parametrize("path", [JSON, PARQUET])
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_hint_repeats_nothing_of_a_top_level_that_others_may_replace(
+    path: str, taken: bool
+) -> None:
+    """Two writers of one damaged checkpoint: the hint of one must not name the other's sidecars."""
+    storage = memory()
+    if taken:
+        storage.create(path, b"damaged")
+    hint = write(storage, path).checkpoint.hint_content
+    assert hint is not None
+    names = {"path", "sizeInBytes", "modificationTime"}
+    assert hint.keys() == (names if taken else names | {"nonFileActions", "sidecarFiles"})
+    assert hint["sizeInBytes"] == storage.head(path).size != len(b"damaged")
+
+
+def test_a_request_that_is_sent_twice_is_no_failure() -> None:
+    storage = memory()
+    write(FaultyStorage(storage, Fault("create", how=How.REPEAT)))
+    assert kinds_of(top_level(storage))[0] == "checkpointMetadata"

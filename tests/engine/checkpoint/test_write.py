@@ -231,6 +231,10 @@ def test_the_result_tells_what_was_written() -> None:
     [
         (ExpectedFiles(4), "would hold 3 live files, and the version has 4"),
         (ExpectedFiles(3, 307), "306 bytes in live files, and the version has 307"),
+        (
+            ExpectedFiles(4, checksum="_delta_log/7.crc"),
+            r"live files, and by _delta_log/7\.crc the version has 4\. .* delete that file",
+        ),
     ],
 )
 def test_nothing_is_published_that_does_not_add_up(expected: ExpectedFiles, message: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from airflow_delta.engine.storage.base import Capabilities, FileInfo
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Storage
 from airflow_delta.engine.storage.memory import MemoryStorage
 
 _NAMES = itertools.count()
@@ -55,6 +55,31 @@ def make_log(names: Iterable[str], *, empty: Iterable[str] = ()) -> MemoryStorag
     for name in empty:
         storage.replace(f"_delta_log/{name}", b"")
     return storage
+
+
+class Hiding:
+    """A storage whose first listings miss some files, as others are made or deleted meanwhile.
+
+    Args:
+        storage: what is there.
+        names: the files that are missed.
+        times: by so many listings.
+    """
+
+    def __init__(self, storage: Storage, *names: str, times: float = 1) -> None:
+        self._storage = storage
+        self._hidden = {f"_delta_log/{name}" for name in names}
+        self.left = times
+
+    def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
+        found = [*self._storage.list(directory, start_after=start_after)]
+        if self.left and any(info.path in self._hidden for info in found):
+            self.left -= 1
+            found = [info for info in found if info.path not in self._hidden]
+        return iter(found)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
 
 
 class Counting:

@@ -4,7 +4,7 @@ import itertools
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine.errors import (
@@ -14,7 +14,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log import segment as segment_module
+from airflow_delta.engine.log import listing as listing_module
 from airflow_delta.engine.log.completeness import earliest_version
 from airflow_delta.engine.log.files import (
     Checkpoint,
@@ -28,11 +28,13 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.log.logs import (
     OTHER_UUID,
     UUID,
     Counting,
+    Hiding,
     classic,
     commit,
     commits,
@@ -212,6 +214,85 @@ def test_a_commit_of_zero_bytes_is_an_error_where_it_is_needed():
     assert versions(load_segment(storage, version=2)) == [0, 1, 2]
 
 
+def always(storage, *names):
+    return Hiding(storage, *names, times=float("inf"))
+
+
+@pytest.mark.parametrize("version", [None, 4])
+@pytest.mark.parametrize(
+    ("extra", "hidden", "message"),
+    [
+        ([], [commit(3)], "commit 3 is missing"),
+        ([], commits(1, 3), "commits 1 to 3 are missing"),
+        ([], commits(0, 3), "truncated"),
+        ([classic(2)], [commit(3)], "commit 3 is missing"),
+    ],
+)
+@pytest.mark.parametrize("pointed_to", [None, 2])
+def test_what_one_listing_misses_is_damage_only_if_the_next_one_misses_it(
+    extra, hidden, message, version, pointed_to
+):
+    """A directory that others add to may give a name and not the one that was made before it."""
+    storage = make_log([*commits(0, 4), *extra])
+    if pointed_to is not None:
+        hint(storage, pointed_to)
+    assert load_segment(Hiding(storage, *hidden), version=version) == load_segment(storage)
+    with pytest.raises(CorruptLogError, match=message):
+        load_segment(always(storage, *hidden), version=version)
+
+
+def test_a_checkpoint_made_while_its_commits_are_cleaned_up():
+    storage = make_log([*commits(4, 6), classic(5)])
+    segment = load_segment(Hiding(storage, classic(5)))
+    assert (segment.version, chosen(segment)) == (6, classic(5))
+    with pytest.raises(CorruptLogError, match="truncated"):
+        load_segment(always(storage, classic(5)))
+
+
+class Growing(Hiding):
+    """A storage in which commits are made during each listing, which shows some of them."""
+
+    def __init__(self, storage, newest, shown):
+        super().__init__(storage)
+        self.newest = newest
+        self._shown = shown
+
+    def list(self, directory, *, start_after=""):
+        found = [*self._storage.list(directory, start_after=start_after)]
+        for shown in self._shown.pop(0) if self._shown else ():
+            self.newest += 1
+            self._storage.replace(f"_delta_log/{commit(self.newest)}", b"{}")
+            found += [FileInfo(f"_delta_log/{commit(self.newest)}", 2, 0)] if shown else []
+        return iter(found)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    newest=st.integers(0, 3),
+    shown=st.lists(st.lists(st.booleans(), max_size=4), max_size=5),
+    wanted=st.none() | st.integers(0, 9),
+    pointed_to=st.none() | st.integers(0, 3),
+    start_after=st.booleans(),
+)
+@example(0, [[False, True], [False, True]], None, None, True)
+@example(1, [[False, True], [False, False, True]], 4, 0, True)
+def test_whoever_reads_while_others_append_is_told_a_version_of_that_time(
+    newest, shown, wanted, pointed_to, start_after
+):
+    storage = make_log([*commits(0, newest), classic(0)])
+    if pointed_to is not None:
+        hint(storage, pointed_to)
+    growing = Growing(storage, newest, shown)
+    try:
+        segment = load_segment(Counting(growing, start_after=start_after), version=wanted)
+    except VersionNotFoundError:
+        assert wanted is not None
+        assert wanted > newest
+        return
+    assert versions(segment) == list(range(1, segment.version + 1))
+    assert newest <= segment.version <= growing.newest or segment.version == wanted
+
+
 def test_usable_compactions():
     names = [compacted(0, 2), compacted(2, 4), compacted(0, 9)]
     segment = load_segment(make_log([*commits(0, 6), *names]))
@@ -333,7 +414,7 @@ def test_every_way_to_a_segment_leads_to_what_the_files_allow(log, wanted, point
     ways = itertools.product([True, False], [True, False], [2, 1000])
     for use_hint, start_after, window in ways:
         counting = Counting(storage, start_after=start_after)
-        with patch.object(segment_module, "_WINDOW", window):
+        with patch.object(listing_module, "_WINDOW", window):
             try:
                 outcomes.add(load_segment(counting, version=wanted, use_hint=use_hint))
             except DeltaError as error:

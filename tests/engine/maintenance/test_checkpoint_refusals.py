@@ -364,15 +364,12 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-_UNTYPED = pytest.mark.xfail(reason="the OSError of a write to a file in the making is not typed")
-
-
 @pytest.mark.parametrize(
     ("policy", "size"),
     [
-        pytest.param("classic", 1, marks=_UNTYPED),
-        pytest.param("classic", 5_000, marks=_UNTYPED),
-        pytest.param("v2", 1, marks=_UNTYPED),
+        ("classic", 1),
+        ("classic", 5_000),
+        ("v2", 1),
         ("v2", 5_000),  # enough for the sidecars
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -215,3 +216,53 @@ def test_the_hint_to_a_v2_checkpoint_spares_reading_its_top_level(table: MemoryT
     opened = table.delta().snapshot()
     assert opened.segment.checkpoint_actions is not None
     assert state_of(opened) == states(history)[2].visible()
+
+
+V2_HISTORY = [[protocol({"v2Checkpoint"}), *HISTORY[0][1:]], *HISTORY[1:]]
+
+
+@pytest.mark.parametrize("wrong", ["sidecars", "name", "parts"])
+def test_a_hint_that_is_wrong_about_a_checkpoint_is_written_anew(
+    table: MemoryTable, wrong: str
+) -> None:
+    """It may be to one that was damaged, by whoever could replace that and not the hint."""
+    table.put({**commits(V2_HISTORY), **classic_checkpoint(states(V2_HISTORY)[0], 0)})
+    assert table.delta().checkpoint(policy="v2").written
+    right = read_last_checkpoint(table.storage)
+    assert right is not None
+    assert right.v2_checkpoint is not None
+    assert not table.delta().checkpoint().written
+    assert read_last_checkpoint(table.storage) == right
+    if wrong == "parts":
+        other = replace(right, parts=2)
+    elif wrong == "name":
+        name = f"{2:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+        other = replace(right, v2_checkpoint={**right.v2_checkpoint, "path": name})
+    else:
+        fewer = right.v2_checkpoint["sidecarFiles"][1:]
+        other = replace(right, v2_checkpoint={**right.v2_checkpoint, "sidecarFiles": fewer})
+    table.storage.replace(HINT, other.to_json().encode())
+    assert not table.delta().checkpoint(2).written
+    found = read_last_checkpoint(table.storage)
+    assert found is not None
+    assert (found.version, found.parts, found.v2_checkpoint) == (2, None, None)
+    assert state_of(table.delta().snapshot()) == states(V2_HISTORY)[2].visible()
+
+
+def test_the_checkpoint_of_a_faster_writer_is_not_replaced(table: MemoryTable) -> None:
+    """Whoever reads it would have the file changed in the middle."""
+    theirs = classic_checkpoint(STATES[2], 2)
+    delta = table.delta()
+    delta.__dict__["storage"] = FaultyStorage(
+        table.storage, Fault("writer", suffix=CHECKPOINT, meanwhile=lambda: table.put(theirs))
+    )
+    result = delta.checkpoint()
+    assert (result.written, result.plan.needed) == (False, False)
+    assert result.plan.reason == f"another writer has published {CHECKPOINT} meanwhile"
+    assert table.storage.read(CHECKPOINT) == theirs[CHECKPOINT]
+
+
+def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable) -> None:
+    table.put({CHECKPOINT: b""})
+    assert table.delta().checkpoint().written
+    assert len(table.storage.read(CHECKPOINT)) > 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow.json_lines import SLICE_BYTES
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
-from airflow_delta.engine.log.compacted import pledge
+from airflow_delta.engine.log.compacted import pledged
 from airflow_delta.engine.maintenance.reconciled_lines import reconciled_lines
 from tests.laws.histories import histories
 from tests.log_builder import PROTOCOL, add, metadata, remove
@@ -34,8 +34,9 @@ def reconciled(*commits: list[Action] | bytes, start: int = 1) -> list[bytes]:
     ]
     end = start + len(commits) - 1
     found = reconciled_lines(contents, start=start, end=end, table="memory://t")
-    first, *rest, after = found.text.split(b"\n")
-    assert (first, after) == (pledge(start, end), b"")
+    _, *rest, after = found.text.split(b"\n")
+    assert after == b""
+    assert found.text == pledged(start, end, rest, lines=len(rest))
     assert found.count == len(rest)
     return rest
 
@@ -99,7 +100,7 @@ def test_what_is_no_part_of_the_state_is_left_out() -> None:
     ]
     assert actions(left_out) == []
     # The pledge of a compaction itself is such an action.
-    assert actions(pledge(1, 1)) == []
+    assert actions(pledged(1, 1, [], lines=0)) == []
 
 
 def test_the_newest_wins_also_where_versions_go_down() -> None:

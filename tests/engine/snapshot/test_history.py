@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -145,8 +146,13 @@ def test_history_is_newest_first_and_can_be_limited(tmp_path: Path) -> None:
     assert [info.version for info in table.history()] == [2, 1, 0]
     assert [info.version for info in table.history(2)] == [2, 1]
     assert table.history(0) == []
-    with pytest.raises(InvalidArgumentError, match="negative"):
-        table.history(-1)
+
+
+@pytest.mark.parametrize("limit", [-1, True, False, "3", 1.5, 3.0])
+def test_a_limit_that_is_no_number_of_commits(tmp_path: Path, limit: Any) -> None:
+    table = file_timed_table(tmp_path, [1, 2, 3])
+    with pytest.raises(InvalidArgumentError, match=rf"expected an int from 0 on.*{limit!r}"):
+        table.history(limit)
 
 
 class CountingStorage(LocalStorage):

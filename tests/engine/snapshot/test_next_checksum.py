@@ -144,14 +144,6 @@ def test_many_transactions_and_domains_are_not_told() -> None:
 # Which totals.
 
 
-@pytest.fixture(params=["few", "many"])
-def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether two files count as many."""
-    many: bool = request.param == "many"
-    monkeypatch.setattr(next_totals, "FEW", 1 if many else 10)
-    return many
-
-
 def with_checkpoint(table: MemoryTable, **checksum: Any) -> DeltaTable:
     """The table with a checkpoint, its commit gone, and perhaps a checksum."""
     table.put(classic_checkpoint(states([FIRST])[0], 0))
@@ -164,9 +156,8 @@ TOTALS = {"tableSizeBytes": 120, "numFiles": 2, "numMetadata": 1, "numProtocol":
 IN_FORCE = {"protocol": FIRST[0]["protocol"], "metadata": FIRST[1]["metaData"]}
 
 
-def test_a_checksum_continues_the_one_before(table: MemoryTable, large: bool) -> None:
-    vectors = {"numDeletionVectorsOpt": 1, "numDeletedRecordsOpt": 6}
-    delta = with_checkpoint(table, **TOTALS, **IN_FORCE, **vectors)
+def test_after_a_checkpoint_few_files_are_counted_once_more(table: MemoryTable) -> None:
+    delta = with_checkpoint(table, **TOTALS)
     commit(delta, file("c"), gone("a", size=100))
     told = left(table, 1)
     assert (told.num_files, told.table_size_bytes) == (2, 23)
@@ -182,36 +173,38 @@ def test_without_a_checksum_before_a_large_table_gets_none(table: MemoryTable) -
     assert read_checksum(table.storage, version) is None
 
 
-def test_a_checksum_of_another_table_is_not_continued(table: MemoryTable, large: bool) -> None:
-    other = {**IN_FORCE, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-    version = commit(with_checkpoint(table, **TOTALS, **other), file("c"))
-    assert read_checksum(table.storage, version) is None
-
-
-DOUBTS = {
-    "a remove without a size": [gone("a")],
-    "an add that may replace one": [file("a", 5, data_change=False)],
-    "more removed than there was": [gone("a", size=1000)],
+# What can't be added to the totals before: what a commit takes away, or brings in again.
+CHANGES: dict[str, tuple[list[AddFile | RemoveFile], tuple[int, int]]] = {
+    "a remove without a size": ([gone("a")], (1, 20)),
+    "a remove with a wrong size": ([gone("a", size=1000)], (1, 20)),
+    "new statistics for a live file": ([file("a", 5, data_change=False)], (2, 25)),
+    "a live file again": ([file("a", 5)], (2, 25)),
 }
 
 
-@pytest.mark.parametrize("doubt", DOUBTS)
-def test_in_doubt_the_files_are_looked_at_or_there_is_none(
-    table: MemoryTable, large: bool, doubt: str
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_files_are_counted_and_not_added_up(
+    table: MemoryTable, change: str, checkpoint: bool
 ) -> None:
-    version = commit(with_checkpoint(table, **TOTALS, **IN_FORCE), *DOUBTS[doubt])
-    if large:
-        assert read_checksum(table.storage, version) is None
-    else:
-        assert left(table, version).table_size_bytes in (20, 25)
+    files, expected = CHANGES[change]
+    version = commit(with_checkpoint(table, **TOTALS) if checkpoint else table.delta(), *files)
+    told = left(table, version)
+    assert (told.num_files, told.table_size_bytes) == expected
 
 
-def test_deletion_vectors_are_told_only_if_they_were_counted(
-    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_large_table_gets_none_until_the_next_checkpoint(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setattr(next_totals, "FEW", 1)
-    told = commit(with_checkpoint(table, **TOTALS, **IN_FORCE), file("c"))
-    assert left(table, told).num_deletion_vectors is None
+    files, expected = CHANGES[change]
+    delta = with_checkpoint(table, **TOTALS, **IN_FORCE)
+    version = commit(delta, *files)
+    assert read_checksum(table.storage, version) is None
+    assert delta.checkpoint().written
+    told = left(table, version)
+    assert (told.num_files, told.table_size_bytes) == expected
 
 
 # Never in the way.
