@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.version_watch import VersionWatch
 from airflow_delta.operators.template_values import as_version
-from airflow_delta.triggers.table_version import TableVersionTrigger, VersionWatch
+from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import (
     AirflowFailException,
     AirflowSensorTimeout,
