@@ -112,7 +112,7 @@ def checkpointed(
             assert result.written
     assert (result.plan.version, result.plan.incremental) == (
         LAST,
-        request.param == "v2, from the previous one",
+        request.param.endswith(", from the previous one"),
     )
     rely_on(delta.storage, LAST)
     return root
