@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure jobs beside the peer and print their ratios as a table."""
+"""``python -m benchmarks``: measure jobs beside their peers and print the ratios as a table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import platform
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import Pair, run_pair
+from benchmarks.harness import Result, run_job
+from benchmarks.job import Job
 from benchmarks.jobs import JOBS
+from benchmarks.measure import Measured
 
 
 def main() -> None:
@@ -23,26 +25,46 @@ def main() -> None:
     # Not `choices`: with nargs="*" the parser would ask that of the empty list, too.
     if unknown := sorted(set(arguments.jobs) - set(names)):
         parser.error(f"unknown jobs {', '.join(unknown)}: expected of {', '.join(names)}")
-    wanted = [job for job in JOBS if not arguments.jobs or job.name in arguments.jobs]
+    named = arguments.jobs or [job.name for job in JOBS if not job.asked]
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
         print(f"Python {platform.python_version()}, {arguments.actions:,} actions, ", end="")
         print(f"medians of {arguments.repeats}\n")
-        print("| job | ours | peer | time ratio | memory ratio |")
-        print("|---|---|---|---|---|")
-        for job in wanted:
-            print(_row(run_pair(job, work, arguments.actions, arguments.repeats)), flush=True)
+        print("| job | ours | peer | time ratio | memory ratio | other ratios |")
+        print("|---|---|---|---|---|---|")
+        for job in JOBS:
+            if job.name in named:
+                _print(run_job(job, work, arguments.actions, arguments.repeats))
 
 
-def _row(pair: Pair) -> str:
-    ours = f"{pair.ours.seconds:.3f} s / {pair.ours.peak_mb:.0f} MB"
-    peer = f"{pair.peer.seconds:.3f} s / {pair.peer.peak_mb:.0f} MB" if pair.peer else "-"
-    time_ratio = "-" if pair.time_ratio is None else f"{pair.time_ratio:.3f}"
-    memory_ratio = "-" if pair.memory_ratio is None else f"{pair.memory_ratio:.2f}"
-    return (
-        f"| {pair.job.name}: {pair.job.title} | {ours} | {peer} | {time_ratio} | {memory_ratio} |"
-    )
+def _print(result: Result) -> None:
+    """A row for each peer."""
+    job, ours = result.job, result.ours
+    if not result.peers:
+        print(f"| {_title(job)} | {_cell(ours)} | - | - | - | - |", flush=True)
+    for side, peer in result.peers:
+        cells = [
+            _title(job),
+            _cell(ours),
+            f"{side.name}: {_cell(peer)}",
+            f"{ours.seconds / peer.seconds:.3f}",
+            f"{ours.peak_mb / peer.peak_mb:.2f}",
+            ", ".join(
+                f"{name} {ours.figures[name] / peer.figures[name]:.3f}" for name in peer.figures
+            )
+            or "-",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _title(job: Job) -> str:
+    return f"{job.name}: {job.title}"
+
+
+def _cell(measured: Measured) -> str:
+    figures = [f"{name} {value:.3g}" for name, value in measured.figures.items()]
+    return " / ".join([f"{measured.seconds:.3f} s", f"{measured.peak_mb:.0f} MB", *figures])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+COMMITS = 100
+"""In how many commits most logs have their actions."""
+
+CHECKPOINT_INTERVAL = 100
+"""After how many commits writers make a checkpoint of `empty`."""
+
 START_MS = 1_700_000_000_000
 SCHEMA = {
     "type": "struct",
@@ -70,12 +76,26 @@ def thinned(base: Path) -> Path:
     return _made(base.with_name(f"{base.name}-thinned"), lambda root: _follow(root, base, 100))
 
 
-def with_v2(work: Path, actions: int, commits: int, policy: str) -> Path:
-    """A table that may have V2 checkpoints, with a checkpoint of ours by a policy."""
+def v2_log(work: Path, actions: int, commits: int) -> Path:
+    """The same JSON commits, of a table that has V2 checkpoints."""
     return _made(
-        work / f"{policy}-{actions}-{commits}",
-        lambda root: _write_with_v2(root, actions, commits, policy),
+        work / f"v2json-{actions}-{commits}",
+        lambda root: _write(root, actions, commits, _V2_PROPERTIES, protocol=_V2_PROTOCOL),
     )
+
+
+def with_v2(work: Path, actions: int, commits: int, policy: str) -> Path:
+    """The table of `v2_log` with a checkpoint of ours by a policy, and no commit older than it."""
+    return _made(
+        work / f"with_{policy}-{actions}-{commits}",
+        lambda root: _write_with_v2(root, v2_log(work, actions, commits), policy),
+    )
+
+
+def empty(work: Path) -> Path:
+    """A table without files: version 0 alone."""
+    properties = {"delta.checkpointInterval": str(CHECKPOINT_INTERVAL), **_NO_CLEANUP}
+    return _made(work / "empty", lambda root: _write(root, 0, 1, properties))
 
 
 def _made(root: Path, make: object) -> Path:
@@ -104,14 +124,11 @@ def _write_parsed(root: Path, actions: int, commits: int) -> None:
     _remove_commits(root)
 
 
-def _write_with_v2(root: Path, actions: int, commits: int, policy: str) -> None:
+def _write_with_v2(root: Path, source: Path, policy: str) -> None:
     from airflow_delta.engine import DeltaTable
 
-    features = ["v2Checkpoint"]
-    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
-    protocol = {**versions, "readerFeatures": features, "writerFeatures": features}
-    _write(root, actions, commits, protocol=protocol)
-    DeltaTable(str(root)).checkpoint(policy=policy)
+    shutil.copytree(source, root, dirs_exist_ok=True)
+    DeltaTable(str(root)).checkpoint(policy=policy)  # type: ignore[arg-type]
     _remove_commits(root)
 
 
@@ -134,6 +151,15 @@ def _follow(root: Path, base: Path, removed_of: int) -> None:
 
 
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+_V2_PROTOCOL = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["v2Checkpoint"],
+    "writerFeatures": ["v2Checkpoint"],
+}
+# Peers clean up with each checkpoint. The commits are years old: they would be deleted.
+_NO_CLEANUP = {"delta.enableExpiredLogCleanup": "false"}
+_V2_PROPERTIES = {"delta.checkpointPolicy": "v2", **_NO_CLEANUP}
 
 
 def _write(

@@ -1,0 +1,24 @@
+"""Handles of a table, by the engine and by the peer, imported when they are first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
+
+__all__ = ["our_table", "peer_table"]
+
+
+def our_table(uri: str) -> DeltaTable:
+    """The engine's handle."""
+    from airflow_delta.engine import DeltaTable
+
+    return DeltaTable(uri)
+
+
+def peer_table(uri: str, **options: object) -> Any:
+    """That of `deltalake`, which opens the table."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(uri, **options)

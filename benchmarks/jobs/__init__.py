@@ -1,0 +1,16 @@
+"""All jobs, in the order of the results; what each does is in the module of its topic."""
+
+from __future__ import annotations
+
+from benchmarks.job import Job
+from benchmarks.jobs import checkpoints, commits, reading, spark_checkpoints, time_travel
+
+__all__ = ["JOBS"]
+
+JOBS: tuple[Job, ...] = (
+    *reading.JOBS,
+    *checkpoints.JOBS,
+    *time_travel.JOBS,
+    *spark_checkpoints.JOBS,
+    *commits.JOBS,
+)

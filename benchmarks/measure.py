@@ -1,0 +1,90 @@
+"""``python -m benchmarks.measure JOB SIDE TABLE``: one run in this process, told as a line of JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.job import Outcome
+
+__all__ = ["Measured", "peak_mb"]
+
+
+@dataclass(slots=True)
+class Measured:
+    """One run.
+
+    Attributes:
+        seconds: of work after the imports.
+        peak_mb: peak memory.
+        answer: what the work gave.
+        figures: other measures by name.
+    """
+
+    seconds: float
+    peak_mb: float
+    answer: int
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As a line."""
+        return json.dumps(
+            {
+                "seconds": self.seconds,
+                "peak_mb": self.peak_mb,
+                "answer": self.answer,
+                "figures": self.figures,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, line: str) -> Measured:
+        """From such a line."""
+        return cls(**json.loads(line))
+
+
+def measure(job_name: str, side_name: str, table: str) -> Measured:
+    """Do one run in this process."""
+    from benchmarks.jobs import JOBS
+
+    side = next(job for job in JOBS if job.name == job_name).side(side_name)
+    for module in side.loads:
+        importlib.import_module(module)
+    given = side.prepare(table)
+    begin = time.perf_counter()
+    outcome = side.work(given)
+    seconds = time.perf_counter() - begin
+    if not isinstance(outcome, Outcome):
+        outcome = Outcome(outcome)
+    return Measured(seconds, peak_mb(), outcome.answer, dict(outcome.figures))
+
+
+def peak_mb() -> float:
+    """Peak memory of this process and of those it has started, each with its own, in MB.
+
+    ``ru_maxrss`` won't do, since it survives exec from the parent.
+    """
+    return sum(_peak_kb(folder) for folder in _tree(Path("/proc/self"))) / 1024
+
+
+def _tree(folder: Path) -> list[Path]:
+    found = [folder]
+    # Each thread knows the processes that it has started itself.
+    for children in folder.glob("task/*/children"):
+        for pid in children.read_text(encoding="ascii").split():
+            found += _tree(Path("/proc", pid))
+    return found
+
+
+def _peak_kb(folder: Path) -> int:
+    lines = Path(folder, "status").read_text(encoding="ascii").splitlines()
+    # One that has ended, and that nobody has asked for its end yet, has no memory.
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+if __name__ == "__main__":
+    print(measure(*sys.argv[1:]).to_json())

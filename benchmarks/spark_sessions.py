@@ -1,0 +1,60 @@
+"""Spark sessions of the same settings: a plain one for our engine, and one with Delta Spark.
+
+Delta Spark's own settings are its defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["delta_session", "plain_session"]
+
+_CORES = 2
+_SETTINGS = {
+    "spark.driver.memory": "8g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(_CORES),
+}
+_DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def plain_session() -> SparkSession:
+    """A session without Delta Spark: our engine needs none."""
+    return _session({})
+
+
+def delta_session() -> SparkSession:
+    """A session with the jars that ``make delta-spark`` fetches.
+
+    Raises:
+        RuntimeError: they aren't there.
+    """
+    from tests.delta_spark.peer import delta_spark_jars
+
+    jars = ",".join(map(str, delta_spark_jars()))
+    if not jars:
+        raise RuntimeError("Delta Spark isn't there: run `make delta-spark`")
+    return _session({**_DELTA_SETTINGS, "spark.jars": jars})
+
+
+def _session(more: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    # Executors would take whatever `python3` is first in the path.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{_CORES}]").appName("benchmarks")
+    session = builder.config(map={**_SETTINGS, **more}).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
