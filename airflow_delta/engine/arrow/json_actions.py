@@ -13,6 +13,7 @@ The result doesn't depend on the path a line took. Reconciling the actions is no
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,6 +54,9 @@ _WORTH_SPLITTING = 256
 _PARTS = 8
 _SAMPLE_LINES = 64
 
+# With as many threads as cores, one may wait to be taken in.
+_SLICES_AHEAD = (os.cpu_count() or 1) + 1
+
 _PREFIXES = {kind: f'{{"{kind}":'.encode() for kind in FILE_KINDS}
 
 
@@ -76,6 +80,7 @@ def parse_commits(
     kinds: Collection[str] | None = None,
     table: str,
     paths: Mapping[int, str] = NO_PATHS,
+    small: bool = False,
 ) -> ParsedCommits:
     """Parse the content of commits.
 
@@ -88,14 +93,15 @@ def parse_commits(
             are checked and forgotten: a long log has a large ``commitInfo`` for each commit.
         table: the table's location, for messages.
         paths: by version, the files that don't have a commit's name, for messages.
+        small: read a line at a time, which is quicker where there are only some ten.
 
     Raises:
         CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
         InvalidArgumentError: a column that neither adds nor removes have.
     """
-    parser = _parser(columns, kinds, table)
+    parser = _parser(columns, kinds, table, by_line=small)
     slices = cut_slices(commits, table=table, paths=paths)
-    parts = [parser.nothing(), *map_ordered(parser.parse, slices)]
+    parts = [parser.nothing(), *map_ordered(parser.parse, slices, ahead=_SLICES_AHEAD)]
     return ParsedCommits(
         FileActions(
             pa.concat_tables([part.files.adds for part in parts]),
@@ -132,10 +138,16 @@ def stream_commits(
     """
     parser = _parser(None, kinds, table)
     slices = cut_slices(commits, table=table, paths=paths, newest_first=True)
-    return map_ordered(lambda source: digest(parser.parse(source)), slices)
+    return map_ordered(lambda source: digest(parser.parse(source)), slices, ahead=_SLICES_AHEAD)
 
 
-def _parser(columns: Sequence[str] | None, kinds: Collection[str] | None, table: str) -> _Parser:
+def _parser(
+    columns: Sequence[str] | None,
+    kinds: Collection[str] | None,
+    table: str,
+    *,
+    by_line: bool = False,
+) -> _Parser:
     unknown = sorted({*(columns or ())} - {*ADD_FIELDS, *REMOVE_FIELDS})
     if unknown:
         raise InvalidArgumentError(
@@ -143,7 +155,7 @@ def _parser(columns: Sequence[str] | None, kinds: Collection[str] | None, table:
         )
     wanted = None if columns is None else tuple(columns)
     schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
-    return _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds))
+    return _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds), by_line=by_line)
 
 
 def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -168,8 +180,11 @@ class _SliceResult:
 class _Parser:
     """Parses slices, from several threads at once, sharing only what was learnt of the shapes."""
 
-    def __init__(self, schemas: Mapping[str, pa.Schema], kinds: Collection[str]) -> None:
+    def __init__(
+        self, schemas: Mapping[str, pa.Schema], kinds: Collection[str], *, by_line: bool
+    ) -> None:
         self._kinds = kinds
+        self._by_line = by_line
         self._fields = {
             kind: {column.name: column.type for column in schema}
             for kind, schema in schemas.items()
@@ -199,7 +214,7 @@ class _Parser:
         lines = index_lines(source)
         lines = lines.select(lines.stops > lines.starts)
         result = _SliceResult()
-        if not _is_utf8(lines.text):
+        if self._by_line or not _is_utf8(lines.text):
             self._read_exactly(lines, result)
             return result
         other = np.ones(len(lines), np.bool_)

@@ -23,26 +23,33 @@ _Result = TypeVar("_Result")
 
 
 def map_ordered(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], *, workers: int | None = None
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    *,
+    workers: int | None = None,
+    ahead: int | None = None,
 ) -> Iterator[_Result]:
     """Apply a function to every item in threads, and yield the results in the order of the items.
 
     Args:
         function: called from several threads at once. The error of the first item that fails is
             raised in that item's turn; later items are abandoned.
-        items: drawn in the calling thread, at most two per worker ahead of the results.
+        items: drawn in the calling thread, some of them ahead of the results.
         workers: number of threads; None for one per core. A single item needs no thread at all.
+        ahead: how many items there are at a time, with those whose results are waiting; None for two
+            per worker. Fewer take less memory.
     """
     stream = iter(items)
     head = list(islice(stream, 2))
     if len(head) < 2 or workers == 1:
         yield from map(function, chain(head, stream))
     else:
-        yield from _map_in_threads(function, chain(head, stream), workers or os.cpu_count() or 1)
+        workers = workers or os.cpu_count() or 1
+        yield from _map_in_threads(function, chain(head, stream), workers, ahead or 2 * workers)
 
 
 def _map_in_threads(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int
+    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int, ahead: int
 ) -> Iterator[_Result]:
     # Loading it takes as long as opening a table, which needs no threads.
     from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +59,7 @@ def _map_in_threads(
     try:
         for item in items:
             pending.append(executor.submit(function, item))
-            if len(pending) >= 2 * workers:
+            if len(pending) >= ahead:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -34,7 +34,7 @@ from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.stitch import StitchedFile, StoredFile, StoredGroup
 
-__all__ = ["ActionRows", "FileActionTable", "is_small", "new_action_file"]
+__all__ = ["ActionRows", "FileActionTable", "new_action_file"]
 
 FileActionTable: TypeAlias = tuple[str, pa.Table]
 """``"add"`` or ``"remove"``, and a table of such actions, columns as in `action_schema`."""
@@ -43,8 +43,16 @@ _GROUP_ROWS = 50_000
 _GROUP_BYTES = 64 << 20
 """A row group ends at whichever comes first. Bytes are those in memory, before encoding."""
 
+_TYPED = ("stats_parsed", "partitionValues_parsed")
+_VALUE_BYTES = 8
+_MOST_TYPED_BYTES = _GROUP_BYTES >> 11
+"""What a row of typed columns counts for at most. They may have thousands of leaves, each of which costs
+time, and room in the footer, once for every row group: some thousand rows should share that."""
+
 _ENCODERS = 2
-"""Row groups encoded at once; there are twice as many in memory. More of them would wait for rows."""
+"""Row groups encoded at once. More of them would wait for rows."""
+_GROUPS_AHEAD = 2
+"""Row groups in memory, beside the one that is being gathered."""
 
 
 class ActionRows:
@@ -72,6 +80,7 @@ class ActionRows:
         self._version = version
         self._schema = schema
         self._encoder = RowEncoder(schema)
+        self._typed_bytes = _typed_bytes(schema)
         self._file = StitchedFile(stream)
         self._stream = stream
 
@@ -94,8 +103,23 @@ class ActionRows:
             CorruptLogError: an action lacks what the protocol requires of it.
         """
         encode = partial(self._encoded_group, typed=typed)
-        for encoded in map_ordered(encode, _row_groups(files), workers=_ENCODERS):
+        groups = _row_groups(files, typed_bytes=self._typed_bytes)
+        for encoded in map_ordered(encode, groups, workers=_ENCODERS, ahead=_GROUPS_AHEAD):
             self.append(encoded)
+
+    def is_small(self, kind: str, num_rows: int, size: int) -> bool:
+        """Whether a row group is far from full, so that it should get more rows.
+
+        Args:
+            kind: ``"add"`` or ``"remove"``.
+            num_rows: how many rows it has.
+            size: of its encoded values before compression, in bytes.
+        """
+        # Values take less room encoded than in Arrow's memory, by a half at most; but not those of typed
+        # columns, which are missing for most columns of a wide table.
+        if kind == "add":
+            size = max(size, num_rows * self._typed_bytes)
+        return num_rows < _GROUP_ROWS // 2 and size < _GROUP_BYTES // 4
 
     def takes(self, file: StoredFile, group: StoredGroup) -> bool:
         """Whether a row group of another file can be appended as it is.
@@ -184,19 +208,19 @@ def new_action_file(
     rows.close()
 
 
-def is_small(num_rows: int, size: int) -> bool:
-    """Whether a row group of adds or removes is far from full, so that it should get more rows.
-
-    Args:
-        num_rows: how many rows it has.
-        size: of its encoded values before compression, in bytes.
-    """
-    # Values take less room encoded than in Arrow's memory, by a half at most.
-    return num_rows < _GROUP_ROWS // 2 and size < _GROUP_BYTES // 4
+def _typed_bytes(schema: pa.Schema) -> int:
+    """What a row of the typed columns of adds counts for, which aren't there yet when rows are gathered."""
+    add = schema.field("add").type
+    leaves = sum(_num_leaves(field.type) for field in add if field.name in _TYPED)
+    return min(leaves * _VALUE_BYTES, _MOST_TYPED_BYTES)
 
 
-def _row_groups(files: Iterable[FileActionTable]) -> Iterator[FileActionTable]:
-    gathered = {kind: _Gathered() for kind in FILE_KINDS}
+def _num_leaves(type_: pa.DataType) -> int:
+    return sum(_num_leaves(field.type) for field in type_) if pa.types.is_struct(type_) else 1
+
+
+def _row_groups(files: Iterable[FileActionTable], *, typed_bytes: int) -> Iterator[FileActionTable]:
+    gathered = {kind: _Gathered(typed_bytes if kind == "add" else 0) for kind in FILE_KINDS}
     for kind, table in files:
         for group in gathered[kind].full(table):
             yield kind, group
@@ -206,9 +230,14 @@ def _row_groups(files: Iterable[FileActionTable]) -> Iterator[FileActionTable]:
 
 
 class _Gathered:
-    """Rows of one kind on their way to a row group."""
+    """Rows of one kind on their way to a row group.
 
-    def __init__(self) -> None:
+    Args:
+        further_bytes: what each row will get besides.
+    """
+
+    def __init__(self, further_bytes: int = 0) -> None:
+        self._further_bytes = further_bytes
         self._tables: list[pa.Table] = []
         self.rows = self._size = 0
 
@@ -216,13 +245,13 @@ class _Gathered:
         """Take in a table, and give out the row groups that it fills."""
         start = 0
         while start < table.num_rows:
-            average = max(table.nbytes // table.num_rows, 1)
+            average = max(table.nbytes // table.num_rows + self._further_bytes, 1)
             room = min(_GROUP_ROWS - self.rows, max((_GROUP_BYTES - self._size) // average, 1))
             piece = table.slice(start, room)
             self._tables.append(piece)
             start += piece.num_rows
             self.rows += piece.num_rows
-            self._size += piece.nbytes
+            self._size += piece.nbytes + piece.num_rows * self._further_bytes
             if self.rows >= _GROUP_ROWS or self._size >= _GROUP_BYTES:
                 yield self.taken()
 

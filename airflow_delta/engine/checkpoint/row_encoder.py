@@ -20,7 +20,7 @@ from airflow_delta.engine.checkpoint.layout import (
     null_structs,
     small_structs,
 )
-from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in
+from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in, with_columns
 
 __all__ = ["FILE_KINDS", "EncodedFiles", "RowEncoder"]
 
@@ -61,6 +61,8 @@ class RowEncoder:
         self._compression = dict.fromkeys(files, "zstd")
         self._levels = dict.fromkeys(files, 1)
         self._statistics = _statistics(schema)
+        # Of each kind the row group that was encoded last as a whole.
+        self._whole: dict[str, EncodedFiles] = {}
 
     def empty(self) -> pa.Buffer:
         """A file without rows."""
@@ -90,11 +92,26 @@ class RowEncoder:
             structs: rows of its column, none of them null.
             adds_size: see `EncodedFiles`.
         """
-        columns = [
-            structs if field.name == kind else null_structs(len(structs), field.type)
-            for field in self._schema
-        ]
-        content = self._content(pa.Table.from_arrays(columns, schema=self._schema))
+        whole = self._whole.get(kind)
+        if whole is None or whole.group.num_rows != len(structs):
+            columns = [
+                structs if field.name == kind else null_structs(len(structs), field.type)
+                for field in self._schema
+            ]
+            files = self._encoded(
+                kind, pa.Table.from_arrays(columns, schema=self._schema), adds_size
+            )
+            self._whole[kind] = files
+            return files
+        # The columns of the other kinds are nulls, and so many nulls have been encoded before: they are
+        # a third of the work.
+        rows = pa.Table.from_arrays([structs], schema=pa.schema([self._schema.field(kind)]))
+        own = self._encoded(kind, rows, adds_size)
+        group, data = with_columns(whole.group, whole.data, taken=own.group, taken_data=own.data)
+        return EncodedFiles(kind, whole.file, group, data, adds_size)
+
+    def _encoded(self, kind: str, rows: pa.Table, adds_size: int) -> EncodedFiles:
+        content = self._content(rows)
         file = stored_in(content)
         (group,) = file.groups
         data = memoryview(content)[group.start : group.start + group.length]
@@ -107,7 +124,7 @@ class RowEncoder:
         sink = pa.BufferOutputStream(pool)
         with pq.ParquetWriter(
             sink,
-            self._schema,
+            rows.schema,
             compression=self._compression,
             compression_level=self._levels,
             use_dictionary=list(DICTIONARY_LEAVES),

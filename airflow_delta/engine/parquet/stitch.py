@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.thrift import (
+    BINARY,
     I32,
     I64,
     LIST,
@@ -42,6 +43,7 @@ __all__ = [
     "check_pages",
     "read_stored_file",
     "stored_in",
+    "with_columns",
 ]
 
 _MAGIC = b"PAR1"
@@ -51,7 +53,7 @@ _END = 8
 # Fields by number. Of FileMetaData, beside the traits, which are all others:
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 # Of RowGroup. The ordinal is optional, and for encryption.
-_COLUMNS, _GROUP_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 2, 3, 5, 7
+_COLUMNS, _GROUP_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
 # Of ColumnChunk. Its offset is deprecated, and 0 is what to write there.
 _CHUNK_OFFSET, _METADATA = 2, 3
 # Of ColumnMetaData:
@@ -281,6 +283,59 @@ def check_pages(group: StoredGroup, data: bytes) -> None:
                 raise NotReadHere("a page doesn't have the checksum that it should")
         if (values, size) != (about.i64(_VALUES), about.i64(_UNCOMPRESSED)):
             raise NotReadHere(f"a chunk has pages of {values} values and {size} bytes")
+
+
+def with_columns(
+    group: StoredGroup, data: Any, *, taken: StoredGroup, taken_data: Any
+) -> tuple[StoredGroup, bytes]:
+    """A row group some columns of which are replaced by those of another one.
+
+    Args:
+        group: the row group.
+        data: its bytes.
+        taken: what has columns of the same paths, for as many rows, and no other columns.
+        taken_data: its bytes.
+
+    Returns:
+        The row group as it would be at the start of a file, and its bytes.
+
+    Raises:
+        NotReadHere: there are more or fewer rows, or a column that the row group doesn't have.
+    """
+    others = {_path(chunk): chunk for chunk in _chunks(taken.described)}
+    if taken.num_rows != group.num_rows:
+        raise NotReadHere(f"columns of {taken.num_rows} rows don't fit to {group.num_rows}")
+    views = memoryview(data), memoryview(taken_data)
+    pieces, chunks = [], []
+    size, start = 0, len(_MAGIC)
+    position = start
+    for mine in _chunks(group.described):
+        other = others.pop(_path(mine), None)
+        chunk, view, origin = (
+            (mine, views[0], group.start) if other is None else (other, views[1], taken.start)
+        )
+        first, end = _extent(_metadata(chunk))
+        pieces.append(view[first - origin : end - origin])
+        chunks.append(_moved_chunk(chunk, position - first))
+        position += end - first
+        size += _metadata(chunk).i64(_UNCOMPRESSED) or 0
+    if others:
+        raise NotReadHere("there are columns that the row group doesn't have")
+    described = _without(group.described, (_ORDINAL,))
+    described.fields[_COLUMNS] = (LIST, ThriftList(STRUCT, chunks))
+    for number, value in (
+        (_GROUP_SIZE, size),
+        (_GROUP_OFFSET, start),
+        (_GROUP_COMPRESSED, position - start),
+    ):
+        if number in described.fields:
+            described.fields[number] = (I64, value)
+    return StoredGroup(described, group.num_rows, start, position - start, size), b"".join(pieces)
+
+
+def _path(chunk: ThriftStruct) -> tuple[bytes, ...]:
+    """The names that lead to the leaf of a chunk."""
+    return tuple(_metadata(chunk).list_of(_PATH, BINARY) or ())
 
 
 def _checked_values(header: ThriftStruct, known: set[int]) -> int:

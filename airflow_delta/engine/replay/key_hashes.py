@@ -61,7 +61,10 @@ class KeyHashes:
 
     def pick(self, chosen: BoolVector | Int64Vector) -> KeyHashes:
         """The hashes at the places that a mask or a vector of places chooses."""
-        return KeyHashes(self.high[chosen], self.low[chosen])
+        # Both are twice as fast as indexing with brackets.
+        if chosen.dtype == np.bool_:
+            return KeyHashes(self.high.compress(chosen), self.low.compress(chosen))
+        return KeyHashes(self.high.take(chosen), self.low.take(chosen))
 
     def order(self) -> Int64Vector:
         """The places of the hashes in ascending order."""
@@ -137,21 +140,31 @@ class KeyHasher:
         text, starts, lengths, closing = self._rows_of_words(keys)
         # A word at each byte, overlapping the next.
         words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
-        longest = -(-int(lengths.max()) // _WORD)
-        complete = int(lengths.min()) // _WORD
+        shortest, length = int(lengths.min()), int(lengths.max())
+        complete, longest = shortest // _WORD, -(-length // _WORD)
         factors = self._factors_for(longest)
         sums = [start + factor * closing for start, factor in zip(*factors[:2], strict=True)]
+        # Usual, for names of files have numbers of fixed width: each key is as long as the others, and
+        # behind the one before.
+        even = shortest == length and starts[-1] == (len(keys) - 1) * length
         rows = np.arange(len(keys))
         for number in range(longest):
+            place = number * _WORD
+            if even:
+                here = np.ndarray((len(keys),), "<u8", text, place, (length,)).copy()
+                if place + _WORD > length:
+                    here &= np.uint64((1 << 8 * (length - place)) - 1)
+                _add(sums, here, factors[2 + 2 * number :])
+                continue
             if number < complete:
-                _add(sums, words[starts + number * _WORD], factors[2 + 2 * number :])
+                _add(sums, words[starts + place], factors[2 + 2 * number :])
                 continue
             # Those that reach this far are among those that reached the word before.
-            rows = rows[lengths[rows] > number * _WORD]
+            rows = rows[lengths[rows] > place]
             # Without what lies behind a key's end. At least a byte is left: all shifts are below 64.
-            rest = np.minimum(lengths[rows] - number * _WORD, _WORD)
+            rest = np.minimum(lengths[rows] - place, _WORD)
             unused = (8 * (_WORD - rest)).astype(np.uint64)
-            here = (words[starts[rows] + number * _WORD] << unused) >> unused
+            here = (words[starts[rows] + place] << unused) >> unused
             some = [part[rows] for part in sums]
             _add(some, here, factors[2 + 2 * number :])
             for part, values in zip(sums, some, strict=True):

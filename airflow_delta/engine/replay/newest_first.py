@@ -61,9 +61,11 @@ class NewestFirst:
         self._table = table
         self._hasher = KeyHasher()
         self._seen = SeenKeys()
-        # A large commit comes in several batches: which one is coming, and its files so far.
+        # A large commit comes in several batches: which one is coming, the number of the first key
+        # that came with it, and its files that newer commits had mentioned already.
         self._commit: int | None = None
-        self._of_commit = SeenKeys()
+        self._first_key = 0
+        self._known_keys = SeenKeys()
         self._warned = False
 
     def batch(self, actions: FileActions) -> Batch:
@@ -85,14 +87,14 @@ class NewestFirst:
 
         Args:
             batch: its actions are older than those of all batches before.
+
+        Returns:
+            The actions without `VERSION` and `POSITION`.
         """
-        known = self._seen.contain(batch.files)
-        self._seen.add(batch.files.pick(~known))
-        if not self._warned and len(batch.codes):
-            self._look_for_contradictions(batch, known)
+        known = self._mentioned_before(batch)
         wins = np.zeros(len(batch.codes), np.bool_)
-        wins[batch.newest[~known]] = True
-        return chosen(batch.actions, wins)
+        wins[batch.newest.compress(~known)] = True
+        return chosen(_without_places(batch.actions), wins)
 
     def survivors_of_base(self, rows: pa.Table) -> pa.Table:
         """The rows of the checkpoint, adds or removes, whose files no commit mentions."""
@@ -107,24 +109,60 @@ class NewestFirst:
     def _hashes(self, actions: pa.Table) -> KeyHashes:
         return self._hasher.hashes(file_keys(actions, table=self._table))
 
-    def _look_for_contradictions(self, batch: Batch, known: BoolVector) -> None:
+    def _mentioned_before(self, batch: Batch) -> BoolVector:
+        """Which files newer batches mention; from now on they include this one."""
+        if self._warned or not len(batch.codes):
+            return self._seen.add(batch.files) >= 0
         versions = values_of(batch.actions, VERSION)
         row = contradiction(batch.codes, versions)
-        if row is None and self._commit is not None and known.any():
-            again = known & _mentioned(batch, versions == self._commit)
-            files = np.flatnonzero(again)
-            files = files[self._of_commit.contain(batch.files.pick(files))]
-            row = int(batch.newest[files[0]]) if len(files) else None
+        oldest, newest = int(versions.min()), int(versions.max())
+        if oldest == newest:
+            first_key, of_oldest = len(self._seen), None
+            numbers = self._seen.add(batch.files)
+        else:
+            # The files of the commit that may go on in the next batch come last, and so have the
+            # numbers from the first of them on to themselves.
+            of_oldest = _mentioned(batch, versions == oldest)
+            numbers = np.empty(len(batch.files), np.int64)
+            numbers[~of_oldest] = self._seen.add(batch.files.pick(~of_oldest))
+            first_key = len(self._seen)
+            numbers[of_oldest] = self._seen.add(batch.files.pick(of_oldest))
+        known = numbers >= 0
+        if row is None and newest == self._commit and known.any():
+            row = self._second_mention(batch, versions, numbers)
         if row is not None:
             warn_of_contradiction(batch.actions, row, table=self._table)
             self._warned = True
-            self._of_commit = SeenKeys()
-            return
-        oldest = int(versions.min())
+            self._known_keys = SeenKeys()
+            return known
         if oldest != self._commit:
-            self._commit, self._of_commit = oldest, SeenKeys()
-        # None of them is there already: that would have been a contradiction.
-        self._of_commit.add(batch.files.pick(_mentioned(batch, versions == oldest)))
+            self._commit, self._first_key, self._known_keys = oldest, first_key, SeenKeys()
+        if known.any():
+            again = known if of_oldest is None else known & of_oldest
+            self._known_keys.add(batch.files.pick(again))
+        return known
+
+    def _second_mention(
+        self, batch: Batch, versions: Int64Vector, numbers: Int64Vector
+    ) -> int | None:
+        """An action about a file that a batch before mentions for the same commit, if any.
+
+        Args:
+            batch: it goes on with the commit of the batch before.
+            versions: those of its actions.
+            numbers: those of its files that were known, among all keys.
+        """
+        known = np.flatnonzero((numbers >= 0) & _mentioned(batch, versions == self._commit))
+        twice = numbers[known] >= self._first_key
+        twice |= self._known_keys.contain(batch.files.pick(known))
+        files = known[twice]
+        return int(batch.newest[files[0]]) if len(files) else None
+
+
+def _without_places(actions: FileActions) -> FileActions:
+    """Actions without where they stood in the log: who needs no order needs it no more."""
+    places = [VERSION, POSITION]
+    return FileActions(actions.adds.drop_columns(places), actions.removes.drop_columns(places))
 
 
 def _mentioned(batch: Batch, actions: BoolVector) -> BoolVector:

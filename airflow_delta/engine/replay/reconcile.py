@@ -31,6 +31,7 @@ from airflow_delta.engine.arrow.numpy_arrays import (
     bool_array,
     int64_view,
 )
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
@@ -40,6 +41,7 @@ __all__ = [
     "chosen",
     "contradiction",
     "newest_mentions",
+    "reconcile_further",
     "reconcile_tail",
     "values_of",
     "warn_of_contradiction",
@@ -53,17 +55,15 @@ class ReconciledTail:
     Attributes:
         adds: the adds that are live at the end, in the order of the log.
         removes: the removes that no later add undid, in the order of the log.
-        files: the hashed keys of all files that the commits mention, ascending: what they override in
-            the checkpoint.
-        hasher: what hashed them.
         table: the table's location.
+        hashed: the hashed keys of all files that the commits mention, ascending, and what hashed them;
+            None where that is left until somebody asks.
     """
 
     adds: pa.Table
     removes: pa.Table
-    files: KeyHashes
-    hasher: KeyHasher
     table: str
+    hashed: tuple[KeyHashes, KeyHasher] | None = None
 
     @cached_property
     def keys(self) -> pa.Array:
@@ -75,13 +75,23 @@ class ReconciledTail:
 
     def survivors(self, base: pa.Table) -> pa.Table:
         """The rows of a checkpoint that the tail doesn't mention."""
-        if not len(self.files) or not base.num_rows:
+        files, hasher = self._mentioned
+        if not len(files) or not base.num_rows:
             return base
-        keys = self.hasher.hashes(file_keys(base, table=self.table))
+        keys = hasher.hashes(file_keys(base, table=self.table))
         order = keys.order()
         overridden = np.empty(len(keys), np.bool_)
-        overridden[order] = keys.pick(order).within(self.files)
+        overridden[order] = keys.pick(order).within(files)
         return base.filter(bool_array(~overridden)) if overridden.any() else base
+
+    @cached_property
+    def _mentioned(self) -> tuple[KeyHashes, KeyHasher]:
+        """The files that override those of the checkpoint: of each one action has survived."""
+        if self.hashed is not None:
+            return self.hashed
+        hasher = KeyHasher()
+        actions = FileActions(self.adds, self.removes)
+        return hasher.hashes(_keys(actions, self.table)).numbered()[1], hasher
 
 
 _OFFSETS_REACH = 2**31 - 1
@@ -104,7 +114,45 @@ def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
     if row is not None:
         warn_of_contradiction(actions, row, table=table)
     survivors = chosen(actions, wins)
-    return ReconciledTail(survivors.adds, survivors.removes, files, hasher, table)
+    return ReconciledTail(survivors.adds, survivors.removes, table, (files, hasher))
+
+
+def reconcile_further(tail: ReconciledTail, news: FileActions) -> ReconciledTail:
+    """Carry a reconciled tail on by the commits after it.
+
+    What is new holds, and of what the tail has, all that isn't mentioned again.
+
+    Args:
+        tail: what the earlier commits come to; columns that are not in ``news`` are left out.
+        news: the file actions of the later commits, as in `reconcile_tail`.
+    """
+    old = FileActions(tail.adds, tail.removes)
+    later = reconcile_tail(news, table=tail.table)
+    first = int(values_of(old, POSITION).max(initial=-1)) + 1
+    adds = _followed(tail.adds, later.adds, later.keys, first, tail.table)
+    removes = _followed(tail.removes, later.removes, later.keys, first, tail.table)
+    return ReconciledTail(adds, removes, tail.table)
+
+
+_CHUNKS = 8
+"""With more chunks than this, going through them costs more than putting them together."""
+
+
+def _followed(
+    before: pa.Table, after: pa.Table, mentioned: pa.Array, first: int, table: str
+) -> pa.Table:
+    """Rows that aren't mentioned again, and later rows, of which the first position may be ``first``."""
+    again = pc.is_in(file_keys(before, table=table), value_set=mentioned)
+    kept = before.select(after.column_names)
+    if pc.any(again).as_py():
+        kept = kept.filter(pc.invert(again))
+    if not after.num_rows:
+        return kept
+    place = after.schema.get_field_index(POSITION)
+    positions = pc.add(after[POSITION], scalar_of(first, pa.int64()))
+    moved = after.set_column(place, after.schema.field(place), positions)
+    rows = pa.concat_tables([kept, moved]) if kept.num_rows else moved
+    return rows if rows[POSITION].num_chunks <= _CHUNKS else rows.combine_chunks()
 
 
 def _keys(actions: FileActions, table: str) -> pa.ChunkedArray:

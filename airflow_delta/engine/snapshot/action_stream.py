@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.json_actions import stream_commits
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.base_check import DistinctFiles
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.replay.newest_first import NewestFirst
 from airflow_delta.engine.replay.tombstones import unexpired
@@ -30,8 +30,8 @@ def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterato
             override what they removed.
 
     Raises:
-        CorruptLogError, ObjectNotFoundError: a file can't be read. `LogState.recover` may help; what
-            has streamed until then must be thrown away.
+        CorruptLogError, ObjectNotFoundError: a file can't be read, or the checkpoint holds a file twice.
+            `LogState.recover` may help; what has streamed until then must be thrown away.
     """
     replay = NewestFirst(table=state.segment.table)
     for kind, rows in _survivors(state, replay):
@@ -50,9 +50,8 @@ def _survivors(state: LogState, replay: NewestFirst) -> Iterator[FileActionTable
         paths=unusual_paths(newest_first),
     )
     for actions in map(replay.survivors, batches):
-        # Where an action stood in the log no longer matters, and checkpoints don't tell it.
-        yield "add", actions.adds.drop_columns([VERSION, POSITION])
-        yield "remove", actions.removes.drop_columns([VERSION, POSITION])
+        yield "add", actions.adds
+        yield "remove", actions.removes
     if segment.checkpoint is not None:
         base = open_checkpoint(
             state.storage,
@@ -60,7 +59,8 @@ def _survivors(state: LogState, replay: NewestFirst) -> Iterator[FileActionTable
             table=segment.table,
             actions=segment.checkpoint_actions,
         )
-        for rows in base.adds():
-            yield "add", replay.survivors_of_base(rows)
-        for rows in base.removes():
-            yield "remove", replay.survivors_of_base(rows)
+        distinct = DistinctFiles(path=base.path, version=base.version, table=segment.table)
+        for kind, tables in (("add", base.adds()), ("remove", base.removes())):
+            for rows in tables:
+                distinct.meet(rows)
+                yield kind, replay.survivors_of_base(rows)

@@ -35,7 +35,8 @@ def test_no_thread_where_none_helps(items: range, workers: int) -> None:
     assert threads == [main_thread()] * len(items)
 
 
-def test_items_are_drawn_a_bounded_way_ahead() -> None:
+@pytest.mark.parametrize(("ahead", "most"), [(None, 2 * 2), (3, 3)])
+def test_items_are_drawn_a_bounded_way_ahead(ahead: int | None, most: int) -> None:
     drawn = []
 
     def items() -> Iterator[int]:
@@ -43,9 +44,9 @@ def test_items_are_drawn_a_bounded_way_ahead() -> None:
             drawn.append(item)
             yield item
 
-    results = map_ordered(lambda item: item, items(), workers=2)
+    results = map_ordered(lambda item: item, items(), workers=2, ahead=ahead)
     assert [next(results) for _ in range(10)] == list(range(10))
-    assert len(drawn) <= 10 + 2 * 2
+    assert len(drawn) <= 10 + most
 
 
 def test_an_error_is_raised_in_its_turn() -> None:

@@ -16,6 +16,7 @@ from airflow_delta.engine.parquet.stitch import (
     check_pages,
     read_stored_file,
     stored_in,
+    with_columns,
 )
 from airflow_delta.engine.parquet.thrift import (
     BINARY,
@@ -354,3 +355,40 @@ def test_pages_without_checksums_are_refused() -> None:
     (group,) = stored_in(content).groups
     with pytest.raises(NotReadHere, match="other parts"):
         check_pages(group, content[group.start : group.start + group.length])
+
+
+def test_columns_can_be_taken_from_another_row_group() -> None:
+    both = rows(0, 50)
+    name = both.column_names[1]
+    first, other = parquet(both), parquet(rows(500, 50).select([name]))
+    (group,), (taken,) = stored_in(first).groups, stored_in(other).groups
+    parts = [
+        memoryview(data)[part.start : part.start + part.length]
+        for data, part in ((first, group), (other, taken))
+    ]
+    found, data = with_columns(group, parts[0], taken=taken, taken_data=parts[1])
+    expected = both.set_column(1, both.schema.field(1), rows(500, 50)[name])
+    stream = io.BytesIO()
+    file = StitchedFile(stream)
+    file.append(stored_in(first), found, data)
+    file.close()
+    assert read(stream.getvalue()).equals(expected)
+    # As if all of it had been encoded at once, to the byte.
+    at_once = parquet(expected)
+    (whole,) = stored_in(at_once).groups
+    assert data == at_once[whole.start : whole.start + whole.length]
+    assert (found.length, found.size, found.num_rows) == (whole.length, whole.size, whole.num_rows)
+
+
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [
+        (rows(0, 49), "49 rows don't fit to 50"),
+        (rows(0, 50).append_column("more", pa.nulls(50, pa.int64())), "doesn't have"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(taken: pa.Table, reason: str) -> None:
+    contents = parquet(rows(0, 50)), parquet(taken)
+    groups = [stored_in(content).groups[0] for content in contents]
+    with pytest.raises(NotReadHere, match=reason):
+        with_columns(groups[0], contents[0], taken=groups[1], taken_data=contents[1])

@@ -46,7 +46,11 @@ def survivors(history: list[list[Action]], *, slice_bytes: int = 1 << 20) -> Fil
 
 
 def rows(table: pa.Table) -> list[Action]:
-    return table.drop_columns(["position"]).to_pylist()
+    """Without what is told by the replay in memory alone: where the actions stood."""
+    return [
+        {name: value for name, value in row.items() if name not in ("version", "position")}
+        for row in table.to_pylist()
+    ]
 
 
 FIELDS = st.sampled_from(
@@ -105,6 +109,37 @@ def test_a_commit_that_contradicts_itself_across_batches_is_warned_of() -> None:
 def test_a_file_that_commits_mention_again_is_no_contradiction() -> None:
     history = [[add("a"), add("b")], [remove("a"), remove("b")], [add("b"), add("a")]]
     assert survivors(history, slice_bytes=1).adds["path"].to_pylist() == ["b", "a"]
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 300, 1 << 20])
+@pytest.mark.filterwarnings("error")
+def test_a_commit_over_many_batches_that_undoes_itself_nowhere(slice_bytes: int) -> None:
+    names = [f"f{number}" for number in range(20)]
+    history = [
+        [add(name) for name in names],
+        [remove(name) for name in names[::2]] + [add(f"new-{name}") for name in names],
+        [remove(name) for name in names[1::2]] + [add(name, size=2) for name in names[::2]],
+    ]
+    found = survivors(history, slice_bytes=slice_bytes)
+    assert sorted(found.removes["path"].to_pylist()) == sorted(names[1::2])
+    assert found.adds.num_rows == 30
+
+
+@pytest.mark.parametrize("position", range(0, 12, 5))
+@pytest.mark.parametrize("slice_bytes", [1, 300, 700])
+def test_a_file_that_newer_commits_mention_is_warned_of_too(
+    position: int, slice_bytes: int
+) -> None:
+    names = [f"f{number}" for number in range(12)]
+    twice = names[position]
+    history = [
+        [add(name) for name in names],
+        [*(remove(name) for name in names), add(twice, size=5)],
+        [add(name, size=2) for name in names],
+    ]
+    with pytest.warns(DeltaWarning, match=f"commit 1 has more than one .* file '{twice}'"):
+        found = survivors(history, slice_bytes=slice_bytes)
+    assert {row["size"] for row in rows(found.adds)} == {2}
 
 
 def test_base_rows_that_a_commit_mentions_are_overridden() -> None:

@@ -13,8 +13,12 @@ from airflow_delta.engine.replay.seen_keys import SeenKeys
 
 Pair = tuple[int, int]
 
-# Few high halves, so that keys share them, which no test could wait for.
-PAIRS = st.tuples(st.integers(0, 3), st.integers(0, 2**64 - 1) | st.integers(0, 3))
+# Few high halves, so that keys share them, which no test could wait for; the highest of all is the one
+# whose slots begin anew at the first.
+PAIRS = st.tuples(
+    st.integers(0, 3) | st.integers(2**64 - 3, 2**64 - 1),
+    st.integers(0, 2**64 - 1) | st.integers(0, 3),
+)
 
 
 def hashes(pairs: list[Pair]) -> KeyHashes:
@@ -24,30 +28,28 @@ def hashes(pairs: list[Pair]) -> KeyHashes:
 
 @given(
     batches=st.lists(st.lists(PAIRS, max_size=8), max_size=30),
-    generation=st.integers(2, 3),
-    longest=st.sampled_from([0, 5, 1000]),
+    slots=st.sampled_from([1, 2, 1024]),
 )
 @settings(max_examples=50, deadline=None)
-def test_what_was_added_is_there_and_nothing_else(
-    batches: list[list[Pair]], generation: int, longest: int
-) -> None:
-    seen, model = SeenKeys(), set[Pair]()
+def test_what_was_added_is_there_and_nothing_else(batches: list[list[Pair]], slots: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seen_keys, "_GENERATION", generation)
-        patch.setattr(seen_keys, "_LONGEST_MERGE", longest)
+        patch.setattr(seen_keys, "_LEAST_SLOTS", slots)
+        patch.setattr(seen_keys, "_STEP", 3)
+        seen, model = SeenKeys(), dict[Pair, int]()
         for batch in batches:
             assert seen.contain(hashes(batch)).tolist() == [pair in model for pair in batch]
-            seen.add(hashes(sorted({*batch} - model)))
-            model.update(batch)
-    assert len(seen) == len(model)
+            distinct = sorted({*batch})
+            expected = [model.get(pair, -1) for pair in distinct]
+            assert seen.add(hashes(distinct)).tolist() == expected
+            for pair in distinct:
+                model.setdefault(pair, len(model))
+            assert len(seen) == len(model)
     assert seen.contain(hashes(sorted(model))).all()
 
 
-@pytest.mark.parametrize("longest", [0, 1 << 21])
-def test_many_keys_in_many_batches(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
-    monkeypatch.setattr(seen_keys, "_LONGEST_MERGE", longest)
+def test_many_keys_in_many_batches() -> None:
     random = np.random.default_rng(1)
-    # The upper half of each is never added.
+    # The odd neighbours are never added.
     keys = KeyHashes(
         random.integers(0, 2**63, 40_000, np.uint64) * np.uint64(2),
         random.integers(0, 2**64 - 1, 40_000, np.uint64),
@@ -57,6 +59,7 @@ def test_many_keys_in_many_batches(monkeypatch: pytest.MonkeyPatch, longest: int
     for part in np.array_split(np.arange(len(keys)), 100):
         batch = keys.pick(part)
         assert not seen.contain(batch).any()
-        seen.add(batch.pick(batch.order()))
+        assert (seen.add(batch.pick(batch.order())) == -1).all()
     assert seen.contain(keys).all()
     assert not seen.contain(never).any()
+    assert sorted(seen.add(keys).tolist()) == list(range(40_000))
