@@ -14,8 +14,10 @@ What the engine does with each feature of the protocol. Made by `python scripts/
 from `airflow_delta.engine.features.registry`.
 
 *Read*: tables that support the feature are read. *Append*: data files are committed to them.
-*Checkpoint*: checkpoints of them are written. "While inactive" means that the table may list the
-feature but not use it. A feature that isn't here is unknown: tables that ask it of readers are
+*Checkpoint*: checkpoints of them are written. "If enforced" means that while the table uses the
+feature, and doesn't just list it, data files are taken only from a writer that declares that it
+enforced the feature's rules on its rows; commits without data files need no such declaration. A
+feature that isn't here is unknown: tables that ask it of readers are
 refused, tables that ask it of writers are read only.
 
 | feature | binds | read | append | checkpoint | what the engine does |

@@ -7,21 +7,86 @@ as a path of names, so that it may lie inside a struct::
     {"clusteringColumns": ["col-1", "col-2"]}          the example: two top-level columns
     {"clusteringColumns": [["col-1"], ["col-2", "x"]]} in use: a top-level and a nested column
 
-Both are read.
+Both are read, and the second is written: it is the only one that the writers in use understand.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields
+from airflow_delta.engine.model.actions import DomainMetadata
+from airflow_delta.engine.model.schema import ArrayType, MapType, StructType
 
-__all__ = ["DOMAIN", "parse_clustering_columns"]
+__all__ = [
+    "DOMAIN",
+    "FEATURE",
+    "check_clustering_columns",
+    "clustering_domain",
+    "parse_clustering_columns",
+]
+
+FEATURE = "clustering"
+"""The feature's name in the protocol."""
 
 DOMAIN = "delta.clustering"
 """The metadata domain that holds the clustering columns."""
+
+
+def clustering_domain(columns: Sequence[SchemaPath]) -> DomainMetadata:
+    """The domain that tells by which columns a table is clustered.
+
+    Args:
+        columns: their physical paths, in order; none for a table that is clustered by nothing.
+    """
+    configuration = {"clusteringColumns": [list(path) for path in columns], "domainName": DOMAIN}
+    return DomainMetadata(DOMAIN, json.dumps(configuration, separators=(",", ":")))
+
+
+def check_clustering_columns(
+    columns: Sequence[SchemaPath],
+    schema: StructType,
+    *,
+    partition_columns: Sequence[str],
+    table: str,
+) -> None:
+    """Make sure that a table can be clustered by columns.
+
+    Args:
+        columns: their physical paths.
+        schema: the table's schema with physical names.
+        partition_columns: the table's partition columns.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: a column isn't there, is there twice, or holds other columns, of which no
+            statistics are kept; or the table is partitioned.
+    """
+    if columns and partition_columns:
+        raise InvalidTableError(
+            f"the table is partitioned by {list(partition_columns)}, so it can't be clustered: expected "
+            "one of the two",
+            table=table,
+        )
+    types = {path: field.data_type for path, field in all_fields(schema)}
+    for number, path in enumerate(columns):
+        name = ".".join(path)
+        if path in columns[:number]:
+            problem = "is listed twice"
+        elif path not in types:
+            problem = "is no column of the table"
+        elif isinstance(types[path], (StructType, ArrayType, MapType)):
+            problem = f"is of the type {types[path]}, of which no statistics are kept"
+        else:
+            continue
+        raise InvalidTableError(
+            f"the clustering column {name} {problem}: expected different columns of primitive types",
+            table=table,
+            column=name,
+        )
 
 
 def parse_clustering_columns(configuration: str, *, table: str) -> tuple[SchemaPath, ...]:

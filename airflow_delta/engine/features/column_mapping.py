@@ -20,17 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types, map_fields
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
-    ArrayType,
-    DataType,
-    MapType,
     StructField,
     StructType,
 )
@@ -46,6 +42,7 @@ __all__ = [
     "physical_name",
     "physical_paths",
     "physical_schema",
+    "without_mapping",
 ]
 
 ID = "delta.columnMapping.id"
@@ -57,7 +54,7 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 """The table property that holds the highest id that was ever given out."""
 
-_FieldChange: TypeAlias = Callable[[StructField], StructField]
+_KEY_PREFIX = "delta.columnMapping."
 
 
 def mapping_mode(protocol: Protocol, metadata: Metadata, *, table: str) -> str:
@@ -113,7 +110,7 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
     """
     if mode == "none":
         return schema
-    return _map_struct(schema, lambda field: replace(field, name=physical_name(field, mode)))
+    return map_fields(schema, lambda field: replace(field, name=physical_name(field, mode)))
 
 
 def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:
@@ -151,49 +148,49 @@ def check_mapping(schema: StructType, properties: TableProperties) -> None:
         raise InvalidTableError(error.message, table=properties.table) from error
 
 
-def assign_mapping(schema: StructType, *, new_name: Callable[[], str]) -> tuple[StructType, int]:
-    """Give every column of a new table an id and a physical name.
+def assign_mapping(
+    schema: StructType, *, name_of: Callable[[StructField], str], last: int = 0
+) -> tuple[StructType, int]:
+    """Give every column that lacks them an id and a physical name.
+
+    What a column has it keeps: its files are written that way.
 
     Args:
-        schema: the schema; ids and physical names that it has are replaced.
-        new_name: makes a globally unique physical name, such as ``col-<uuid>``.
+        schema: the schema.
+        name_of: makes the physical name of a column: a globally unique one such as ``col-<uuid>``;
+            for a table that turns column mapping on later, the name its files know the column by.
+        last: the highest id that was ever given out in the table.
 
     Returns:
-        The schema with mapped columns, and the highest id, to be stored as `MAX_COLUMN_ID`.
+        The schema with mapped columns, and the highest id now, to be stored as `MAX_COLUMN_ID`.
+
+    Raises:
+        InvalidTableError: the id or physical name that a column has makes no sense.
     """
-    last = 0
+    given = [field_id(field) for _, field in all_fields(schema) if ID in field.metadata]
+    last = max([last, *given])
 
     def _assign(field: StructField) -> StructField:
         nonlocal last
-        last += 1
-        return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: new_name()})
+        mapping = dict(field.metadata)
+        if ID not in mapping:
+            last += 1
+            mapping[ID] = last
+        if PHYSICAL_NAME not in mapping:
+            mapping[PHYSICAL_NAME] = name_of(field)
+        return replace(field, metadata=mapping)
 
-    return _map_struct(schema, _assign), last
-
-
-def _map_struct(struct: StructType, change: _FieldChange) -> StructType:
-    """The struct with each field at any depth changed, parents before their children."""
-    fields = []
-    for field in struct:
-        changed = change(field)
-        fields.append(replace(changed, data_type=_map_type(field.data_type, change)))
-    return StructType(tuple(fields))
+    return map_fields(schema, _assign), last
 
 
-def _map_type(data_type: DataType, change: _FieldChange) -> DataType:
-    match data_type:
-        case StructType():
-            return _map_struct(data_type, change)
-        case ArrayType():
-            return replace(data_type, element_type=_map_type(data_type.element_type, change))
-        case MapType():
-            return replace(
-                data_type,
-                key_type=_map_type(data_type.key_type, change),
-                value_type=_map_type(data_type.value_type, change),
-            )
-        case _:
-            return data_type
+def without_mapping(schema: StructType) -> StructType:
+    """The schema without ids and physical names: in mode ``none`` left-over ones mean nothing."""
+
+    def _strip(field: StructField) -> StructField:
+        kept = {k: v for k, v in field.metadata.items() if not k.startswith(_KEY_PREFIX)}
+        return replace(field, metadata=kept)
+
+    return map_fields(schema, _strip)
 
 
 def _paths(

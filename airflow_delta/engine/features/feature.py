@@ -27,10 +27,15 @@ class Kind(Enum):
 
 
 class Support(Enum):
-    """How far the engine fulfils what a feature asks for."""
+    """How far the engine fulfils what a feature asks for.
+
+    ``IF_ENFORCED`` is about features with rules for the values of rows, which the engine doesn't see:
+    while the feature is active, data files come only from a writer that declares that it enforced the
+    rules on its rows.
+    """
 
     YES = "yes"
-    WHILE_INACTIVE = "while inactive"
+    IF_ENFORCED = "if enforced"
     NO = "no"
 
 

@@ -18,6 +18,7 @@ no longer searchable, and modification times count for all versions.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from airflow_delta.engine.features.protocol import supported_features
@@ -29,6 +30,7 @@ __all__ = [
     "TimestampSource",
     "is_enabled",
     "next_in_commit_timestamp",
+    "record_enablement",
     "searched_versions",
     "timestamp_source",
 ]
@@ -71,6 +73,60 @@ def next_in_commit_timestamp(now_ms: int, previous_ms: int) -> int:
             in-commit timestamp.
     """
     return max(now_ms, previous_ms + 1)
+
+
+def record_enablement(
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    before: tuple[Protocol, Metadata] | None,
+    version: int,
+    timestamp_ms: int,
+    table: str,
+) -> Metadata:
+    """The metadata of a commit, with the enablement properties that belong into it.
+
+    ==================  ==================  ====================================================
+    before              after               the properties
+    ==================  ==================  ====================================================
+    no table            on or off           are absent
+    off                 on                  tell version and timestamp of this commit
+    on                  on                  stay as they are, absent ones too
+    on                  off                 are absent
+    off                 off                 stay as they are: nobody reads them
+    ==================  ==================  ====================================================
+
+    Args:
+        protocol: the protocol after the commit.
+        metadata: the metadata that the commit would leave.
+        before: protocol and metadata before the commit; None for a new table.
+        version: the version that the commit makes.
+        timestamp_ms: its in-commit timestamp, if it has one.
+        table: the table's location, for messages.
+
+    Returns:
+        The metadata; the same object if nothing needs to change.
+
+    Raises:
+        InvalidTableError: a property can't be read.
+    """
+    enabled = is_enabled(protocol, metadata, table=table)
+    was_enabled = before is not None and is_enabled(*before, table=table)
+    if before is not None and not (enabled or was_enabled):
+        return metadata
+    recorded: dict[str, str] = {}
+    if before is not None and enabled:
+        here = dict(zip(ENABLEMENT_PROPERTIES, (str(version), str(timestamp_ms)), strict=True))
+        recorded = _enablement_of(before[1]) if was_enabled else here
+    if _enablement_of(metadata) == recorded:
+        return metadata
+    others = {k: v for k, v in metadata.configuration.items() if k not in ENABLEMENT_PROPERTIES}
+    return replace(metadata, configuration={**others, **recorded})
+
+
+def _enablement_of(metadata: Metadata) -> dict[str, str]:
+    found = metadata.configuration
+    return {name: found[name] for name in ENABLEMENT_PROPERTIES if name in found}
 
 
 def timestamp_source(

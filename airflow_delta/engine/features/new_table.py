@@ -1,183 +1,192 @@
-"""The protocol of a new table: as old as possible, as new as its schema and properties need.
+"""What a new table is: its protocol, schema, properties and metadata domains.
 
-Features come from three sides:
+The protocol is as old as possible and as new as needed (see `upgrade`); a table that asks for nothing
+has the versions that all writers in use give it. The properties are those of the user without the ones
+that speak about the protocol, and with what the features need (see `assigned`):
 
-* asked for by name: ``delta.feature.<name>`` = ``supported``;
-* used by the schema or the properties, such as a ``timestamp_ntz`` column or
-  ``delta.enableDeletionVectors``;
-* required by other features.
+===========================  ====================================================================
+asked for                    what comes with it
+===========================  ====================================================================
+column mapping               ids and physical names of all columns that have none
+Iceberg compatibility        column mapping by name, unless a mode is given; ids of nested fields
+row tracking                 names of the hidden columns
+clustering columns           the domain that lists them, by physical names
+in-commit timestamps         nothing: a new table has them from version 0
+===========================  ====================================================================
 
-Properties that speak about the protocol (``delta.feature.*``, ``delta.minReaderVersion``,
-``delta.minWriterVersion``) are consumed: they are not stored with the table.
-
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables".
+Spec: PROTOCOL.md, "Table Features for New and Existing Tables" and the sections of the features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
-from airflow_delta.engine.features.column_mapping import check_mapping
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.asked import Asked, read_asked
+from airflow_delta.engine.features.assigned import with_assigned
+from airflow_delta.engine.features.clustering import clustering_domain
+from airflow_delta.engine.features.clustering_choice import clustering_paths
+from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.feature import Kind
-from airflow_delta.engine.features.in_commit_timestamps import ENABLEMENT_PROPERTIES
+from airflow_delta.engine.features.known_properties import check_values
 from airflow_delta.engine.features.protocol import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
-    Operation,
-    check_writable,
     legacy_features,
 )
 from airflow_delta.engine.features.registry import FEATURES
-from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.features.upgrade import check_metadata, needed_features, protocol_with
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import schema_to_json
 
-__all__ = ["protocol_for_new_table"]
+__all__ = ["NewTable", "new_table"]
 
-_FEATURE_PREFIX = "delta.feature."
-_READER_VERSION = "delta.minReaderVersion"
-_WRITER_VERSION = "delta.minWriterVersion"
-_CONSUMED = frozenset({_READER_VERSION, _WRITER_VERSION, "delta.ignoreProtocolDefaults"})
-_PREVIEW = "-preview"
-
+_MODE = "delta.columnMapping.mode"
 # What all writers in use give a table that asks for nothing.
-_DEFAULT_READER_VERSION = 1
 _DEFAULT_WRITER_VERSION = 2
 
 
-def protocol_for_new_table(
-    schema: StructType, properties: Mapping[str, str], *, table: str
-) -> tuple[Protocol, dict[str, str]]:
-    """The protocol that a new table needs, and the properties to store with it.
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What version 0 holds, apart from what tells one table from another.
+
+    Attributes:
+        protocol: the protocol.
+        schema: the schema; its columns are mapped where the table has column mapping.
+        partition_columns: the partition columns.
+        configuration: the properties to store.
+        domains: the metadata domains.
+    """
+
+    protocol: Protocol
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    configuration: dict[str, str]
+    domains: tuple[DomainMetadata, ...]
+
+    def metadata(
+        self,
+        *,
+        id: str,  # noqa: A002 - the protocol's word
+        name: str | None = None,
+        description: str | None = None,
+        created_time: int | None = None,
+    ) -> Metadata:
+        """The metadata of a table.
+
+        Args:
+            id: the table's unique identifier.
+            name: given by the user.
+            description: given by the user.
+            created_time: epoch ms.
+        """
+        return Metadata(
+            id=id,
+            name=name,
+            description=description,
+            schema_string=schema_to_json(self.schema),
+            partition_columns=self.partition_columns,
+            created_time=created_time,
+            configuration=self.configuration,
+        )
+
+
+def new_table(
+    schema: StructType,
+    properties: Mapping[str, str],
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str | Sequence[str]] = (),
+    unique: Callable[[], str],
+    table: str,
+) -> NewTable:
+    """What a new table has to be.
 
     Args:
-        schema: the table's schema; under column mapping with ids and physical names, see
-            `column_mapping.assign_mapping`.
+        schema: the columns; ids and physical names that they have are kept under column mapping.
         properties: the properties that the user asks for.
+        partition_by: the partition columns, in order.
+        cluster_by: the clustering columns, in order; a column inside a struct as a list of names.
+        unique: makes a text that no other call has made or will make, such as a UUID.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: a property that speaks about the protocol makes no sense, or one is
-            for commits to write and not for users.
+        InvalidArgumentError: the partition or clustering columns make no sense; a property is unknown,
+            or for commits to write and not for users, or what it asks of the protocol makes no sense.
         UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
-        InvalidTableError: a property holds a value that it can't have, or schema and column
-            mapping don't fit together.
+        InvalidTableError: a property holds a value that it can't have, or schema, partitioning and
+            properties don't fit together; see `upgrade.check_metadata`.
     """
-    _refuse_recorded(properties, table)
-    asked = _asked_features(properties, table)
-    reader = _asked_version(properties, _READER_VERSION, FEATURES_READER_VERSION, table)
-    writer = _asked_version(properties, _WRITER_VERSION, FEATURES_WRITER_VERSION, table)
-    stored = {
-        key: value
-        for key, value in properties.items()
-        if key not in _CONSUMED and not key.startswith(_FEATURE_PREFIX)
-    }
-    facts = TableProperties(stored, table)
-    _check_values(facts)
-    needed = _with_required(asked | _used_features(facts, schema, asked))
-    protocol = _protocol(needed, reader, writer)
-    metadata = Metadata(id="", schema_string=schema_to_json(schema), configuration=stored)
-    check_writable(protocol, metadata, table=table, operation=Operation.APPEND)
-    check_mapping(schema, facts)
-    return protocol, stored
-
-
-def _refuse_recorded(properties: Mapping[str, str], table: str) -> None:
-    """The history of a new table isn't divided: it has in-commit timestamps throughout, or none."""
-    given = [key for key in ENABLEMENT_PROPERTIES if key in properties]
-    if given:
-        raise InvalidArgumentError(
-            f"the properties {given} tell where in a table's history in-commit timestamps begin; a "
-            "new table has them from its first version on with delta.enableInCommitTimestamps "
-            "alone, so leave them out",
-            table=table,
-        )
-
-
-def _check_values(facts: TableProperties) -> None:
-    """Judge every property now: later each would be an error of an operation that asks for it."""
-    for name, attribute in vars(TableProperties).items():
-        if isinstance(attribute, property):
-            getattr(facts, name)
-
-
-def _asked_features(properties: Mapping[str, str], table: str) -> frozenset[str]:
-    by_lower_case = {name.lower(): name for name in FEATURES}
-    asked = set()
-    for key, value in properties.items():
-        if not key.startswith(_FEATURE_PREFIX):
-            continue
-        if value.strip().lower() not in ("supported", "enabled"):
-            raise InvalidArgumentError(
-                f"the property {key} is {value!r}: expected 'supported'", table=table
-            )
-        name = key.removeprefix(_FEATURE_PREFIX)
-        if name.lower() not in by_lower_case:
-            raise UnsupportedFeatureError(
-                f"the engine doesn't know the feature {name!r} that the property {key} asks for; "
-                f"it knows {', '.join(sorted(FEATURES))}",
-                table=table,
-                features=(name,),
-            )
-        asked.add(by_lower_case[name.lower()])
-    return frozenset(asked)
-
-
-def _asked_version(properties: Mapping[str, str], key: str, newest: int, table: str) -> int | None:
-    text = properties.get(key)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise InvalidArgumentError(
-            f"the property {key} is {text!r}: expected a number from 1 to {newest}", table=table
-        )
-    if int(text) > newest:
-        raise UnsupportedFeatureError(
-            f"the property {key} asks for version {text}, the engine has {newest}",
-            table=table,
-            features=(),
-        )
-    return int(text)
-
-
-def _used_features(
-    properties: TableProperties, schema: StructType, asked: frozenset[str]
-) -> frozenset[str]:
-    """The features that schema and properties use. A preview is used only if it is asked for."""
-    return frozenset(
-        name
-        for name, feature in FEATURES.items()
-        if feature.active is not None
-        and not name.endswith(_PREVIEW)
-        and f"{name}{_PREVIEW}" not in asked
-        and feature.active(properties, schema)
+    partition_columns = _partition_columns(schema, partition_by, table)
+    asked = read_asked(properties, table=table)
+    check_values(TableProperties(asked.properties, table))
+    mapped, configuration = with_assigned(
+        schema,
+        _with_implied(asked.properties, table),
+        name_of=lambda _: f"col-{unique()}",
+        unique=unique,
+        table=table,
     )
+    facts = TableProperties(configuration, table)
+    if facts.column_mapping_mode == "none":
+        # Files don't hold the partition columns, and needn't call them anything.
+        in_files = tuple(field for field in schema if field.name not in partition_columns)
+        check_column_names(StructType(in_files), table=table)
+    domains: tuple[DomainMetadata, ...] = ()
+    chosen = asked.features
+    if cluster_by:
+        paths = clustering_paths(mapped, cluster_by, partition_columns, facts)
+        domains = (clustering_domain(paths),)
+        chosen |= {"clustering"}
+    needed = needed_features(facts, mapped, asked=chosen)
+    made = NewTable(_protocol(needed, asked), mapped, partition_columns, configuration, domains)
+    check_metadata(made.protocol, made.metadata(id=""), table=table)
+    return made
 
 
-def _with_required(features: frozenset[str]) -> frozenset[str]:
-    required = features.union(*(FEATURES[name].requires for name in features))
-    return features if required == features else _with_required(required)
+def _with_implied(configuration: dict[str, str], table: str) -> dict[str, str]:
+    """Iceberg compatibility needs column mapping, which a new table may as well have."""
+    facts = TableProperties(configuration, table)
+    if facts.iceberg_compat_v1_enabled or facts.iceberg_compat_v2_enabled:
+        return {_MODE: "name", **configuration}
+    return configuration
 
 
-def _protocol(needed: frozenset[str], reader: int | None, writer: int | None) -> Protocol:
-    """The lowest versions that support the features and are no lower than asked for."""
-    rows = [FEATURES[name] for name in needed]
-    least_reader = max(reader or _DEFAULT_READER_VERSION, *(r.reader_version or 1 for r in rows), 1)
-    least_writer = max(writer or _DEFAULT_WRITER_VERSION, *(r.writer_version or 1 for r in rows), 1)
-    if (
-        all(row.is_legacy for row in rows)
-        and least_reader < FEATURES_READER_VERSION
-        and least_writer < FEATURES_WRITER_VERSION
-    ):
-        return Protocol(least_reader, least_writer)
-    # Versions that were asked for by number promise their features; the lists must keep that.
-    legacy_writer = writer if writer and writer < FEATURES_WRITER_VERSION else 0
-    listed = needed | legacy_features(least_reader, legacy_writer)
-    if least_reader == FEATURES["columnMapping"].reader_version:
-        listed |= {"columnMapping"}
-    for_readers = frozenset(name for name in listed if FEATURES[name].kind is Kind.READER_WRITER)
-    if least_reader < FEATURES_READER_VERSION and for_readers <= {"columnMapping"}:
-        return Protocol(least_reader, FEATURES_WRITER_VERSION, None, listed)
-    return Protocol(FEATURES_READER_VERSION, FEATURES_WRITER_VERSION, for_readers, listed)
+def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:
+    """The lowest versions that support the features and are no lower than asked for.
+
+    Versions that are asked for by number promise their features; lists must keep that.
+    """
+    reader, writer = asked.reader_version or 1, asked.writer_version or 1
+    if reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
+        made = protocol_with(needed, least=Protocol(reader, writer))
+        if asked.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
+            return made
+        return Protocol(made.min_reader_version, _DEFAULT_WRITER_VERSION)
+    promised = legacy_features(reader, writer if writer < FEATURES_WRITER_VERSION else 0)
+    if reader < FEATURES_READER_VERSION:
+        least = Protocol(reader, FEATURES_WRITER_VERSION, None, promised)
+    else:
+        for_readers = frozenset(n for n in promised if FEATURES[n].kind is Kind.READER_WRITER)
+        least = Protocol(reader, FEATURES_WRITER_VERSION, for_readers, promised)
+    return protocol_with(needed, least=least)
+
+
+def _partition_columns(
+    schema: StructType, partition_by: Sequence[str], table: str
+) -> tuple[str, ...]:
+    columns = tuple(partition_by)
+    if isinstance(partition_by, str):
+        problem = f"expected a list of columns, such as {[partition_by]}"
+    elif unknown := [name for name in columns if schema.field(name) is None]:
+        problem = f"{unknown} are no columns of the table, which has {', '.join(schema.names)}"
+    elif len(set(columns)) < len(columns):
+        problem = "a column can partition a table once"
+    elif columns and len(columns) == len(schema.fields):
+        problem = "these are all columns; a data file needs one that it holds itself"
+    else:
+        return columns
+    raise InvalidArgumentError(f"partition_by={partition_by!r}: {problem}", table=table)

@@ -6,7 +6,8 @@ those of a map its ``key`` and ``value``, as in the protocol's ``fieldPath``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from airflow_delta.engine.model.schema import (
@@ -17,10 +18,13 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 
-__all__ = ["SchemaPath", "all_fields", "all_types"]
+__all__ = ["FieldChange", "SchemaPath", "all_fields", "all_types", "map_fields"]
 
 SchemaPath: TypeAlias = tuple[str, ...]
 """Names from the top of the schema down to one place in it."""
+
+FieldChange: TypeAlias = Callable[[StructField], StructField]
+"""Makes a new field of a field."""
 
 
 def all_fields(schema: StructType) -> Iterator[tuple[SchemaPath, StructField]]:
@@ -45,3 +49,33 @@ def all_types(data_type: DataType, path: SchemaPath = ()) -> Iterator[tuple[Sche
             yield from all_types(data_type.value_type, (*path, "value"))
         case _:
             pass
+
+
+def map_fields(struct: StructType, change: FieldChange) -> StructType:
+    """The struct with each field at any depth changed, parents before their children.
+
+    Args:
+        struct: a schema.
+        change: makes a new field of a field, whose type stays.
+    """
+    return StructType(
+        tuple(
+            replace(change(field), data_type=_map_type(field.data_type, change)) for field in struct
+        )
+    )
+
+
+def _map_type(data_type: DataType, change: FieldChange) -> DataType:
+    match data_type:
+        case StructType():
+            return map_fields(data_type, change)
+        case ArrayType():
+            return replace(data_type, element_type=_map_type(data_type.element_type, change))
+        case MapType():
+            return replace(
+                data_type,
+                key_type=_map_type(data_type.key_type, change),
+                value_type=_map_type(data_type.value_type, change),
+            )
+        case _:
+            return data_type

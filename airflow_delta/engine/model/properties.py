@@ -207,6 +207,11 @@ class TableProperties:
         return self.flag("delta.enableRowTracking")
 
     @property
+    def row_tracking_suspended(self) -> bool:
+        """Whether no row ids are given out, though the table supports them; false unless set."""
+        return self.flag("delta.rowTrackingSuspended")
+
+    @property
     def row_id_column_name(self) -> str | None:
         """The hidden column of materialised row ids in data files; None without one."""
         return self.raw.get("delta.rowTracking.materializedRowIdColumnName")

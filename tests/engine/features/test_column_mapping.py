@@ -155,12 +155,55 @@ def test_new_columns_get_ids_and_names_at_every_depth() -> None:
         )
     )
     counter = itertools.count()
-    mapped, highest = cm.assign_mapping(plain, new_name=lambda: f"col-{next(counter)}")
+    mapped, highest = cm.assign_mapping(plain, name_of=lambda _: f"col-{next(counter)}")
     assert highest == 3
     cm.check_mapping(mapped, properties(**{cm.MAX_COLUMN_ID: str(highest)}))
     assert mapped.fields[0].metadata["comment"] == "kept"
     # Nothing but metadata was added: the logical types are the same.
     assert str(mapped) == str(plain)
+
+
+def test_columns_keep_the_ids_and_names_that_they_have() -> None:
+    half = StructType(
+        (
+            StructField("both", INTEGER, metadata={cm.ID: 7, cm.PHYSICAL_NAME: "b"}),
+            StructField("new", INTEGER),
+            StructField("named", INTEGER, metadata={cm.PHYSICAL_NAME: "n"}),
+        )
+    )
+    mapped, highest = cm.assign_mapping(half, name_of=lambda field: field.name.upper(), last=3)
+    assert [(cm.field_id(f), cm.physical_name(f, "name")) for f in mapped] == [
+        (7, "b"),
+        (8, "NEW"),
+        (9, "n"),
+    ]
+    assert highest == 9
+
+
+def test_an_id_is_never_given_out_twice_even_if_its_column_is_gone() -> None:
+    _, highest = cm.assign_mapping(
+        StructType((StructField("a", INTEGER),)), name_of=lambda field: field.name, last=41
+    )
+    assert highest == 42
+
+
+def test_an_id_that_is_none_is_not_built_upon() -> None:
+    broken = StructType((StructField("a", INTEGER, metadata={cm.ID: "1"}),))
+    with pytest.raises(InvalidTableError, match="has the id '1'"):
+        cm.assign_mapping(broken, name_of=lambda field: field.name)
+
+
+def test_mapping_can_be_taken_off_without_other_metadata() -> None:
+    mapped, _ = cm.assign_mapping(
+        StructType(
+            (StructField("s", StructType((StructField("x", INTEGER),)), metadata={"k": 1}),)
+        ),
+        name_of=lambda field: field.name,
+    )
+    bare = cm.without_mapping(mapped)
+    assert bare.fields[0].metadata == {"k": 1}
+    assert str(bare) == str(mapped)
+    assert "delta.columnMapping" not in repr(bare)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from airflow_delta.engine.features.in_commit_timestamps import (
     TimestampSource,
     is_enabled,
     next_in_commit_timestamp,
+    record_enablement,
     searched_versions,
     timestamp_source,
 )
@@ -80,3 +81,59 @@ def test_one_enablement_property_without_the_other_is_refused(missing: str) -> N
     half = {key: value for key, value in LATE.items() if key != missing}
     with pytest.raises(InvalidTableError, match=f"{missing} is not"):
         timestamp_source(3, SUPPORTED, table(half), table="tbl")
+
+
+OFF = {"delta.enableInCommitTimestamps": "false"}
+HERE = {VERSION: "7", TIMESTAMP: "9000"}
+BOUNDARY = {VERSION: "2", TIMESTAMP: "5000"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "recorded"),
+    [
+        # A new table's history isn't divided.
+        (None, ON, ON),
+        (None, {}, {}),
+        (None, {**ON, **BOUNDARY}, ON),
+        # Turned on.
+        ({}, ON, {**ON, **HERE}),
+        (OFF, ON, {**ON, **HERE}),
+        (OFF, {**ON, **BOUNDARY}, {**ON, **HERE}),
+        # Still on.
+        (ON, {**ON, "mine": "1"}, {**ON, "mine": "1"}),
+        ({**ON, **BOUNDARY}, ON, {**ON, **BOUNDARY}),
+        ({**ON, **BOUNDARY}, {**ON, **HERE}, {**ON, **BOUNDARY}),
+        (ON, {**ON, **BOUNDARY}, ON),
+        # Turned off.
+        ({**ON, **BOUNDARY}, {**OFF, **BOUNDARY}, OFF),
+        ({**ON, **BOUNDARY}, BOUNDARY, {}),
+        # Still off.
+        (OFF, {**OFF, **BOUNDARY}, {**OFF, **BOUNDARY}),
+    ],
+)
+def test_a_commit_records_where_they_begin(
+    before: dict[str, str] | None, after: dict[str, str], recorded: dict[str, str]
+) -> None:
+    metadata = table(after)
+    made = record_enablement(
+        SUPPORTED,
+        metadata,
+        before=None if before is None else (SUPPORTED, table(before)),
+        version=7,
+        timestamp_ms=9000,
+        table="tbl",
+    )
+    assert made.configuration == recorded
+    assert (made is metadata) == (after == recorded)
+
+
+def test_they_are_turned_on_by_the_feature_too() -> None:
+    made = record_enablement(
+        SUPPORTED,
+        table(ON),
+        before=(Protocol(1, 2), table(ON)),
+        version=7,
+        timestamp_ms=9000,
+        table="tbl",
+    )
+    assert made.configuration == {**ON, **HERE}

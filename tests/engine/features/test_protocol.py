@@ -49,8 +49,20 @@ def metadata(
     return Metadata(id="x", schema_string=schema_to_json(schema), configuration=configuration or {})
 
 
-def append(protocol: Protocol, table: Metadata | None = None) -> None:
-    check_writable(protocol, table or metadata(), table="tbl", operation=Operation.APPEND)
+def append(
+    protocol: Protocol, table: Metadata | None = None, *, enforced: Iterable[str] = ()
+) -> None:
+    check_writable(
+        protocol,
+        table or metadata(),
+        table="tbl",
+        operation=Operation.APPEND,
+        enforced=frozenset(enforced),
+    )
+
+
+def commit(protocol: Protocol, table: Metadata | None = None) -> None:
+    check_writable(protocol, table or metadata(), table="tbl", operation=Operation.COMMIT)
 
 
 def checkpoint(protocol: Protocol, table: Metadata | None = None) -> None:
@@ -294,14 +306,26 @@ def key(name: str) -> StructType:
         (["icebergCompatV2", "columnMapping"], {"delta.enableIcebergCompatV2": "true"}, SCHEMA),
     ],
 )
-def test_rules_for_rows_bar_appends_only_while_they_are_in_use(
+def test_rules_for_rows_bind_appends_while_they_are_in_use(
     listed: list[str], configuration: dict[str, str], schema: StructType
 ) -> None:
     append(features(*listed))
     in_use = metadata(configuration, schema)
     with pytest.raises(UnsupportedFeatureError, match=rf"can't write \(append\) .* {listed[0]}"):
         append(features(*listed), in_use)
+    with pytest.raises(UnsupportedFeatureError, match=listed[0]):
+        append(features(*listed), in_use, enforced={"appendOnly"})
+    append(features(*listed), in_use, enforced={listed[0]})
+    commit(features(*listed), in_use)
     checkpoint(features(*listed), in_use)
+
+
+def test_materialised_partition_columns_bind_appends_once_the_feature_is_supported() -> None:
+    listed = features("materializePartitionColumns")
+    with pytest.raises(UnsupportedFeatureError, match="materializePartitionColumns"):
+        append(listed)
+    append(listed, enforced={"materializePartitionColumns"})
+    commit(listed)
 
 
 def test_a_legacy_table_is_judged_like_one_that_lists_the_features() -> None:
@@ -311,13 +335,6 @@ def test_a_legacy_table_is_judged_like_one_that_lists_the_features() -> None:
         append(protocol(1, 3), in_use)
 
 
-def test_row_tracking_bars_appends_once_it_is_supported() -> None:
-    tracked = features("rowTracking", "domainMetadata")
-    with pytest.raises(UnsupportedFeatureError, match=r"rowTracking .*assigns no row ids"):
-        append(tracked)
-    checkpoint(tracked)
-
-
 @pytest.mark.parametrize(
     "listed",
     [
@@ -325,6 +342,7 @@ def test_row_tracking_bars_appends_once_it_is_supported() -> None:
         ["changeDataFeed"],
         ["domainMetadata"],
         ["clustering", "domainMetadata"],
+        ["rowTracking", "domainMetadata"],
         ["inCommitTimestamp"],
         ["checkpointProtection"],
     ],
@@ -345,7 +363,6 @@ def test_writer_features_that_are_fulfilled(listed: list[str]) -> None:
 @pytest.mark.parametrize(
     "listed",
     [
-        ["managedCommit", "inCommitTimestamp"],
         ["coordinatedCommits-preview", "inCommitTimestamp", "vacuumProtocolCheck"],
         ["collations-preview"],
     ],
@@ -353,9 +370,18 @@ def test_writer_features_that_are_fulfilled(listed: list[str]) -> None:
 def test_writer_features_that_bar_every_write(listed: list[str]) -> None:
     barred = features(*listed)
     check_readable(barred, table="tbl")
-    for write in (append, checkpoint):
+    for write in (append, commit, checkpoint):
         with pytest.raises(UnsupportedFeatureError, match=f"can't write .* {listed[0]}"):
             write(barred)
+
+
+def test_the_log_of_a_managed_table_is_retold_and_its_commits_are_its_owners() -> None:
+    owned = metadata({"delta.managedCommit.commitOwner": "owner"})
+    managed = features("managedCommit", "inCommitTimestamp")
+    checkpoint(managed, owned)
+    for write in (append, commit):
+        with pytest.raises(UnsupportedFeatureError, match=r"can't write .* managedCommit"):
+            write(managed, owned)
 
 
 def test_a_commit_owner_without_its_feature_bars_writing() -> None:

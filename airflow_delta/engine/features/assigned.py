@@ -1,0 +1,65 @@
+"""Ids and names that a table needs once a feature is on, and that its users don't choose.
+
+* Column mapping: each column's id and physical name, and the highest id that was given out;
+* "Iceberg Compatibility V2": ids of what is in arrays and maps;
+* row tracking: the names of the two hidden columns.
+
+Spec: PROTOCOL.md, the sections of these features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID, assign_mapping
+from airflow_delta.engine.features.nested_ids import assign_nested_ids, highest_nested_id
+from airflow_delta.engine.features.row_tracking import (
+    MATERIALIZED_ROW_COMMIT_VERSION_COLUMN,
+    MATERIALIZED_ROW_ID_COLUMN,
+)
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructField, StructType
+
+__all__ = ["with_assigned"]
+
+# As the reference implementation begins them.
+_HIDDEN_COLUMNS = {
+    MATERIALIZED_ROW_ID_COLUMN: "_row-id-col-",
+    MATERIALIZED_ROW_COMMIT_VERSION_COLUMN: "_row-commit-version-col-",
+}
+
+
+def with_assigned(
+    schema: StructType,
+    configuration: Mapping[str, str],
+    *,
+    name_of: Callable[[StructField], str],
+    unique: Callable[[], str],
+    table: str,
+) -> tuple[StructType, dict[str, str]]:
+    """Schema and properties with the ids and names that they need and lack.
+
+    Args:
+        schema: the schema.
+        configuration: the properties to be stored.
+        name_of: makes a column's physical name; see `column_mapping.assign_mapping`.
+        unique: makes a text that no other call has made or will make, such as a UUID.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: a property, or an id that is there, makes no sense.
+    """
+    properties = TableProperties(configuration, table)
+    assigned = dict(configuration)
+    if properties.column_mapping_mode != "none":
+        last = properties.column_mapping_max_column_id or 0
+        schema, last = assign_mapping(
+            schema, name_of=name_of, last=max(last, highest_nested_id(schema))
+        )
+        if properties.iceberg_compat_v2_enabled:
+            schema, last = assign_nested_ids(schema, last=last)
+        assigned[MAX_COLUMN_ID] = str(last)
+    if properties.row_tracking_enabled:
+        for key, start in _HIDDEN_COLUMNS.items():
+            assigned.setdefault(key, f"{start}{unique()}")
+    return schema, assigned

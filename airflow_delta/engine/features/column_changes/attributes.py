@@ -1,0 +1,95 @@
+"""Nullability, comment and default value of a column.
+
+Spec: PROTOCOL.md, "Column Metadata" and "Default Columns". A default is a SQL expression for rows that
+are written without a value; rows that are there keep what they have. It can't refer to columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_changes.dependents import made_by
+from airflow_delta.engine.features.column_changes.places import (
+    change_field,
+    field_at,
+    shown,
+    type_at,
+)
+from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.schema import StructField, StructType
+
+__all__ = ["with_comment", "with_default", "with_nullable"]
+
+_COMMENT = "comment"
+_DEFAULT = "CURRENT_DEFAULT"
+
+
+def with_nullable(schema: StructType, path: SchemaPath, *, nullable: bool) -> StructType:
+    """The schema with a column that may, or may not, hold null.
+
+    Raises:
+        InvalidArgumentError: there is no such column; or it lies inside an array or a map, where no
+            engine enforces that values aren't null.
+    """
+    if not nullable:
+        around = [path[:end] for end in range(len(path))]
+        if not all(isinstance(type_at(schema, place), StructType) for place in around):
+            raise InvalidArgumentError(
+                f"{shown(path)} lies inside an array or a map, where nothing enforces NOT NULL",
+                column=path,
+            )
+    return change_field(schema, path, lambda field: replace(field, nullable=nullable))
+
+
+def with_comment(schema: StructType, path: SchemaPath, comment: str | None) -> StructType:
+    """The schema with a column's comment set, or taken away.
+
+    Raises:
+        InvalidArgumentError: there is no such column.
+    """
+    return change_field(schema, path, lambda field: _with_entry(field, _COMMENT, comment))
+
+
+def with_default(schema: StructType, path: SchemaPath, expression: str | None) -> StructType:
+    """The schema with a column's default value set, or taken away.
+
+    Args:
+        schema: the schema.
+        path: the column.
+        expression: in SQL, such as ``"0"`` or ``"'none'"``; None for no default.
+
+    Raises:
+        InvalidArgumentError: there is no such column; it has a generation expression or an identity,
+            which give its values already; or the expression is empty or refers to columns.
+    """
+    field = field_at(schema, path)
+    if expression is None:
+        return change_field(schema, path, lambda _: _with_entry(field, _DEFAULT, None))
+    if not expression.strip():
+        raise InvalidArgumentError(
+            f"{expression!r} is no default: expected SQL, such as \"'none'\""
+        )
+    if made_by(field):
+        raise InvalidArgumentError(
+            f"{shown(path)} can't have a default: its values come from {made_by(field)}",
+            column=path,
+        )
+    names = {name.lower() for name in schema.names}
+    used = sorted(shown(name) for name in columns_in_sql(expression) if name[0].lower() in names)
+    if used:
+        raise InvalidArgumentError(
+            f"the default {expression!r} refers to the columns {used}; a default is the same for all "
+            "rows",
+            column=path,
+        )
+    return change_field(schema, path, lambda _: _with_entry(field, _DEFAULT, expression.strip()))
+
+
+def _with_entry(field: StructField, key: str, value: Any) -> StructField:
+    metadata = {**field.metadata, key: value}
+    if value is None:
+        del metadata[key]
+    return replace(field, metadata=metadata)

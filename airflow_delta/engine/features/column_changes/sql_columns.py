@@ -1,0 +1,80 @@
+r"""The columns that a SQL expression may refer to, without a parser of SQL.
+
+Constraints, generated columns and invariants are kept as text, and a column must not be renamed,
+dropped or given another type under them. Parsing the SQL of each engine is not for a log engine, so
+the text is cut into tokens and read with suspicion: each name that isn't certainly something else is
+taken for a column. Whoever asks so learns of some references that there aren't, and misses none.
+
+===========================  =========================================================================
+not taken for a column       because
+===========================  =========================================================================
+``'text'``, ``"text"``       it is a literal (engines in use read double quotes so unless told not to)
+``-- …``, ``/* … */``        it is a comment
+``abs(``, ``in (``           a function, or an operator
+``date'2026-01-01'``         the type of a literal: no operand follows another
+``1 day``                    a unit, for the same reason
+``as int``, ``::int``        a type
+``x.[…].y``                  ``y`` is inside ``x``, which is taken
+===========================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ["columns_in_sql"]
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skip>    \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<text>    '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" )
+    | (?P<quoted>  `(?:[^`]|``)*` )
+    | (?P<word>    \w+ )
+    | (?P<cast>    :: )
+    | (?P<other>   . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def columns_in_sql(expression: str) -> frozenset[tuple[str, ...]]:
+    """The names in an expression that may be columns, each as its parts.
+
+    Args:
+        expression: SQL.
+    """
+    tokens = [
+        (match.lastgroup or "", match.group())
+        for match in _TOKEN.finditer(expression)
+        if match.lastgroup != "skip"
+    ]
+    return frozenset(_columns(tokens))
+
+
+def _columns(tokens: list[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+    index = 0
+    while index < len(tokens):
+        parts = []
+        before = tokens[index - 1] if index else ("", "")
+        while index < len(tokens) and tokens[index][0] in ("word", "quoted"):
+            parts.append(_name(*tokens[index]))
+            dotted = tokens[index + 1 : index + 2] == [("other", ".")]
+            index += 2 if dotted else 1
+            if not dotted:
+                break
+        after = tokens[index] if index < len(tokens) else ("", "")
+        if parts and not _is_something_else(before, after):
+            yield tuple(parts)
+        index += not parts
+
+
+def _is_something_else(before: tuple[str, str], after: tuple[str, str]) -> bool:
+    follows_operand = before[0] == "text" or (before[0] == "word" and before[1].isdigit())
+    is_type = before[0] == "cast" or before[1].lower() == "as" or after[0] == "text"
+    is_inside = before[1] == "."
+    return follows_operand or is_type or is_inside or after[1] == "("
+
+
+def _name(kind: str, text: str) -> str:
+    return text[1:-1].replace("``", "`") if kind == "quoted" else text

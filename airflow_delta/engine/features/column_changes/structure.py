@@ -1,0 +1,160 @@
+"""Add, rename, drop and move columns.
+
+A new column has no values in the files that are there, which read as null. So it must be nullable, and
+can't come with anything that speaks about values that nobody has written: a default, a generation
+expression, an identity, an invariant. A default can be set afterwards, for rows to come
+(PROTOCOL.md, "Default Columns").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.features.column_changes.places import (
+    change_field,
+    change_struct,
+    field_at,
+    shown,
+    type_at,
+)
+from airflow_delta.engine.features.column_changes.position import Position, place_fields
+from airflow_delta.engine.features.column_changes.widening import TYPE_CHANGES
+from airflow_delta.engine.features.column_mapping import without_mapping
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
+from airflow_delta.engine.model.schema import StructField, StructType
+
+__all__ = ["add_fields", "drop_field", "move_field", "rename_field"]
+
+_ABOUT_VALUES = (
+    "CURRENT_DEFAULT",
+    "delta.generationExpression",
+    "delta.identity.",
+    "delta.invariants",
+)
+
+
+def add_fields(
+    schema: StructType,
+    inside: SchemaPath,
+    fields: Sequence[StructField],
+    position: Position | None = None,
+) -> StructType:
+    """The schema with new columns.
+
+    Ids, physical names and type changes that they bring belong to another table, and are left out: in
+    this one a dropped column may have had them, whose values would come back.
+
+    Args:
+        schema: the schema.
+        inside: the struct that gets them; empty for the table.
+        fields: the columns, in order.
+        position: where the first of them goes; None for the end.
+
+    Raises:
+        InvalidArgumentError: a column, or one inside it, isn't nullable, is there already, or has
+            metadata about values; the struct or the neighbour isn't there.
+    """
+    if not fields:
+        raise InvalidArgumentError("there are no columns to add")
+    added = map_fields(without_mapping(_struct(fields, inside)), _without_history)
+    for path, field in all_fields(added):
+        _check_new(field, shown((*inside, *path)))
+    return change_struct(
+        schema, inside, lambda struct: _placed(struct, tuple(added), position, inside)
+    )
+
+
+def rename_field(schema: StructType, path: SchemaPath, name: str) -> StructType:
+    """The schema with a column under another name. Its id and physical name stay.
+
+    Raises:
+        InvalidArgumentError: there is no such column, its neighbours have one of that name, or it is
+            the name that it has.
+    """
+    if name in ("", path[-1]):
+        raise InvalidArgumentError(f"{name!r} is no new name for the column {shown(path)}")
+    field = field_at(schema, path)
+    try:
+        return change_field(schema, path, lambda _: replace(field, name=name))
+    except InvalidTableError as error:
+        raise InvalidArgumentError(
+            f"{shown(path)} can't be renamed to {name!r}: {error.message}", column=path
+        ) from error
+
+
+def drop_field(schema: StructType, path: SchemaPath) -> StructType:
+    """The schema without a column.
+
+    Raises:
+        InvalidArgumentError: there is no such column, or it is the only one of its struct.
+    """
+    field = field_at(schema, path)
+    if type_at(schema, path[:-1]) == StructType((field,)):
+        raise InvalidArgumentError(
+            f"{shown(path)} is the only column of {shown(path[:-1]) or 'the table'}; drop that instead",
+            column=path,
+        )
+    return change_struct(schema, path[:-1], lambda struct: _without(struct, field))
+
+
+def move_field(schema: StructType, path: SchemaPath, position: Position) -> StructType:
+    """The schema with a column at another place among its neighbours.
+
+    Raises:
+        InvalidArgumentError: there is no such column or neighbour.
+    """
+    field = field_at(schema, path)
+    return change_struct(
+        schema, path[:-1], lambda struct: place_fields(_without(struct, field), [field], position)
+    )
+
+
+def _without(struct: StructType, field: StructField) -> StructType:
+    return StructType(tuple(other for other in struct if other is not field))
+
+
+def _struct(fields: Sequence[StructField], inside: SchemaPath) -> StructType:
+    try:
+        return StructType(tuple(fields))
+    except InvalidTableError as error:
+        raise InvalidArgumentError(error.message, column=inside) from error
+
+
+def _placed(
+    struct: StructType,
+    fields: Sequence[StructField],
+    position: Position | None,
+    inside: SchemaPath,
+) -> StructType:
+    try:
+        return place_fields(struct, fields, position)
+    except InvalidTableError as error:
+        raise InvalidArgumentError(
+            f"{shown(inside) or 'the table'} has such a column already: {error.message}",
+            column=inside,
+        ) from error
+
+
+def _without_history(field: StructField) -> StructField:
+    """A new column has had no other type."""
+    kept = {key: value for key, value in field.metadata.items() if key != TYPE_CHANGES}
+    return replace(field, metadata=kept)
+
+
+def _check_new(field: StructField, name: str) -> None:
+    if not field.name:
+        raise InvalidArgumentError(f"{field!r}: expected a name")
+    if not field.nullable:
+        raise InvalidArgumentError(
+            f"the new column {name} must be nullable, as the rows of the table have no values for it",
+            column=name,
+        )
+    found = sorted(key for key in field.metadata if key.startswith(_ABOUT_VALUES))
+    if found:
+        raise InvalidArgumentError(
+            f"the new column {name} has {found} in its metadata, which the rows of the table don't "
+            "follow; add it without, and set a default for further rows afterwards",
+            column=name,
+        )

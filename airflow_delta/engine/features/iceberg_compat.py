@@ -1,0 +1,199 @@
+"""Iceberg compatibility: what a table must not have, so that Iceberg can read its data files.
+
+Spec: PROTOCOL.md, "Iceberg Compatibility V1" and "Iceberg Compatibility V2". A version is in force
+while the table supports its feature and its property is true:
+
+========================  =================================  =====================================
+                          V1                                 V2
+========================  =================================  =====================================
+column mapping            ``name`` or ``id``                 ``name`` or ``id``
+deletion vectors          not supported                      not active
+the other version         may be in force as well            V1 not in force
+types                     no array, map or void              a list of allowed ones
+ids of nested fields      none needed                        of each element, key and value
+partition columns         never others                       never others
+``numRecords``            in each ``add``                    in each ``add``
+========================  =================================  =====================================
+
+What must be so inside of data files (materialised partition values, field ids, timestamps as 64-bit
+integers) can't be seen here; whoever writes them declares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.column_mapping import ID, PHYSICAL_NAME
+from airflow_delta.engine.features.nested_ids import NESTED_IDS, nested_places
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+__all__ = ["check_iceberg_compat", "iceberg_compat_version"]
+
+_NESTED_IDS_KEYS = ("parquet.field.nested.ids", NESTED_IDS)
+"""The specification's key and the one in use; see `nested_ids`."""
+
+_V2_TYPES: frozenset[DataType] = frozenset(
+    {
+        BYTE,
+        SHORT,
+        INTEGER,
+        LONG,
+        FLOAT,
+        DOUBLE,
+        STRING,
+        BINARY,
+        BOOLEAN,
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        DATE,
+    }
+)
+
+
+def iceberg_compat_version(supported: frozenset[str], properties: TableProperties) -> int | None:
+    """The version in force, 1 or 2; the higher one where both claim to be.
+
+    Args:
+        supported: the features that the table supports.
+        properties: the table's properties.
+    """
+    if "icebergCompatV2" in supported and properties.iceberg_compat_v2_enabled:
+        return 2
+    if "icebergCompatV1" in supported and properties.iceberg_compat_v1_enabled:
+        return 1
+    return None
+
+
+def check_iceberg_compat(
+    supported: frozenset[str],
+    properties: TableProperties,
+    schema: StructType,
+    *,
+    partition_columns: Sequence[str] = (),
+    before: Sequence[str] = (),
+) -> None:
+    """Make sure that a table is as the version in force wants it.
+
+    Args:
+        supported: the features that the table supports.
+        properties: the table's properties.
+        schema: the table's schema, logical names.
+        partition_columns: its partition columns.
+        before: the partition columns it had before; none for a new or unpartitioned table.
+
+    Raises:
+        InvalidTableError: the message tells the first thing that is wrong, and what to do about it.
+    """
+    version = iceberg_compat_version(supported, properties)
+    if version is None:
+        return
+    problems = _problems(version, supported, properties, schema)
+    if before and tuple(before) != tuple(partition_columns):
+        problem = (
+            f"the table is partitioned by {list(before)}, which can't become "
+            f"{list(partition_columns)}; keep the partition columns"
+        )
+    elif (found := next(problems, None)) is not None:
+        problem = found
+    else:
+        return
+    raise InvalidTableError(
+        f"icebergCompatV{version} is in force (delta.enableIcebergCompatV{version}=true): {problem}",
+        table=properties.table,
+    )
+
+
+def _problems(
+    version: int, supported: frozenset[str], properties: TableProperties, schema: StructType
+) -> Iterator[str]:
+    if "columnMapping" not in supported or properties.column_mapping_mode == "none":
+        yield "it needs column mapping; set delta.columnMapping.mode to name or id"
+    if "deletionVectors" in supported and version == 1:
+        yield "the table supports deletion vectors; have the feature deletionVectors dropped first"
+    if "deletionVectors" in supported and properties.deletion_vectors_enabled:
+        yield "deletion vectors are enabled; set delta.enableDeletionVectors to false"
+    if version == 1:
+        yield from _unfit_types_of_v1(schema)
+    else:
+        if "icebergCompatV1" in supported and properties.iceberg_compat_v1_enabled:
+            yield "V1 is in force as well; set delta.enableIcebergCompatV1 to false"
+        yield from _unfit_types_of_v2(schema)
+        yield from _missing_ids(schema)
+
+
+def _unfit_types_of_v1(schema: StructType) -> Iterator[str]:
+    for path, data_type in all_types(schema):
+        if isinstance(data_type, (ArrayType, MapType)) or data_type == VOID:
+            yield (
+                f"the column {'.'.join(path)} is of the type {data_type}; V1 has no arrays, maps and "
+                "void, so leave the column out or use V2"
+            )
+
+
+def _unfit_types_of_v2(schema: StructType) -> Iterator[str]:
+    for path, data_type in all_types(schema):
+        nested = isinstance(data_type, (StructType, ArrayType, MapType, DecimalType))
+        if not nested and data_type not in _V2_TYPES:
+            yield f"the column {'.'.join(path)} is of the type {data_type}, which Iceberg lacks"
+
+
+def _missing_ids(schema: StructType) -> Iterator[str]:
+    """Elements, keys and values without an id of their own."""
+    owners: dict[int, str] = {}
+    fields = list(all_fields(schema))
+    for path, field in fields:
+        if type(number := field.metadata.get(ID)) is int:
+            owners[number] = ".".join(path)
+    for path, field in fields:
+        ids = _nested_ids(field)
+        for place in nested_places(field.data_type):
+            name = ".".join((*path, *place))
+            number = ids.get(place)
+            if number is None:
+                yield (
+                    f"{name} has no id; it needs one in the map {NESTED_IDS} of its column's "
+                    "metadata"
+                )
+            elif number in owners:
+                yield f"{name} and {owners[number]} share the id {number}; give each its own"
+            else:
+                owners[number] = name
+
+
+def _nested_ids(field: StructField) -> Mapping[SchemaPath, int]:
+    """The ids in a column's metadata, by the place below the column.
+
+    The specification begins their names with the column's name, Delta Spark with its physical one.
+    """
+    starts = [f"{field.metadata.get(PHYSICAL_NAME)}.", f"{field.name}."]
+    found: dict[SchemaPath, int] = {}
+    for key in _NESTED_IDS_KEYS:
+        ids = field.metadata.get(key)
+        for name, number in ids.items() if isinstance(ids, Mapping) else ():
+            start = next((start for start in starts if name.startswith(start)), None)
+            if start is not None and type(number) is int and 0 <= number < 1 << 31:
+                found[tuple(name.removeprefix(start).split("."))] = number
+    return found

@@ -1,0 +1,121 @@
+"""Rows of the registry for features of later editions of the protocol.
+
+They are here so that an error can say what they are instead of just not knowing them.
+"""
+
+from __future__ import annotations
+
+from airflow_delta.engine.features.activations import column_type, flag
+from airflow_delta.engine.features.feature import Activation, Feature, Kind, Support
+from airflow_delta.engine.model.schema import VARIANT
+
+__all__ = ["LATER"]
+
+# Harmless to read by what their names promise and by the published text of later editions.
+_READABLE = (
+    Feature(
+        name="typeWidening",
+        kind=Kind.READER_WRITER,
+        spec="",
+        note="files of narrower types are read; the engine changes no types itself",
+        table_property="delta.enableTypeWidening",
+        active=lambda properties, _: properties.type_widening_enabled,
+    ),
+    Feature(
+        name="typeWidening-preview",
+        kind=Kind.READER_WRITER,
+        spec="",
+        note="as typeWidening, of which it is the preview",
+        table_property="delta.enableTypeWidening",
+        active=lambda properties, _: properties.type_widening_enabled,
+    ),
+    Feature(
+        name="vacuumProtocolCheck",
+        kind=Kind.READER_WRITER,
+        spec="",
+        note="vacuum checks that it may write the table before it deletes anything",
+    ),
+    Feature(
+        name="icebergCompatV3",
+        kind=Kind.WRITER,
+        spec="",
+        note="the engine can't see whether appended files are written the way Iceberg needs",
+        requires=frozenset({"columnMapping", "rowTracking"}),
+        table_property="delta.enableIcebergCompatV3",
+        active=flag("delta.enableIcebergCompatV3"),
+        append=Support.NO,
+    ),
+    Feature(
+        name="materializePartitionColumns",
+        kind=Kind.WRITER,
+        spec="",
+        note="a writer of files must declare that partition values are materialised in them",
+        append=Support.IF_ENFORCED,
+    ),
+    Feature(
+        name="coordinatedCommits-preview",
+        kind=Kind.WRITER,
+        spec="",
+        note="a later form of managedCommit: commits need a coordinator that the engine can't call",
+        requires=frozenset({"inCommitTimestamp", "vacuumProtocolCheck"}),
+        table_property="delta.coordinatedCommits.commitCoordinator-preview",
+        active=lambda properties, _: (
+            "delta.coordinatedCommits.commitCoordinator-preview" in properties.raw
+        ),
+        append=Support.NO,
+        checkpoint=Support.NO,
+    ),
+)
+
+
+def _refused(
+    name: str,
+    kind: Kind,
+    note: str,
+    *requires: str,
+    active: Activation | None = None,
+    readable: bool = False,
+) -> Feature:
+    """A feature that is known by name: nothing that binds writers is done, nor readers by default."""
+    return Feature(
+        name=name,
+        kind=kind,
+        spec="",
+        note=note,
+        requires=frozenset(requires),
+        active=active,
+        read=Support.YES if readable or kind is Kind.WRITER else Support.NO,
+        append=Support.NO,
+        checkpoint=Support.NO,
+    )
+
+
+_CATALOG = "only the table's catalog knows its newest commits, and the engine can't ask it"
+_VARIANT = "the log says the same as ever; values of the variant type are neither read nor written"
+_REDIRECT = "the table has moved, and the engine doesn't follow it"
+
+_REFUSED = (
+    _refused("catalogManaged", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
+    _refused("catalogOwned", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
+    _refused("catalogOwned-preview", Kind.READER_WRITER, _CATALOG, "inCommitTimestamp"),
+    *(
+        _refused(name, Kind.READER_WRITER, _VARIANT, active=activation, readable=True)
+        for name, activation in (
+            ("variantType", column_type(VARIANT)),
+            ("variantType-preview", column_type(VARIANT)),
+            ("variantShredding", flag("delta.enableVariantShredding")),
+            ("variantShredding-preview", flag("delta.enableVariantShredding")),
+        )
+    ),
+    _refused("geospatial", Kind.READER_WRITER, "the engine doesn't know geospatial types"),
+    _refused("collations", Kind.WRITER, "the engine compares text by its bytes only"),
+    _refused("collations-preview", Kind.WRITER, "the engine compares text by its bytes only"),
+    _refused("redirectReaderWriter-preview", Kind.READER_WRITER, _REDIRECT),
+    _refused("redirectWriterOnly-preview", Kind.WRITER, _REDIRECT),
+    _refused(
+        "adaptiveMetadata-preview", Kind.READER_WRITER, "the engine doesn't know its log format"
+    ),
+)
+
+LATER = (*_READABLE, *_REFUSED)
+"""The rows, with those first that the engine can do something with."""

@@ -1,0 +1,79 @@
+"""Ids of the elements, keys and values inside a column, which Iceberg wants to have.
+
+Under column mapping only the fields of structs have ids. "Iceberg Compatibility V2" wants them of the
+contents of arrays and maps as well. They are kept in the metadata of the nearest field around them,
+by their place below it::
+
+    "delta.columnMapping.nested.ids": {"col-1.key": 102, "col-1.value": 103, "col-1.value.element": 104}
+
+The specification calls the key ``parquet.field.nested.ids`` and begins the places with the field's
+name. The writers in use turn that round: this is what they write into the Parquet schema of data
+files, and the table's schema has `NESTED_IDS`, with physical names. So it is written here; a name that
+a renamed column no longer has would be wrong at once.
+
+Spec: PROTOCOL.md, "Iceberg Compatibility V2".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_delta.engine.features.column_mapping import physical_name
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
+from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, StructField, StructType
+
+__all__ = ["NESTED_IDS", "assign_nested_ids", "highest_nested_id", "nested_places"]
+
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""The key of the ids in a column's metadata."""
+
+
+def nested_places(data_type: DataType) -> Iterator[SchemaPath]:
+    """The elements, keys and values of a type that belong to no field inside it, outer ones first."""
+    inner: dict[str, DataType] = {}
+    match data_type:
+        case ArrayType():
+            inner = {"element": data_type.element_type}
+        case MapType():
+            inner = {"key": data_type.key_type, "value": data_type.value_type}
+        case _:
+            pass
+    for name, inside in inner.items():
+        yield (name,)
+        yield from ((name, *place) for place in nested_places(inside))
+
+
+def highest_nested_id(schema: StructType) -> int:
+    """The highest id of an element, key or value; 0 where none has one."""
+    return max((n for _, f in all_fields(schema) for n in _ids(f).values()), default=0)
+
+
+def assign_nested_ids(schema: StructType, *, last: int) -> tuple[StructType, int]:
+    """Give every element, key and value an id, where it has none.
+
+    Args:
+        schema: the schema, its columns mapped; see `column_mapping.assign_mapping`.
+        last: the highest id that was ever given out in the table.
+
+    Returns:
+        The schema, and the highest id now.
+    """
+
+    def _assign(field: StructField) -> StructField:
+        nonlocal last
+        ids = dict(_ids(field))
+        for place in nested_places(field.data_type):
+            name = ".".join((physical_name(field, "name"), *place))
+            if name not in ids:
+                last += 1
+                ids[name] = last
+        return replace(field, metadata={**field.metadata, NESTED_IDS: ids}) if ids else field
+
+    return map_fields(schema, _assign), last
+
+
+def _ids(field: StructField) -> Mapping[str, Any]:
+    found = field.metadata.get(NESTED_IDS)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,142 @@
+"""Changes of an existing table's properties.
+
+What users set is not always what is stored: names are put in the case of the protocol, properties that
+speak about the protocol become features to add, and turning on column mapping gives every column an id
+and a physical name. What else follows is up to others: the protocol (`upgrade`), what the table's files
+must be like (`transitions`), the enablement properties of in-commit timestamps (their commit).
+
+Spec: PROTOCOL.md, "Change Metadata", "Table Features for New and Existing Tables" and the sections of
+the features; edge case E18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.asked import Asked, read_asked
+from airflow_delta.engine.features.assigned import with_assigned
+from airflow_delta.engine.features.column_mapping import physical_name, without_mapping
+from airflow_delta.engine.features.known_properties import (
+    KNOWN,
+    check_removable,
+    check_values,
+)
+from airflow_delta.engine.features.protocol import legacy_features
+from airflow_delta.engine.features.transitions import check_transition
+from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
+from airflow_delta.engine.model.schema import StructField
+from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
+
+__all__ = ["changed_properties"]
+
+_OTHERWISE: Mapping[str, str] = {
+    CONSTRAINT_PREFIX: "a constraint is added and dropped by operations of their own, because the rows "
+    "that are there must fulfil it",
+    "delta.managedCommit.": "a table's commits change hands by an operation of their own",
+}
+
+
+def changed_properties(
+    metadata: Metadata,
+    *,
+    set: Mapping[str, str] | None = None,  # noqa: A002 - the word that SQL has for it
+    unset: Iterable[str] = (),
+    if_exists: bool = False,
+    unique: Callable[[], str],
+    table: str,
+) -> tuple[Metadata, frozenset[str]]:
+    """A table's metadata with other properties.
+
+    Args:
+        metadata: the table's.
+        set: properties to set; ``delta.feature.<name>=supported`` asks for a feature.
+        unset: names of properties to remove.
+        if_exists: pass over names that the table doesn't have.
+        unique: makes a text that no other call has made or will make, such as a UUID.
+        table: the table's location, for messages.
+
+    Returns:
+        The metadata, and the features that were asked for, for `upgrade.upgraded_protocol`.
+
+    Raises:
+        InvalidArgumentError: a property is unknown, or not for users to change this way; it is both set
+            and removed, or not there to be removed; or column mapping can't change so.
+        UnsupportedFeatureError: the engine doesn't know a feature or version that is asked for.
+        InvalidTableError: a property has a value that it can't have.
+    """
+    asked = read_asked(set or {}, table=table)
+    removed = frozenset(_present_name(key, metadata.configuration) for key in unset)
+    _check_removable(removed, asked, metadata, if_exists=if_exists, table=table)
+    for name in (*asked.properties, *removed):
+        for prefix, reason in _OTHERWISE.items():
+            if name.startswith(prefix):
+                raise InvalidArgumentError(
+                    f"the property {name} can't be set or unset: {reason}",
+                    table=table,
+                    property=name,
+                )
+    kept = {name: value for name, value in metadata.configuration.items() if name not in removed}
+    changed = replace(metadata, configuration={**kept, **asked.properties})
+    # Not the others: a malformed one must not stop the change of another.
+    check_values(TableProperties(asked.properties, table))
+    check_transition(metadata, changed, table=table)
+    return _with_assigned(metadata, changed, unique, table), _features(asked)
+
+
+def _present_name(key: str, configuration: Mapping[str, str]) -> str:
+    """The name to remove: as it is there, or else as it would be stored.
+
+    Unlike a name to set it may be one that nobody knows: what is there can be taken away.
+    """
+    return key if key in configuration else KNOWN.get(key.lower(), key)
+
+
+def _check_removable(
+    removed: frozenset[str], asked: Asked, metadata: Metadata, *, if_exists: bool, table: str
+) -> None:
+    for name in removed:
+        check_removable(name, table=table)
+    both = sorted(removed & asked.properties.keys())
+    if both:
+        raise InvalidArgumentError(f"the properties {both} are both set and unset", table=table)
+    absent = sorted(removed - metadata.configuration.keys())
+    if absent and not if_exists:
+        raise InvalidArgumentError(
+            f"the table has no properties {absent} to unset; it has {sorted(metadata.configuration)}",
+            table=table,
+        )
+
+
+def _features(asked: Asked) -> frozenset[str]:
+    """What is asked for; a version stands for what it implies."""
+    reader, writer = asked.reader_version or 1, asked.writer_version or 1
+    implied = legacy_features(reader, writer)
+    if asked.reader_version == 2:
+        implied |= {"columnMapping"}
+    return asked.features | implied
+
+
+def _with_assigned(
+    old: Metadata, changed: Metadata, unique: Callable[[], str], table: str
+) -> Metadata:
+    """The metadata with the ids and names that the new properties make necessary."""
+    mode = TableProperties(old.configuration, table).column_mapping_mode
+    schema = before = parse_schema(changed.schema_string, table)
+    if mode == "none":
+        # Ids and names left over from elsewhere mean nothing to the files that are there.
+        schema = without_mapping(schema)
+
+    def _name_of(field: StructField) -> str:
+        # What the files call a column that wasn't mapped when they were written.
+        return field.name if mode == "none" else physical_name(field, mode)
+
+    schema, configuration = with_assigned(
+        schema, changed.configuration, name_of=_name_of, unique=unique, table=table
+    )
+    mapped = TableProperties(configuration, table).column_mapping_mode != "none"
+    if not mapped or schema == before:
+        return replace(changed, configuration=configuration)
+    return replace(changed, schema_string=schema_to_json(schema), configuration=configuration)

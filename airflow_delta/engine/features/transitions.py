@@ -1,0 +1,194 @@
+"""What may change from a table's metadata to its next, and what its files must be like for that.
+
+Much that is fine for a new table isn't for one with data: files that are there stay as they were
+written. A change is either illegal whatever the files are (`check_transition`), or it demands
+something of them (`demands`), which whoever knows the files makes sure of:
+
+===========================================  ===================================================
+change                                       what it demands
+===========================================  ===================================================
+column mapping on, by ``name``               nothing: the columns keep their names as physical ones
+column mapping on by ``id``, off, or from    illegal: the files lack field ids, or have names that
+one mode to the other                        nobody would know any more
+row tracking on                              every file has row ids (a *backfill* gives them)
+``icebergCompatV1`` on                       no files, if the table is partitioned: they lack the
+                                             partition columns
+``icebergCompatV2`` on                       no files: they lack the partition columns and the ids
+                                             of what is in arrays and maps
+a constraint, an invariant or a generation   no files, as nobody has checked their rows
+expression added or changed
+other partition columns                      no files: they lie and are cut by the old ones
+===========================================  ===================================================
+
+Spec: PROTOCOL.md, the sections of these features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
+from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema_json import parse_schema
+
+__all__ = ["Condition", "Demand", "check_transition", "demands"]
+
+# Feature and name of what a key in a column's metadata says about the values of rows.
+_ROW_RULES = {
+    "delta.invariants": ("invariants", "invariant"),
+    "delta.generationExpression": ("generatedColumns", "generation expression"),
+}
+
+
+class Condition(Enum):
+    """What a change demands of the table's files."""
+
+    NO_FILES = "the table has no data files"
+    ROW_IDS = "every data file has a base row id and a default row commit version"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One thing that a change demands.
+
+    Attributes:
+        condition: of the files that are live before the commit.
+        reason: a sentence without its end: why, and what to do otherwise.
+    """
+
+    condition: Condition
+    reason: str
+
+
+def check_transition(old: Metadata, new: Metadata, *, table: str) -> None:
+    """Make sure that a change of metadata is none of those that no commit can make.
+
+    Raises:
+        InvalidArgumentError: column mapping is turned on by id, off, or from one mode to the other.
+        InvalidTableError: a property can't be read.
+    """
+    before = TableProperties(old.configuration, table).column_mapping_mode
+    after = TableProperties(new.configuration, table).column_mapping_mode
+    if before == after or (before, after) == ("none", "name"):
+        return
+    reason = (
+        "the data files have no field ids to find columns by; use 'name'"
+        if before == "none"
+        else "the columns of the data files wouldn't be found any more; copy the table into a new one"
+    )
+    raise InvalidArgumentError(
+        f"delta.columnMapping.mode can't be changed from {before!r} to {after!r}: {reason}",
+        table=table,
+        property="delta.columnMapping.mode",
+    )
+
+
+def demands(
+    old: tuple[Protocol, Metadata], new: tuple[Protocol, Metadata], *, table: str
+) -> tuple[Demand, ...]:
+    """What a change of a table demands of the files that it has.
+
+    Args:
+        old: protocol and metadata before.
+        new: protocol and metadata after.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: a schema or property can't be read.
+    """
+    return tuple(_demands(_Side.of(*old, table), _Side.of(*new, table)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What counts of one side of the change.
+
+    Attributes:
+        row_rules: what to call each rule for the values of rows, by what tells it from others: a column
+            goes by the name that files call it, which stays when it is renamed.
+    """
+
+    iceberg_compat: int | None
+    row_tracking: bool
+    row_rules: Mapping[tuple[str, ...], str]
+    partition_columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata, table: str) -> _Side:
+        """What counts of a protocol and metadata: that of which the feature is supported."""
+        supported = supported_features(protocol)
+        properties = TableProperties(metadata.configuration, table)
+        return cls(
+            iceberg_compat_version(supported, properties),
+            "rowTracking" in supported and properties.row_tracking_enabled,
+            {
+                **(_constraints(properties) if "checkConstraints" in supported else {}),
+                **_rules_of_columns(protocol, metadata, supported, table),
+            },
+            metadata.partition_columns,
+        )
+
+
+def _constraints(properties: TableProperties) -> dict[tuple[str, ...], str]:
+    return {
+        ("constraint", name, text): f"constraint {name!r}, {text!r}"
+        for name, text in properties.constraints.items()
+    }
+
+
+def _rules_of_columns(
+    protocol: Protocol, metadata: Metadata, supported: frozenset[str], table: str
+) -> dict[tuple[str, ...], str]:
+    schema = parse_schema(metadata.schema_string, table)
+    in_files = physical_schema(schema, mapping_mode(protocol, metadata, table=table))
+    rules: dict[tuple[str, ...], str] = {}
+    for named, placed in zip(all_fields(schema), all_fields(in_files), strict=True):
+        (path, field), place = named, placed[0]
+        for key, (feature, what) in _ROW_RULES.items():
+            if key in field.metadata and feature in supported:
+                text = str(field.metadata[key])
+                rule = (key, *place, text)
+                rules[rule] = f"{what} of the column {'.'.join(path)}, {text!r}"
+    return rules
+
+
+def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
+    if new.row_tracking and not old.row_tracking:
+        yield Demand(
+            Condition.ROW_IDS,
+            "row tracking can be enabled once every file has row ids; files that were added before the "
+            "feature was supported must be given them first, by a backfill with an engine that has it",
+        )
+    compat = new.iceberg_compat
+    if compat is not None and compat != old.iceberg_compat:
+        if compat == 2:
+            yield Demand(
+                Condition.NO_FILES,
+                "icebergCompatV2 needs files with materialised partition columns and ids of nested "
+                "fields, which those of the table lack; create a new table with it",
+            )
+        elif new.partition_columns and old.iceberg_compat is None:
+            yield Demand(
+                Condition.NO_FILES,
+                "icebergCompatV1 needs files with materialised partition columns, which those of the "
+                "table lack; create a new table with it",
+            )
+    for rule in sorted(new.row_rules.keys() - old.row_rules.keys()):
+        yield Demand(
+            Condition.NO_FILES,
+            f"nobody has checked the rows of the table against the {new.row_rules[rule]}; the engine "
+            "doesn't see rows",
+        )
+    if new.partition_columns != old.partition_columns:
+        yield Demand(
+            Condition.NO_FILES,
+            f"the files are partitioned by {list(old.partition_columns)}; create a new table with other "
+            "partition columns",
+        )

@@ -1,0 +1,240 @@
+"""The protocol that a table needs for what it is to do: as old as possible, as new as necessary.
+
+Features come from three sides:
+
+* asked for by name;
+* used by the schema or the properties, such as a ``timestamp_ntz`` column or
+  ``delta.enableDeletionVectors``;
+* required by other features.
+
+A protocol only grows. Versions before table features stay as they are while they, or higher ones of
+their kind, promise all that is needed; the first feature that no such version knows turns the protocol
+into lists, which then name everything that the versions promised:
+
+=====================  ==========================  ================================================
+before                 needed                      after
+=====================  ==========================  ================================================
+(1, 2)                 ``changeDataFeed``          (1, 4)
+(1, 2)                 ``columnMapping``           (2, 5)
+(1, 3)                 ``inCommitTimestamp``       (1, 7) with ``appendOnly``, ``invariants``,
+                                                   ``checkConstraints``, ``inCommitTimestamp``
+(2, 5)                 ``rowTracking``             (2, 7): reader version 2 still is column mapping
+(2, 5)                 ``deletionVectors``         (3, 7), ``columnMapping`` in both lists
+=====================  ==========================  ================================================
+
+What higher versions promise beside what is needed binds nobody as long as no metadata makes use of it.
+
+Spec: PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
+"""
+
+from __future__ import annotations
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.column_mapping import PHYSICAL_NAME, check_mapping
+from airflow_delta.engine.features.feature import Kind
+from airflow_delta.engine.features.iceberg_compat import check_iceberg_compat
+from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.engine.features.protocol import (
+    FEATURES_READER_VERSION,
+    FEATURES_WRITER_VERSION,
+    Operation,
+    check_writable,
+    supported_features,
+)
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.row_tracking import check_materialized_columns
+from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import LONG, StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+
+__all__ = [
+    "check_metadata",
+    "check_no_shrinking",
+    "needed_features",
+    "protocol_with",
+    "upgraded_protocol",
+]
+
+_PREVIEW = "-preview"
+
+
+def upgraded_protocol(
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    asked: frozenset[str] = frozenset(),
+    table: str,
+) -> Protocol:
+    """The protocol that a table needs once it has new metadata.
+
+    Args:
+        protocol: the protocol that it has.
+        metadata: the metadata that it is to have.
+        asked: features that it is to support, whether or not it uses them.
+        table: the table's location, for messages.
+
+    Returns:
+        The protocol; the same object where it needs no more than it has.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that the engine can't write, or doesn't know.
+        InvalidTableError: metadata and features don't fit together; see `check_metadata`.
+    """
+    unknown = asked - FEATURES.keys()
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"the engine doesn't know the features {sorted(unknown)}; it knows "
+            f"{', '.join(sorted(FEATURES))}",
+            table=table,
+            features=tuple(sorted(unknown)),
+        )
+    supported = supported_features(protocol)
+    properties = TableProperties(metadata.configuration, table)
+    schema = parse_schema(metadata.schema_string, table)
+    needed = needed_features(properties, schema, asked=asked, supported=supported)
+    upgraded = protocol if needed <= supported else protocol_with(needed, least=protocol)
+    check_metadata(upgraded, metadata, table=table)
+    return upgraded
+
+
+def needed_features(
+    properties: TableProperties,
+    schema: StructType,
+    *,
+    asked: frozenset[str] = frozenset(),
+    supported: frozenset[str] = frozenset(),
+) -> frozenset[str]:
+    """The features that a table must support.
+
+    A preview of a feature is taken in place of the feature itself only where the table has it or is
+    asked to have it.
+
+    Args:
+        properties: its properties.
+        schema: its schema.
+        asked: known features that are asked for by name.
+        supported: those that it supports already.
+    """
+    return _with_required(asked | _used_features(properties, schema, asked | supported))
+
+
+def protocol_with(features: frozenset[str], *, least: Protocol) -> Protocol:
+    """The lowest protocol that supports features, and all that another one supports.
+
+    Args:
+        features: names of known features; what they require must be among them.
+        least: the protocol that it must not fall behind.
+    """
+    listed = features | supported_features(least)
+    rows = [FEATURES[name] for name in listed if name in FEATURES]
+    reader = max(least.min_reader_version, *(row.reader_version or 1 for row in rows), 1)
+    writer = max(least.min_writer_version, *(row.writer_version or 1 for row in rows), 1)
+    legacy = all(FEATURES[name].is_legacy for name in features)
+    if legacy and reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
+        return Protocol(reader, writer)
+    for_readers = frozenset(
+        name for name in listed if name in FEATURES and FEATURES[name].kind is Kind.READER_WRITER
+    )
+    if reader < FEATURES_READER_VERSION and for_readers <= {"columnMapping"}:
+        return Protocol(reader, FEATURES_WRITER_VERSION, None, listed)
+    return Protocol(
+        FEATURES_READER_VERSION,
+        FEATURES_WRITER_VERSION,
+        for_readers | (least.reader_features or frozenset()),
+        listed,
+    )
+
+
+def check_no_shrinking(old: Protocol, new: Protocol, *, table: str) -> None:
+    """Make sure that a protocol supports all that another one does ("Supported Features").
+
+    Raises:
+        InvalidTableError: it doesn't. Facts: features.
+    """
+    lost = sorted(supported_features(old) - supported_features(new))
+    if lost:
+        raise InvalidTableError(
+            f"the new protocol lacks the features {lost} of the old one: expected all of them, as files "
+            "and metadata may rely on them; features are dropped by an operation of its own",
+            table=table,
+            features=tuple(lost),
+        )
+
+
+def check_metadata(protocol: Protocol, metadata: Metadata, *, table: str) -> None:
+    """Make sure that metadata fit together, and with the protocol that goes with them.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't commit to such a table.
+        InvalidTableError: a feature lacks another that it requires; columns lack what column mapping
+            needs; Iceberg compatibility is in force together with what it excludes, such as deletion
+            vectors; a clustered table has partition columns; row tracking is enabled without names for
+            its hidden columns; or an identity column is none.
+    """
+    check_writable(protocol, metadata, table=table, operation=Operation.COMMIT)
+    supported = supported_features(protocol)
+    properties = TableProperties(metadata.configuration, table)
+    schema = parse_schema(metadata.schema_string, table)
+    partition_columns = metadata.partition_columns
+    if "columnMapping" in supported:
+        check_mapping(schema, properties)
+    check_iceberg_compat(supported, properties, schema, partition_columns=partition_columns)
+    if "clustering" in supported and partition_columns:
+        raise InvalidTableError(
+            f"the table is partitioned by {list(partition_columns)}, so it can't be clustered as well: "
+            "expected one of the two",
+            table=table,
+        )
+    if "rowTracking" in supported:
+        physical = (field.metadata.get(PHYSICAL_NAME) for field in schema)
+        check_materialized_columns(
+            properties, [*schema.names, *(name for name in physical if isinstance(name, str))]
+        )
+    if "identityColumns" in supported:
+        _check_identity_columns(schema, partition_columns, table)
+
+
+def _used_features(
+    properties: TableProperties, schema: StructType, chosen: frozenset[str]
+) -> frozenset[str]:
+    """The features that schema and properties use.
+
+    NOT NULL needs none by the specification; it counts as an invariant to the reference
+    implementation, which would change the protocol at its first write.
+    """
+    used = {
+        name
+        for name, feature in FEATURES.items()
+        if feature.active is not None
+        and not name.endswith(_PREVIEW)
+        and f"{name}{_PREVIEW}" not in chosen
+        and feature.active(properties, schema)
+    }
+    if not all(field.nullable for _, field in all_fields(schema)):
+        used.add("invariants")
+    return frozenset(used)
+
+
+def _with_required(features: frozenset[str]) -> frozenset[str]:
+    required = features.union(*(FEATURES[name].requires for name in features))
+    return features if required == features else _with_required(required)
+
+
+def _check_identity_columns(
+    schema: StructType, partition_columns: tuple[str, ...], table: str
+) -> None:
+    for column in identity_columns(schema):
+        field = schema.field(column.name)
+        if field is None or field.data_type != LONG:
+            problem = "isn't of the type long"
+        elif column.name in partition_columns:
+            problem = "is a partition column, whose values can't be made file by file"
+        elif "delta.generationExpression" in field.metadata:
+            problem = "has a generation expression as well, so that its values have two sources"
+        else:
+            continue
+        raise InvalidTableError(
+            f"the identity column {column.name!r} {problem}", table=table, column=column.name
+        )

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.features.column_mapping import field_id, physical_name
+from airflow_delta.engine.features.property_changes import changed_properties
+from airflow_delta.engine.features.upgrade import upgraded_protocol
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.schema import INTEGER, ArrayType, StructField, StructType
+from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
+
+SCHEMA = StructType(
+    (
+        StructField("a", INTEGER, metadata={"comment": "kept"}),
+        StructField("s", ArrayType(StructType((StructField("x", INTEGER),)))),
+    )
+)
+
+
+def metadata(
+    configuration: Mapping[str, str] | None = None, schema: StructType = SCHEMA
+) -> Metadata:
+    return Metadata(id="x", schema_string=schema_to_json(schema), configuration=configuration or {})
+
+
+def change(
+    table: Metadata,
+    properties: Mapping[str, str] | None = None,
+    unset: Iterable[str] = (),
+    *,
+    if_exists: bool = False,
+) -> tuple[Metadata, frozenset[str]]:
+    counter = itertools.count(1)
+    return changed_properties(
+        table,
+        set=properties,
+        unset=unset,
+        if_exists=if_exists,
+        unique=lambda: f"u{next(counter)}",
+        table="tbl",
+    )
+
+
+def test_properties_come_and_go_and_nothing_else_changes() -> None:
+    table = metadata({"delta.appendOnly": "true", "owner": "me", "old": "1"})
+    changed, asked = change(table, {"owner": "you", "new": "2"}, ["old"])
+    assert changed.configuration == {"delta.appendOnly": "true", "owner": "you", "new": "2"}
+    assert changed.schema_string == table.schema_string
+    assert asked == frozenset()
+    assert table.configuration == {"delta.appendOnly": "true", "owner": "me", "old": "1"}
+
+
+def test_names_are_found_in_any_case() -> None:
+    changed, _ = change(metadata(), {"DELTA.appendONLY": "true"})
+    assert changed.configuration == {"delta.appendOnly": "true"}
+    changed, _ = change(changed, unset=["Delta.AppendOnly"])
+    assert changed.configuration == {}
+    # Those of users are theirs.
+    with pytest.raises(InvalidArgumentError, match=r"no properties \['Owner'\]"):
+        change(metadata({"owner": "me"}), unset=["Owner"])
+
+
+def test_a_property_that_is_not_there_is_passed_over_if_so_wished() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"no properties \['x'\] to unset; it has \['y'\]"
+    ):
+        change(metadata({"y": "1"}), unset=["x"])
+    assert change(metadata({"y": "1"}), unset=["x"], if_exists=True)[0] == metadata({"y": "1"})
+
+
+def test_a_name_that_nobody_knows_can_be_taken_away_and_not_set() -> None:
+    table = metadata({"delta.ofTheFuture": "1", "delta.universalFormat.enabledFormats": "iceberg"})
+    assert change(table, unset=table.configuration)[0].configuration == {}
+    for name in table.configuration:
+        with pytest.raises(InvalidArgumentError, match=name):
+            change(table, {name: "2"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "delta.columnMapping.maxColumnId",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.requireCheckpointProtectionBeforeVersion",
+        "delta.managedCommit.commitOwner",
+        "delta.constraints.few",
+    ],
+)
+def test_what_users_can_neither_set_nor_unset(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name} can't be set"):
+        change(metadata(), {name: "1"})
+    with pytest.raises(InvalidArgumentError, match=f"{name} can't be set or unset"):
+        change(metadata({name: "1"}), unset=[name])
+
+
+def test_a_property_is_set_or_unset() -> None:
+    with pytest.raises(InvalidArgumentError, match="both set and unset"):
+        change(
+            metadata({"delta.appendOnly": "true"}), {"delta.appendOnly": "x"}, ["delta.appendonly"]
+        )
+
+
+def test_a_value_that_a_property_can_not_have_is_refused_and_an_old_one_no_obstacle() -> None:
+    with pytest.raises(InvalidTableError, match=r"delta\.appendOnly: .*'maybe'"):
+        change(metadata(), {"delta.appendOnly": "maybe"})
+    broken = metadata({"delta.appendOnly": "maybe"})
+    assert change(broken, {"owner": "me"})[0].configuration["owner"] == "me"
+    with pytest.raises(InvalidArgumentError, match="is 5: expected a text"):
+        change(metadata(), {"owner": 5})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("properties", "asked"),
+    [
+        ({"delta.feature.DELETIONVECTORS": "Supported"}, {"deletionVectors"}),
+        ({"delta.minWriterVersion": "3"}, {"appendOnly", "invariants", "checkConstraints"}),
+        ({"delta.minReaderVersion": "2"}, {"columnMapping"}),
+        ({"delta.minReaderVersion": "1", "delta.minWriterVersion": "1"}, set()),
+        ({"delta.ignoreProtocolDefaults": "true"}, set()),
+    ],
+)
+def test_what_speaks_of_the_protocol_is_asked_for_and_not_stored(
+    properties: dict[str, str], asked: set[str]
+) -> None:
+    assert change(metadata(), properties) == (metadata(), asked)
+
+
+def test_nonsense_about_the_protocol_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="expected 'supported'"):
+        change(metadata(), {"delta.feature.rowTracking": "yes"})
+    with pytest.raises(UnsupportedFeatureError, match="doesn't know the feature 'shinyNew'"):
+        change(metadata(), {"delta.feature.shinyNew": "supported"})
+    with pytest.raises(UnsupportedFeatureError, match="asks for version 8"):
+        change(metadata(), {"delta.minWriterVersion": "8"})
+
+
+def test_column_mapping_turned_on_later_keeps_the_names_that_files_have() -> None:
+    changed, asked = change(metadata(), {"delta.columnMapping.mode": "name"})
+    schema = parse_schema(changed.schema_string, "tbl")
+    inner = schema.fields[1].data_type.element_type.fields[0]  # type: ignore[union-attr]
+    fields = (*schema.fields, inner)
+    assert [field_id(field) for field in fields] == [1, 2, 3]
+    assert [physical_name(field, "name") for field in fields] == ["a", "s", "x"]
+    assert schema.fields[0].metadata["comment"] == "kept"
+    assert changed.configuration == {
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": "3",
+    }
+    assert upgraded_protocol(Protocol(1, 2), changed, asked=asked, table="tbl") == Protocol(2, 5)
+
+
+def test_names_left_over_from_elsewhere_are_not_taken_for_those_of_the_files() -> None:
+    left_over = {"delta.columnMapping.id": 9, "delta.columnMapping.physicalName": "col-9"}
+    table = metadata(
+        {"delta.columnMapping.maxColumnId": "20"},
+        StructType((StructField("a", INTEGER, metadata=left_over),)),
+    )
+    changed, _ = change(table, {"delta.columnMapping.mode": "name"})
+    (field,) = parse_schema(changed.schema_string, "tbl")
+    assert (field_id(field), physical_name(field, "name")) == (21, "a")
+    assert changed.configuration["delta.columnMapping.maxColumnId"] == "21"
+    # Without column mapping they are nobody's business.
+    assert change(table, {"owner": "me"})[0].schema_string == table.schema_string
+
+
+def test_a_mapped_schema_stays_as_it_is() -> None:
+    mapped, _ = change(metadata(), {"delta.columnMapping.mode": "name"})
+    again, _ = change(mapped, {"delta.columnMapping.mode": "name", "delta.appendOnly": "true"})
+    assert again.schema_string == mapped.schema_string
+    assert again.configuration == {**mapped.configuration, "delta.appendOnly": "true"}
+
+
+@pytest.mark.parametrize("mode", ["id", "none"])
+def test_column_mapping_can_not_be_changed_otherwise(mode: str) -> None:
+    mapped, _ = change(metadata(), {"delta.columnMapping.mode": "name"})
+    with pytest.raises(InvalidArgumentError, match="can't be changed from 'name'"):
+        change(mapped, {"delta.columnMapping.mode": mode})
+    with pytest.raises(InvalidArgumentError, match="from 'name' to 'none'"):
+        change(mapped, unset=["delta.columnMapping.mode"])
+
+
+def test_iceberg_compatibility_gets_its_nested_ids() -> None:
+    mapped, _ = change(metadata(), {"delta.columnMapping.mode": "name"})
+    changed, _ = change(mapped, {"delta.enableIcebergCompatV2": "true"})
+    column = parse_schema(changed.schema_string, "tbl").fields[1]
+    assert column.metadata["delta.columnMapping.nested.ids"] == {"s.element": 4}
+    assert changed.configuration["delta.columnMapping.maxColumnId"] == "4"
+    upgraded_protocol(Protocol(2, 5), changed, table="tbl")
+
+
+def test_row_tracking_gets_its_hidden_columns_once() -> None:
+    changed, _ = change(metadata(), {"delta.enableRowTracking": "true"})
+    names = {key: value for key, value in changed.configuration.items() if "materialized" in key}
+    assert len({*names.values()}) == 2
+    off, _ = change(changed, {"delta.enableRowTracking": "false"})
+    on, _ = change(off, {"delta.enableRowTracking": "true"})
+    assert names.items() <= on.configuration.items()
