@@ -9,7 +9,7 @@ time and memory of the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.snapshot.newest import NewestSnapshot
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.transaction.alteration import TableAlteration
+    from airflow_delta.engine.transaction.result import CommitResult
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["DeltaTable"]
@@ -187,26 +190,95 @@ class DeltaTable:
         *,
         operation_parameters: Mapping[str, Any] | None = None,
         user_metadata: str | None = None,
+        enforces: Iterable[str] = (),
     ) -> OptimisticTransaction:
         """Begin a change of the table, based on its newest version.
+
+        The table is opened once; later transactions of the same `DeltaTable` read just what was
+        committed since the one before.
 
         Args:
             operation: what the commit calls itself, such as ``"WRITE"``.
             operation_parameters: its parameters, for ``commitInfo``.
             user_metadata: a text for ``commitInfo.userMetadata``.
+            enforces: the features whose rules about rows the writer of the files to be added enforces,
+                such as ``"checkConstraints"``: the engine doesn't see the rows.
 
         Raises:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+            InvalidArgumentError: ``enforces`` names something that is no feature.
         """
         from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
         return OptimisticTransaction(
             self.storage,
-            self.snapshot(),
+            self._newest.get(),
             operation,
             operation_parameters=operation_parameters,
             user_metadata=user_metadata,
+            enforces=enforces,
         )
+
+    @cached_property
+    def _newest(self) -> NewestSnapshot:
+        return NewestSnapshot(self.storage)
+
+    @property
+    def alter(self) -> TableAlteration:
+        """What changes the table, but for its rows: each method makes one commit.
+
+        Example:
+            ``table.alter.set_properties({"delta.enableChangeDataFeed": "true"})``
+        """
+        from airflow_delta.engine.transaction.alteration import TableAlteration
+
+        return TableAlteration(self.storage, self._newest.get)
+
+    def commit_once(
+        self,
+        app_id: str,
+        version: int,
+        operation: str,
+        stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
+        *,
+        operation_parameters: Mapping[str, Any] | None = None,
+        user_metadata: str | None = None,
+        enforces: Iterable[str] = (),
+    ) -> CommitResult:
+        """Change the table once, however often that is tried.
+
+        The commit carries the transaction identifier (PROTOCOL.md, "Transaction Identifiers"). Where
+        the log has one with the same identifier already, made by an earlier try or by another one at
+        the same time, nothing is committed, and that one is the result. See ``transaction/once.py``.
+
+        Args:
+            app_id: the application, for example ``"airflow:<dag>.<task>"``.
+            version: its number of this change, the same for each try.
+            operation: see `transaction`.
+            stage: stages the actions, and returns metrics for ``commitInfo``, or None. It may be called
+                more than once, each time with a new transaction, so let it do nothing else.
+            operation_parameters: see `transaction`.
+            user_metadata: see `transaction`.
+            enforces: see `transaction`.
+
+        Returns:
+            The commit, ``repeated`` if it is an earlier one.
+
+        Raises:
+            DeltaError: see `transaction` and `OptimisticTransaction.commit`. After a
+                `CommitOutcomeUnknownError` just call it again.
+        """
+        from airflow_delta.engine.transaction.once import commit_once
+
+        def _begin() -> OptimisticTransaction:
+            return self.transaction(
+                operation,
+                operation_parameters=operation_parameters,
+                user_metadata=user_metadata,
+                enforces=enforces,
+            )
+
+        return commit_once(_begin, app_id, version, stage)
 
     def version_of_transaction(self, app_id: str, version: int) -> int | None:
         """The table version whose commit set a transaction identifier, None where there is none.
@@ -226,6 +298,7 @@ class DeltaTable:
         schema: StructType,
         *,
         partition_by: Sequence[str] = (),
+        cluster_by: Sequence[str | Sequence[str]] = (),
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
@@ -237,6 +310,7 @@ class DeltaTable:
             uri: where; see the class.
             schema: the columns.
             partition_by: partition columns, in order.
+            cluster_by: clustering columns, in order; a column inside a struct as a list of names.
             properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
             name: a name for the metadata.
             description: a description for the metadata.
@@ -245,7 +319,8 @@ class DeltaTable:
         Raises:
             TableAlreadyExistsError: there is a table.
             InvalidArgumentError: the partition columns aren't different columns, or are all there
-                are; or a property makes no sense.
+                are; the table can't be clustered by the clustering columns; or a property is
+                unknown, makes no sense, or is for commits to write.
             InvalidTableError: schema, partitioning and properties don't fit together, a property
                 holds a value that it can't have, or there are remains of a former table's log.
             UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
@@ -259,6 +334,7 @@ class DeltaTable:
             table.storage,
             schema,
             partition_by=partition_by,
+            cluster_by=cluster_by,
             properties=properties,
             name=name,
             description=description,
@@ -292,6 +368,7 @@ class DeltaTable:
             CorruptLogError: the log is damaged; nothing was published.
             InvalidTableError: the counts don't agree; nothing was published.
         """
+        from airflow_delta.engine.maintenance.backfilled import open_backfilled
         from airflow_delta.engine.maintenance.checkpointing import (
             CheckpointResult,
             execute_checkpoint,
@@ -299,7 +376,7 @@ class DeltaTable:
         )
 
         # Not `snapshot`, which would parse the commits: they are about to be read anyway.
-        snapshot = self._open(version)
+        snapshot = open_backfilled(self.storage, version)
         plan = plan_checkpoint(snapshot, policy=policy, if_needed=if_needed)
         if dry_run:
             return CheckpointResult(plan, written=False)

@@ -53,6 +53,8 @@ class ActionCounts:
         adds_size: the sum of their sizes in bytes.
         removes: tombstones that haven't expired.
         sample: the keys of every so many actions, in no order.
+        twice: files that the checkpoint at the beginning of the log holds twice, one of each partition
+            that has any.
     """
 
     read: int
@@ -60,6 +62,7 @@ class ActionCounts:
     adds_size: int
     removes: int
     sample: tuple[str, ...] = field(repr=False)
+    twice: tuple[str, ...] = ()
 
 
 def count_actions(
@@ -102,6 +105,7 @@ def count_actions(
         adds_size=sum(counts.adds_size for counts in found),
         removes=sum(counts.removes for counts in found),
         sample=tuple(key for counts in found for key in counts.sample),
+        twice=tuple(key for counts in found for key in counts.twice),
     )
 
 
@@ -111,6 +115,8 @@ def _counted(actions: FileActions, table: str, oldest_tombstone_ms: int) -> Acti
     )
     in_base = pc.equal(rows[VERSION], scalar_of(BASE_VERSION, pa.int64()))
     base, tail = rows.filter(in_base), rows.filter(pc.invert(in_base))
+    met = pc.value_counts(base["key"])
+    twice = pc.struct_field(met, "values").filter(pc.greater(pc.struct_field(met, "counts"), 1))
     # The last of each group is the newest action of a file.
     ordered = tail.sort_by([(VERSION, "ascending"), (POSITION, "ascending")])
     newest = ordered.group_by("key", use_threads=False).aggregate(
@@ -128,6 +134,7 @@ def _counted(actions: FileActions, table: str, oldest_tombstone_ms: int) -> Acti
         sample=tuple(
             rows["key"].take(int64_array(np.arange(0, rows.num_rows, _SAMPLED))).to_pylist()
         ),
+        twice=tuple(twice[:1].to_pylist()),
     )
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
 
 if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
@@ -37,10 +39,15 @@ def log_bytes(storage: Storage, *, version: int | None = None) -> int:
     Raises:
         TableNotFoundError: there is no table.
         VersionNotFoundError: the log can't rebuild the version.
+        NotBackfilledError: the version of a managed table isn't backfilled.
         CorruptLogError: the log has a gap.
         StorageError: the store failed.
     """
-    segment = load_segment(storage, version=version)
+    try:
+        segment = load_segment(storage, version=version)
+    except VersionNotFoundError:
+        # Rare, and worth a second look, by which one that isn't backfilled is told as such.
+        segment = open_backfilled(storage, version).segment
     checkpoint = 0 if segment.checkpoint is None else segment.checkpoint.size
     return checkpoint + sum(file.size for file in segment.plan())
 

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.checkpoint.base_check import holds_twice
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.sidecar_layout import (
     SidecarLayout,
@@ -60,7 +61,7 @@ from airflow_delta.engine.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
 )
-from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.checkpoint_plan import (
     CheckpointPlan,
     Kind,
@@ -121,6 +122,7 @@ def write_checkpoint(
         InvalidArgumentError: executors can't see the location, or an argument makes no sense.
         TableNotFoundError: there is no table.
         VersionNotFoundError: the log can't rebuild the version.
+        NotBackfilledError: the version of a managed table isn't backfilled.
         UnsupportedFeatureError: writing needs a feature that the engine or the table lacks.
         CorruptLogError: the log can't be read by any of its checkpoints; nothing was published.
         InvalidTableError: what was counted differs from the version checksum, or what was written from
@@ -136,7 +138,7 @@ def write_checkpoint(
             "share, or an object store",
             uri=uri,
         )
-    snapshot = Snapshot(storage, load_segment(storage, version=version))
+    snapshot = open_backfilled(storage, version)
     job = _Job(spark, storage, snapshot, options)
     plan = job.plan(policy, if_needed=if_needed)
     return execute_checkpoint(storage, snapshot, plan, write=job.write)
@@ -196,15 +198,7 @@ class _Job:
         run = self._write_sidecars(layout)
         sidecars = run.sidecars
         try:
-            written = publish_top_level(
-                self._storage,
-                self._small(),
-                sidecars,
-                path=plan.path,
-                version=snapshot.version,
-                table=snapshot.table,
-                replaces=plan.replaces,
-            )
+            written = publish_top_level(self._storage, self._small(), sidecars, plan.target)
         except (NothingWrittenError, ObjectExistsError):
             # After any other error sidecars stay: the top level may be there all the same.
             run.delete()
@@ -251,13 +245,21 @@ class _Job:
         return write_sidecars(self._context, self._storage, task, parts, counts)
 
     def _count(self, parts: Sequence[LogPart], *, whole: bool = False) -> ActionCounts:
-        return count_actions(
+        """The counts; what is read must be all of the snapshot's log."""
+        counts = count_actions(
             self._context,
             self._address,
             parts,
             oldest_tombstone_ms=self._oldest_tombstone_ms,
             whole=whole,
         )
+        base = self._snapshot.segment.checkpoint
+        if counts.twice and base is not None:
+            file = counts.twice[0].partition("\0")[0]
+            raise holds_twice(
+                file, path=base.path, version=base.version, table=self._snapshot.table
+            )
+        return counts
 
     def _small(self) -> SmallContent:
         snapshot = self._snapshot

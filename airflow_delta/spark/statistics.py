@@ -37,6 +37,7 @@ from airflow_delta.engine.model.schema import (
     MapType,
     StructType,
 )
+from airflow_delta.engine.model.sql_names import split_names
 
 __all__ = ["IndexedColumn", "file_statistics", "indexed_columns", "longer_prefix"]
 
@@ -80,7 +81,7 @@ def indexed_columns(
     names = list(also)
     limit = properties.data_skipping_num_indexed_cols
     if chosen is not None:
-        names += _split_names(chosen)
+        names += split_names(chosen)
         limit = 0
     return tuple(
         leaf
@@ -276,26 +277,3 @@ def _json(value: Any) -> str:
         members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(v)}" for k, v in value.items())
         return "{" + ",".join(members) + "}"
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
-
-
-def _split_names(text: str) -> list[tuple[str, ...]]:
-    """SQL names between commas, as in ``a, b.c, `d,e` ``; each is a tuple of its parts."""
-    names: list[tuple[str, ...]] = []
-    parts: list[str] = []
-    part, quoted, index = "", False, 0
-    while index < len(text):
-        character = text[index]
-        if quoted and text[index : index + 2] == "``":
-            part, index = part + "`", index + 1
-        elif character == "`":
-            quoted = not quoted
-        elif not quoted and character in ".,":
-            parts.append(part)
-            part = ""
-            if character == ",":
-                names.append(tuple(parts))
-                parts = []
-        elif quoted or not character.isspace():
-            part += character
-        index += 1
-    return [*names, (*parts, part)]

@@ -16,12 +16,12 @@ from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, Rem
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
 from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.features.new_table import protocol_for_new_table
+from airflow_delta.engine.features.new_table import new_table
+from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructField, StructType
-from airflow_delta.engine.model.schema_json import schema_to_json
-from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.transaction.creation import begin_creation
 from airflow_delta.spark.row_rules import new_table_schema
 
 if TYPE_CHECKING:
@@ -85,16 +85,21 @@ def existing_target(request: WriteRequest) -> WriteTarget:
         DeltaError: the table can't be read, or the request's own check refuses it.
     """
     table = request.table
-    transaction = table.transaction("WRITE", operation_parameters=_parameters(request))
-    if request.mode == "overwrite":
-        snapshot = transaction.read_table()
-    else:
-        # The very version that the transaction is based on: a change of the schema since then is a
-        # conflict that the commit finds.
-        snapshot = table.snapshot(version=transaction.read_version)
+    overwrites = request.mode == "overwrite"
+    transaction = table.transaction(
+        "WRITE",
+        operation_parameters=_parameters(request),
+        # All rows go and others come: whole files tell that, and no cdc file could tell it better.
+        enforces=["changeDataFeed"] if overwrites else (),
+    )
+    # The very version that the transaction is based on: a change of the schema since then is a
+    # conflict that the commit finds.
+    snapshot = (
+        transaction.read_table() if overwrites else table.snapshot(version=transaction.read_version)
+    )
     if request.check is not None:
         request.check(snapshot)
-    _check_no_column_mapping(snapshot.protocol, snapshot.metadata, table.uri)
+    _check_rows_can_be_made(snapshot.protocol, snapshot.metadata, table.uri)
     partition_by = snapshot.metadata.partition_columns
     if request.partition_by not in ((), partition_by):
         raise InvalidArgumentError(
@@ -110,7 +115,7 @@ def existing_target(request: WriteRequest) -> WriteTarget:
         snapshot.properties,
         parse_clustering_columns(domain.configuration, table=table.uri) if domain else (),
     )
-    if request.mode != "overwrite":
+    if not overwrites:
         return target
     now = _now_ms()
     # A loop over files: a transaction takes its actions one by one.
@@ -137,23 +142,23 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
             f"which have {', '.join(schema.names)}",
             table=uri,
         )
-    protocol, stored = protocol_for_new_table(schema, properties, table=uri)
-    metadata = Metadata(
-        id=str(uuid.uuid4()),
-        schema_string=schema_to_json(schema),
-        partition_columns=request.partition_by,
-        created_time=_now_ms(),
-        configuration=stored,
+    made = new_table(
+        schema,
+        properties,
+        partition_by=request.partition_by,
+        unique=lambda: str(uuid.uuid4()),
+        table=uri,
     )
-    table_schema(metadata, table=uri)
-    _check_no_column_mapping(protocol, metadata, uri)
-    transaction = OptimisticTransaction(
-        request.table.storage, None, "WRITE", operation_parameters=_parameters(request)
+    _check_rows_can_be_made(made.protocol, made.metadata(id=""), uri)
+    transaction = begin_creation(
+        request.table.storage, made, "WRITE", operation_parameters=_parameters(request)
     )
-    transaction.set_protocol(protocol)
-    transaction.set_metadata(metadata)
     return WriteTarget(
-        transaction, schema, request.partition_by, TableProperties(stored, uri), exists=False
+        transaction,
+        made.schema,
+        request.partition_by,
+        TableProperties(made.configuration, uri),
+        exists=False,
     )
 
 
@@ -161,8 +166,13 @@ def _parameters(request: WriteRequest) -> dict[str, object]:
     return {"mode": MODES[request.mode], "partitionBy": list(request.partition_by)}
 
 
-def _check_no_column_mapping(protocol: Protocol, metadata: Metadata, uri: str) -> None:
-    """The engine commits mapped files that others have written; files made here aren't mapped."""
+def _check_rows_can_be_made(protocol: Protocol, metadata: Metadata, uri: str) -> None:
+    """Refuse before any work is done what the commit would refuse, and what only others write.
+
+    No feature's rules for rows are enforced here. The engine commits mapped files that others have
+    written; files made here aren't mapped.
+    """
+    check_writable(protocol, metadata, table=uri, operation=Operation.APPEND)
     mode = mapping_mode(protocol, metadata, table=uri)
     if mode != "none":
         raise UnsupportedFeatureError(

@@ -233,6 +233,20 @@ def test_a_damaged_checkpoint_is_replaced_and_one_before_it_left_out(
     assert state_by_checkpoint(table, result.path) == STATES[LAST].visible()
 
 
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_a_base_that_holds_files_twice_is_left_out(
+    spark: SparkSession, tmp_path: Path, policy: Any
+) -> None:
+    (content,) = multipart_checkpoint(STATES[BASE], BASE, parts=1).values()
+    stem = f"_delta_log/{BASE:020}.checkpoint"
+    parts = {f"{stem}.{part:010}.{2:010}.parquet": content for part in (1, 2)}
+    table = table_of(commits(HISTORY) | parts, tmp_path)
+    with pytest.warns(DeltaWarning, match=r"can't be used \(.* holds the file '.*' twice"):
+        result = write_checkpoint(spark, str(table), policy=policy)
+    assert result.written
+    assert state_by_checkpoint(table, result.path) == STATES[LAST].visible()
+
+
 def test_a_broken_commit_is_a_typed_error_and_nothing_is_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:

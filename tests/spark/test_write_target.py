@@ -62,8 +62,8 @@ def test_what_a_new_table_cannot_be(spark: SparkSession, tmp_path: Path) -> None
     by_struct = WriteRequest(DeltaTable(str(tmp_path)), "append", ("s",), {}, {})
     with pytest.raises(InvalidTableError, match="only primitive types can partition a table"):
         new_target(by_struct, nested)
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
-        new_target(request(tmp_path, **{"delta.enableRowTracking": "true"}), nested)
+    with pytest.raises(UnsupportedFeatureError, match="checkConstraints"):
+        new_target(request(tmp_path, **{"delta.constraints.few": "n < 9"}), nested)
     with pytest.raises(InvalidTableError, match="no type of the Delta protocol"):
         new_target(request(tmp_path), spark.sql("SELECT interval 1 day AS i"))
     assert list(tmp_path.iterdir()) == []

@@ -58,10 +58,17 @@ class Timeline:
         segment: of the newest version; commits after it, made meanwhile, are left out.
         protocol: of the newest version.
         metadata: of the newest version; the two say where in-commit timestamps begin.
+        newest: the ``commitInfo`` of the newest version, where it is known.
     """
 
     def __init__(
-        self, storage: Storage, segment: LogSegment, *, protocol: Protocol, metadata: Metadata
+        self,
+        storage: Storage,
+        segment: LogSegment,
+        *,
+        protocol: Protocol,
+        metadata: Metadata,
+        newest: CommitInfo | None = None,
     ) -> None:
         self._storage = storage
         self._segment = segment
@@ -69,6 +76,7 @@ class Timeline:
         self._latest = segment.version
         self._protocol = protocol
         self._metadata = metadata
+        self._newest_info = newest
 
     def _known(self, start: int) -> tuple[Commit, ...]:
         """The newest commits, from a version on: those that the segment spares looking for."""
@@ -234,6 +242,8 @@ class Timeline:
         return start + bisect_left(range(start, end), True, key=self._is_in_commit)
 
     def _in_commit_time_of(self, version: int) -> int:
+        if self._newest_info is not None and version == self._newest_info.version:
+            return _in_commit_time(self._newest_info, self._table)
         try:
             raw = read_commit_info(self._storage, version)
         except ObjectNotFoundError as error:

@@ -8,21 +8,15 @@ in ``arrow/row_tracking.py``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.row_tracking import DOMAIN
+from airflow_delta.engine.features.row_tracking import DOMAIN, FEATURE, high_water_mark
 from airflow_delta.engine.model.actions import DomainMetadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 
 __all__ = ["RowTracking", "row_tracking"]
-
-_FEATURE = "rowTracking"
-_HIGH_WATER_MARKS = ("highWaterMark", "rowIdHighWaterMark")
-"""The key that the specification names, and the one that writers use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +47,11 @@ def row_tracking(
         InvalidTableError: the high water mark can't be read, or the property is neither true nor
             false.
     """
-    if _FEATURE not in supported_features(protocol):
+    if FEATURE not in supported_features(protocol):
         return None
     return RowTracking(
         enabled=properties.row_tracking_enabled,
         row_id_column=properties.row_id_column_name,
         row_commit_version_column=properties.row_commit_version_column_name,
-        high_water_mark=_high_water_mark(domains.get(DOMAIN), properties.table),
-    )
-
-
-def _high_water_mark(domain: DomainMetadata | None, table: str) -> int:
-    if domain is None:
-        return -1
-    try:
-        configuration = json.loads(domain.configuration)
-    except (ValueError, RecursionError):
-        configuration = None
-    if isinstance(configuration, dict):
-        for name in _HIGH_WATER_MARKS:
-            mark = configuration.get(name)
-            if isinstance(mark, int) and not isinstance(mark, bool):
-                return mark
-    raise InvalidTableError(
-        f"the domain {DOMAIN} holds {domain.configuration!r}: expected a JSON object with an integer "
-        f"{' or '.join(_HIGH_WATER_MARKS)}; its writer broke the protocol",
-        table=table,
-        domain=DOMAIN,
+        high_water_mark=high_water_mark(domains.get(DOMAIN), table=properties.table),
     )

@@ -27,7 +27,13 @@ from airflow_delta.engine.features.protocol import (
 )
 from airflow_delta.engine.log.completeness import without_action
 from airflow_delta.engine.log.segment import LogSegment
-from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
+from airflow_delta.engine.model.actions import (
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Txn,
+)
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from airflow_delta.engine.snapshot.new_commits import NewCommits
     from airflow_delta.engine.snapshot.verify import VerifyResult
 
 __all__ = ["Snapshot"]
@@ -54,6 +61,8 @@ class Snapshot:
     Args:
         storage: where the table is.
         segment: the part of the log that gives the version.
+        state: what that comes to, where it is known; see `carried_on`.
+        info: the ``commitInfo`` of the version, where it is known.
 
     Raises:
         CorruptLogError: a commit breaks the protocol, or protocol or metadata are missing.
@@ -61,8 +70,16 @@ class Snapshot:
         InvalidTableError: protocol and metadata contradict each other.
     """
 
-    def __init__(self, storage: Storage, segment: LogSegment) -> None:
-        self._state = LogState(storage, segment)
+    def __init__(
+        self,
+        storage: Storage,
+        segment: LogSegment,
+        *,
+        state: LogState | None = None,
+        info: CommitInfo | None = None,
+    ) -> None:
+        self._state = LogState(storage, segment) if state is None else state
+        self._info = info
         small = self._state.small
         if small.protocol is None or small.metadata is None:
             missing = "protocol" if small.protocol is None else "metaData"
@@ -172,6 +189,26 @@ class Snapshot:
         """
         return row_tracking(self._protocol, self.properties, self.domains)
 
+    def carried_on(self, news: NewCommits) -> Snapshot:
+        """The snapshot of the version that commits after this one have made.
+
+        Args:
+            news: the commits, from the next version on; see `new_commits`.
+
+        Raises:
+            CorruptLogError: a commit breaks the protocol.
+            UnsupportedFeatureError: reading the later version needs a feature that the engine lacks.
+            InvalidTableError: its protocol and metadata contradict each other.
+        """
+        segment = self.segment.extended(news.commits)
+        state = self._state.carried_on(segment, news.parsed)
+        return Snapshot(self._state.storage, segment, state=state, info=news.newest_info)
+
+    def copied(self) -> Snapshot:
+        """The same snapshot for another user, who may be another thread."""
+        state = self._state.copied()
+        return Snapshot(self._state.storage, self.segment, state=state, info=self._info)
+
     @cached_property
     def timeline(self) -> Timeline:
         """The versions up to this one, with their times."""
@@ -180,6 +217,7 @@ class Snapshot:
             self.segment,
             protocol=self._protocol,
             metadata=self._metadata,
+            newest=self._info,
         )
 
     @cached_property

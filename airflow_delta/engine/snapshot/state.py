@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +32,7 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_delta.engine.arrow.json_actions import ParsedCommits
     from airflow_delta.engine.arrow.parquet_rows import RowFilter
 
 __all__ = ["LogState"]
@@ -49,6 +51,34 @@ class LogState:
         self._reader: CheckpointReader | None = None
         self._tail: Tail | None = None
         self._small: SmallState | None = None
+
+    def carried_on(self, segment: LogSegment, news: ParsedCommits) -> LogState:
+        """The state of a later version, without reading again what has been read.
+
+        Args:
+            segment: the segment of the later version: this one's, extended.
+            news: what the commits say that are new; see `read_light_tail`.
+
+        Raises:
+            CorruptLogError: an action that is new lacks a field or has one of the wrong type.
+        """
+        later = LogState(self.storage, segment)
+        later._excluded = self._excluded
+        later._small = reconcile_small_actions(
+            (
+                (action.kind, action.value, f"commit {action.version}: {action.kind}")
+                for action in news.small
+            ),
+            self.small,
+        )
+        later._tail = self._commits().followed_by(segment.plan(), news)
+        return later
+
+    def copied(self) -> LogState:
+        """The same state for another user: what is found out by one isn't seen by the other."""
+        same = LogState(self.storage, self.segment)
+        same._excluded, same._small, same._tail = self._excluded, self._small, copy(self._tail)
+        return same
 
     @property
     def excluded(self) -> frozenset[str]:

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json_actions import ParsedCommits
     from airflow_delta.engine.replay.reconcile import ReconciledTail
 
-__all__ = ["Tail", "read_tail"]
+__all__ = ["Tail", "read_light_tail", "read_tail"]
 
 _KEPT_BYTES = 32 << 20
 """The most text to keep between the question for the metadata and the one for the files."""
+
+_SMALL_BYTES = 16 << 10
+"""Commits with less text, as those that were made while somebody made another, have few actions."""
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
 """The actions that are part of the state; ``commitInfo`` and ``cdc`` belong to their commit alone."""
@@ -109,6 +112,23 @@ class Tail:
             self._columns = None if wanted is None else wanted | {*_LIGHT}
         return self._files
 
+    def followed_by(
+        self, commits: Sequence[LogCommit | CompactedCommits], news: ParsedCommits
+    ) -> Tail:
+        """The tail of a later version, without reading again what has been read.
+
+        Args:
+            commits: those of the later version.
+            news: what the commits say that are new; see `read_light_tail`.
+        """
+        tail = Tail(self._storage, commits, table=self._table)
+        if self._files is not None or not self._commits:
+            from airflow_delta.engine.replay.reconcile import reconcile_further
+
+            tail._files = reconcile_further(self.files(_LIGHT), news.files)
+            tail._columns = frozenset(_LIGHT)
+        return tail
+
     def _contents(self) -> Iterable[tuple[int, bytes]]:
         if self._kept is not None:
             return self._kept
@@ -121,6 +141,7 @@ def read_tail(
     *,
     columns: tuple[str, ...] | None,
     table: str,
+    small: bool = False,
 ) -> ParsedCommits:
     """Read and parse commits (and compactions that stand for commits).
 
@@ -129,6 +150,7 @@ def read_tail(
         commits: ascending by version.
         columns: the columns of file actions to keep; None for all.
         table: the table's location, for errors.
+        small: see `parse_commits`.
 
     Raises:
         ObjectNotFoundError: a file vanished since it was listed.
@@ -141,4 +163,13 @@ def read_tail(
         columns=columns,
         table=table,
         paths=unusual_paths(commits),
+        small=small,
     )
+
+
+def read_light_tail(
+    storage: Storage, commits: Sequence[LogCommit | CompactedCommits], *, table: str
+) -> ParsedCommits:
+    """As `read_tail`, with the columns that a `Tail` keeps of its files in any case."""
+    small = sum(commit.size for commit in commits) < _SMALL_BYTES
+    return read_tail(storage, commits, columns=_LIGHT, table=table, small=small)

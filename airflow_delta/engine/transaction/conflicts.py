@@ -1,13 +1,40 @@
 """Does a commit that was made meanwhile get in the way of ours?
 
-Optimistic concurrency: a transaction that lost the race for a version looks at every winner, in
-order, and may commit after them if none of them touched what it relies on. `RULES` is the table of
-conflicts (edge cases E6); each rule tells one kind of winner's action from harmless ones.
+Optimistic concurrency: a transaction that lost the race for a version looks at every winner, in order,
+and may commit after them if none of them touched what it relies on. `RULES` is the table of conflicts
+(edge cases E6 to E8), in the order in which they are told:
+
+==========================  ============================================================  =============
+the winner                  is in the way if                                              error
+==========================  ============================================================  =============
+upgraded the protocol       we set a protocol too; or the engine can't commit to the      ProtocolChanged
+                            new one; or a new feature binds what was prepared before it
+downgraded the protocol     always                                                        ProtocolChanged
+changed the metadata        always, but for changes that what was prepared can follow     MetadataChanged
+                            (`metadata_changes`, new identity marks), while we set none
+set or removed a domain     we set, remove or looked up the same one; setting that of     Concurrent-
+                            row tracking doesn't count, it is counted on                  Transaction
+set a ``txn``               we looked up that of the same application                     Concurrent-
+                                                                                          Transaction
+added files                 one may match what we read, and the isolation level cares     ConcurrentAppend
+                            (`isolation`)
+removed files               we read one of them, by path, whatever its deletion vector,   Concurrent-
+                            or the whole table                                            DeleteRead
+removed files               we remove one of them, by path                                Concurrent-
+                                                                                          DeleteDelete
+removed files               we add one of them, by path: it would come back               Concurrent-
+                                                                                          DeleteRead
+has a later timestamp       never: ours is made later still
+==========================  ============================================================  =============
+
+What was read is told by partitions: a file that was added to a partition that a predicate may match is a
+conflict, whatever its rows; in a table without partitions any added file is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,22 +49,48 @@ from airflow_delta.engine.errors import (
     ConcurrentTransactionError,
     MetadataChangedError,
     ProtocolChangedError,
+    UnsupportedFeatureError,
 )
+from airflow_delta.engine.features.identity import ONLY_MARKS_TAG
+from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
+from airflow_delta.engine.features.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
+from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys
-from airflow_delta.engine.transaction.staged import Reads, StagedActions
+from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_matter
+from airflow_delta.engine.transaction.metadata_changes import can_adopt
+from airflow_delta.engine.transaction.read_files import may_have_been_read
+from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.transaction.winners import Winner
 
-__all__ = ["check_conflicts"]
+__all__ = ["Loser", "check_conflicts"]
 
 
-def check_conflicts(staged: StagedActions, reads: Reads, winner: Winner) -> None:
+@dataclass(frozen=True, slots=True)
+class Loser:
+    """A commit that came too late for its version.
+
+    Attributes:
+        actions: what it would have committed, prepared.
+        reads: what its transaction had looked at.
+        isolation: the level that it runs at.
+        enforced: see `CommitContext`.
+    """
+
+    actions: Actions
+    reads: Reads
+    isolation: IsolationLevel
+    enforced: frozenset[str] = frozenset()
+
+
+def check_conflicts(loser: Loser, winner: Winner) -> None:
     """Check one winner.
 
     Raises:
         CommitConflictError: the subclass says what kind of conflict; run the operation again.
+        InvalidTableError: the table that the winner left contradicts itself.
     """
     for rule, error in RULES:
-        found = rule(staged, reads, winner)
+        found = rule(loser, winner)
         if found:
             raise error(
                 f"version {winner.version} ({winner.info.operation or 'unknown operation'}), committed "
@@ -47,44 +100,129 @@ def check_conflicts(staged: StagedActions, reads: Reads, winner: Winner) -> None
             )
 
 
-def _protocol(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    return "changed the protocol" if winner.changes_protocol else None
+def _protocol(loser: Loser, winner: Winner) -> str | None:
+    if winner.protocol is None:
+        return None
+    if loser.actions.protocol is not None:
+        return "changed the protocol, as this one does"
+    before, after = map(supported_features, (winner.protocol_before, winner.protocol))
+    if before - after:
+        return f"dropped the features {sorted(before - after)}"
+    binding = after - before - _FEATURES_TO_FOLLOW
+    if binding:
+        return f"added the features {sorted(binding)}, which bind what was prepared before"
+    try:
+        check_writable(
+            winner.protocol,
+            winner.metadata_after,
+            table=winner.table,
+            operation=Operation.APPEND if loser.actions.adds else Operation.COMMIT,
+            enforced=loser.enforced,
+        )
+    except UnsupportedFeatureError as error:
+        return f"changed the protocol, and {error.message}"
+    return None
 
 
-def _metadata(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    return "changed the metadata" if winner.changes_metadata else None
+_FEATURES_TO_FOLLOW = frozenset(
+    {
+        "appendOnly",
+        "catalogManaged",
+        "changeDataFeed",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "inCommitTimestamp",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features that a table may get while a commit is being prepared: they ask nothing of it, or the stages of
+the next attempt see to it."""
 
 
-def _transaction(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    # A transaction that sets an application's version has decided so by the version it saw.
-    shared = winner.app_ids & (reads.app_ids | set(staged.transactions))
-    return f"set the transaction of the application {min(shared)!r}" if shared else None
+def _metadata(loser: Loser, winner: Winner) -> str | None:
+    if winner.metadata is None:
+        return None
+    if loser.actions.metadata is None:
+        tags = winner.info.raw.get("tags")
+        if isinstance(tags, dict) and str(tags.get(ONLY_MARKS_TAG)).lower() == "true":
+            return None
+        if can_adopt(
+            winner.metadata_before, winner.metadata, winner.protocol_after, table=winner.table
+        ):
+            return None
+    return "changed the metadata"
 
 
-def _domain(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    shared = winner.domains & set(staged.domains)
+def _domain(loser: Loser, winner: Winner) -> str | None:
+    staged = loser.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
+    shared = winner.domains & (staged | loser.reads.domains)
     return f"set the metadata domain {min(shared)!r}" if shared else None
 
 
-def _append(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    if not reads.whole_table or winner.files.adds.num_rows == 0:
+def _transaction(loser: Loser, winner: Winner) -> str | None:
+    shared = winner.app_ids & loser.reads.app_ids
+    return f"set the transaction of the application {min(shared)!r}" if shared else None
+
+
+def _append(loser: Loser, winner: Winner) -> str | None:
+    adds = winner.files.adds
+    if not adds.num_rows or winner.info.operation in _RESTATING:
         return None
-    return "added files to the table that this transaction had read as a whole"
-
-
-def _delete_read(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    if not reads.whole_table or winner.files.removes.num_rows == 0:
+    if not appends_matter(
+        loser.isolation,
+        blind=winner.is_blind_append,
+        metadata_changed=loser.actions.metadata is not None,
+    ):
         return None
-    return f"removed the file {winner.files.removes['path'][0].as_py()!r}, which was read"
+    path = may_have_been_read(
+        adds, loser.reads, winner.protocol_before, winner.metadata_before, table=winner.table
+    )
+    return None if path is None else f"added the file {path!r}, which should have been read"
 
 
-def _delete_delete(staged: StagedActions, reads: Reads, winner: Winner) -> str | None:
-    # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
-    paths = pa.chunked_array([array_of([file.path for file in staged.removes], pa.string())])
+_RESTATING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
+"""Operations of Delta Spark that add files that are there already, to give them row ids or take them."""
+
+
+def _delete_read(loser: Loser, winner: Winner) -> str | None:
     removed = winner.files.removes["path"]
-    mine, theirs = (_path_keys(each, winner.table) for each in (paths, removed))
-    both = removed.filter(pc.is_in(theirs, value_set=mine))
+    read = removed if loser.reads.whole_table else _shared(removed, loser.reads.paths, winner.table)
+    return f"removed the file {read[0].as_py()!r}, which was read" if len(read) else None
+
+
+def _delete_delete(loser: Loser, winner: Winner) -> str | None:
+    # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
+    both = _shared(winner.files.removes["path"], _paths(loser.actions.removes), winner.table)
     return f"removed the file {both[0].as_py()!r}, which is removed here too" if len(both) else None
+
+
+def _revived(loser: Loser, winner: Winner) -> str | None:
+    # Whoever adds a file that is there already, as with new statistics, relies on its being there.
+    both = _shared(winner.files.removes["path"], _paths(loser.actions.adds), winner.table)
+    return f"removed the file {both[0].as_py()!r}, which is added here" if len(both) else None
+
+
+def _paths(files: Sequence[AddFile | RemoveFile]) -> list[pa.ChunkedArray]:
+    return [pa.chunked_array([array_of([file.path for file in files], pa.string())])]
+
+
+def _shared(
+    removed: pa.ChunkedArray, mine: Sequence[pa.ChunkedArray], table: str
+) -> pa.ChunkedArray:
+    """Those of some paths that are among others, by whatever spelling."""
+    if not len(removed):
+        return removed
+    chunks = [chunk for paths in mine for chunk in _path_keys(paths, table).chunks]
+    values = pa.chunked_array(chunks, pa.string())
+    return removed.filter(pc.is_in(_path_keys(removed, table), value_set=values))
 
 
 def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
@@ -94,15 +232,14 @@ def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
     return file_keys(files, table=table)
 
 
-RULES: tuple[
-    tuple[Callable[[StagedActions, Reads, Winner], str | None], type[CommitConflictError]], ...
-] = (
+RULES: tuple[tuple[Callable[[Loser, Winner], str | None], type[CommitConflictError]], ...] = (
     (_protocol, ProtocolChangedError),
     (_metadata, MetadataChangedError),
     (_domain, ConcurrentTransactionError),
     (_transaction, ConcurrentTransactionError),
-    (_delete_delete, ConcurrentDeleteDeleteError),
     (_append, ConcurrentAppendError),
     (_delete_read, ConcurrentDeleteReadError),
+    (_delete_delete, ConcurrentDeleteDeleteError),
+    (_revived, ConcurrentDeleteReadError),
 )
 """What conflicts, and as which error: the first rule that finds something decides."""

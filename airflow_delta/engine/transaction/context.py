@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from airflow_delta.engine.errors import ConstraintViolationError, CorruptLogError
+from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
-from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.paths import canonical_key
+from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["CommitContext"]
@@ -16,26 +19,43 @@ __all__ = ["CommitContext"]
 
 @dataclass(frozen=True, slots=True)
 class CommitContext:
-    """The table that a commit will give.
+    """The table that one attempt to commit will give.
 
     Attributes:
         table: its location.
         version: the version that the commit makes.
-        protocol: its protocol: the commit's own for a new table.
-        metadata: its metadata: the commit's own for a new table.
+        timestamp_ms: the time of the commit, in epoch ms; its in-commit timestamp where the table has
+            them.
+        protocol: the protocol that the commit leaves: its own, or else that of `base`.
+        metadata: the metadata that the commit leaves, likewise.
         base: the version before; None for a new table.
+        operation: what the commit calls itself.
+        enforced: the features whose rules about rows the writer of the data files has enforced.
     """
 
     table: str
     version: int
+    timestamp_ms: int
     protocol: Protocol
     metadata: Metadata
     base: Snapshot | None = None
+    operation: str = ""
+    enforced: frozenset[str] = frozenset()
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
         """The metadata domains before the commit."""
-        return self.base.domains if self.base else {}
+        return self.base.domains if self.base else MappingProxyType({})
+
+    @property
+    def properties(self) -> TableProperties:
+        """The table properties that the commit leaves."""
+        return TableProperties(self.metadata.configuration, self.table)
+
+    @property
+    def supported(self) -> frozenset[str]:
+        """The features that the table supports after the commit."""
+        return supported_features(self.protocol)
 
     def violation(self, rule: str) -> ConstraintViolationError:
         """The error for a commit that breaks a rule."""
@@ -45,7 +65,7 @@ class CommitContext:
             version=self.version,
         )
 
-    def path_key(self, file: AddFile | RemoveFile) -> str:
+    def path_key(self, file: AddFile | RemoveFile | AddCdcFile) -> str:
         """The same text for all spellings of a file's path.
 
         Raises:

@@ -1,4 +1,6 @@
-"""Create an empty table: version 0 is its protocol and its metadata.
+"""Create an empty table: version 0 is its protocol, its metadata and its metadata domains.
+
+What they are is decided by `features.new_table`; here they become a commit.
 
 PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
 """
@@ -8,22 +10,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from airflow_delta.engine.errors import (
-    InvalidArgumentError,
-    TableAlreadyExistsError,
-    TableNotFoundError,
-)
-from airflow_delta.engine.features.new_table import protocol_for_new_table
+from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
+from airflow_delta.engine.features.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
-from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["create_table"]
+__all__ = ["begin_creation", "create_table"]
 
 
 def create_table(
@@ -31,6 +28,7 @@ def create_table(
     schema: StructType,
     *,
     partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str | Sequence[str]] = (),
     properties: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
@@ -41,14 +39,16 @@ def create_table(
         storage: where the table is to be.
         schema: the columns.
         partition_by: partition columns, in order.
+        cluster_by: clustering columns, in order; a column inside a struct as a list of names.
         properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
         name: a name for the metadata.
         description: a description for the metadata.
 
     Raises:
         TableAlreadyExistsError: there is a table.
-        InvalidArgumentError: the partition columns aren't different columns, or are all there are;
-            or a property makes no sense.
+        InvalidArgumentError: the partition columns aren't different columns, or are all there are; the
+            table can't be clustered by the clustering columns; or a property is unknown, makes no
+            sense, or is for commits to write.
         InvalidTableError: schema, partitioning and properties don't fit together, a property holds
             a value that it can't have, or there are remains of a former table's log.
         UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
@@ -56,32 +56,69 @@ def create_table(
         StorageError: the store failed, and no table was created.
     """
     _check_is_free(storage)
-    columns = _partition_columns(schema, partition_by, storage.root)
-    protocol, stored = protocol_for_new_table(schema, dict(properties or {}), table=storage.root)
-    metadata = Metadata(
-        id=str(uuid.uuid4()),
-        name=name,
-        description=description,
-        schema_string=schema_to_json(schema),
-        partition_columns=columns,
-        created_time=time.time_ns() // 1_000_000,
-        configuration=stored,
+    made = new_table(
+        schema,
+        dict(properties or {}),
+        partition_by=partition_by,
+        cluster_by=cluster_by,
+        unique=_unique,
+        table=storage.root,
     )
-    table_schema(metadata, table=storage.root)
-    transaction = OptimisticTransaction(
+    transaction = begin_creation(
         storage,
-        None,
+        made,
         "CREATE TABLE",
         operation_parameters={
             "isManaged": "false",
             "description": description,
-            "partitionBy": list(columns),
-            "properties": stored,
+            "partitionBy": list(made.partition_columns),
+            "clusterBy": [_sql_name(column) for column in cluster_by],
+            "properties": made.configuration,
         },
+        name=name,
+        description=description,
     )
-    transaction.set_protocol(protocol)
-    transaction.set_metadata(metadata)
     transaction.commit()
+
+
+def begin_creation(
+    storage: Storage,
+    made: NewTable,
+    operation: str,
+    *,
+    operation_parameters: Mapping[str, Any],
+    name: str | None = None,
+    description: str | None = None,
+) -> OptimisticTransaction:
+    """A transaction that has all staged that makes a new table; data files may join it.
+
+    Args:
+        storage: where the table is to be.
+        made: what it is.
+        operation: what the commit calls itself, such as ``"CREATE TABLE"``.
+        operation_parameters: its parameters, for ``commitInfo``.
+        name: a name for the metadata.
+        description: a description for the metadata.
+
+    Raises:
+        InvalidTableError: a partition column is of no primitive type, or there are remains of a former
+            table's log.
+    """
+    metadata = made.metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        created_time=time.time_ns() // 1_000_000,
+    )
+    table_schema(metadata, table=storage.root)
+    transaction = OptimisticTransaction(
+        storage, None, operation, operation_parameters=operation_parameters
+    )
+    transaction.set_protocol(made.protocol)
+    transaction.set_metadata(metadata)
+    for domain in made.domains:
+        transaction._set_domain(domain)  # noqa: SLF001 - users may not set the protocol's domains
+    return transaction
 
 
 def _check_is_free(storage: Storage) -> None:
@@ -92,18 +129,13 @@ def _check_is_free(storage: Storage) -> None:
     raise TableAlreadyExistsError("there is a table already", table=storage.root, version=0)
 
 
-def _partition_columns(
-    schema: StructType, partition_by: Sequence[str], table: str
-) -> tuple[str, ...]:
-    columns = tuple(partition_by)
-    if isinstance(partition_by, str):
-        problem = f"expected a list of columns, such as {[partition_by]}"
-    elif unknown := [name for name in columns if schema.field(name) is None]:
-        problem = f"{unknown} are no columns of the table, which has {', '.join(schema.names)}"
-    elif len(set(columns)) < len(columns):
-        problem = "a column can partition a table once"
-    elif columns and len(columns) == len(schema.fields):
-        problem = "these are all columns; a data file needs one that it holds itself"
-    else:
-        return columns
-    raise InvalidArgumentError(f"partition_by={partition_by!r}: {problem}", table=table)
+def _unique() -> str:
+    return str(uuid.uuid4())
+
+
+def _sql_name(column: str | Sequence[str]) -> str:
+    """A column's name as SQL has it, for people who read the history."""
+    parts = [column] if isinstance(column, str) else column
+    return ".".join(
+        part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in parts
+    )

@@ -13,14 +13,24 @@ class CommitResult:
 
     Attributes:
         version: the version it made.
-        timestamp_ms: the time in its ``commitInfo``.
-        num_files_added: how many ``add`` actions it holds.
-        num_files_removed: how many ``remove`` actions it holds.
-        attempts: how often it was tried.
+        timestamp_ms: its time, in epoch ms: its in-commit timestamp where the table has them, else the
+            ``timestamp`` of its ``commitInfo``. None where the commit is an earlier one whose file is
+            gone or tells no time.
+        num_files_added: how many ``add`` actions it holds; 0 for an earlier commit.
+        num_files_removed: how many ``remove`` actions it holds; 0 for an earlier commit.
+        attempts: how often it was tried; 0 for an earlier commit.
+        checkpoint_due: whether the version is a multiple of ``delta.checkpointInterval``, so that it is
+            for this writer to have a checkpoint made, as other engines count it. One of any number of
+            concurrent writers is told so. (`DeltaTable.checkpoint` with ``if_needed`` counts the
+            commits since the last checkpoint instead, for whoever comes by on a schedule.)
+        repeated: whether the commit is an earlier one with the same transaction identifier, found by
+            `DeltaTable.commit_once`, so that nothing was committed now.
     """
 
     version: int
-    timestamp_ms: int
-    num_files_added: int
-    num_files_removed: int
-    attempts: int
+    timestamp_ms: int | None
+    num_files_added: int = 0
+    num_files_removed: int = 0
+    attempts: int = 0
+    checkpoint_due: bool = False
+    repeated: bool = False

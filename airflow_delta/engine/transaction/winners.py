@@ -1,73 +1,185 @@
-"""`Winner`: a commit that took the version that a transaction was trying to make."""
+"""`Winner`: a commit that took a version that a transaction was trying to make.
+
+A transaction that lost jumps to the newest version, and looks at every commit on the way, in order:
+each with the protocol and the metadata that it found, so that what it changed can be told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta.engine.arrow.action_schema import FileActions
-from airflow_delta.engine.arrow.json_actions import parse_commits
-from airflow_delta.engine.errors import CorruptLogError
-from airflow_delta.engine.log.files import commit_path
-from airflow_delta.engine.model.actions import CommitInfo
-from airflow_delta.engine.storage.base import Storage
+import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["Winner", "load_winner"]
+from airflow_delta.engine.arrow.action_schema import VERSION, FileActions
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.errors import MetadataChangedError, ObjectNotFoundError
+from airflow_delta.engine.log.completeness import check_commits
+from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
+from airflow_delta.engine.snapshot.new_commits import NewCommits, commits_after, read_new_commits
+from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+
+__all__ = ["Meanwhile", "Winner", "commits_meanwhile"]
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """A commit that took the version before ours.
+    """A commit that was made while a transaction was under way.
 
     Attributes:
         table: the table's location.
         version: the version it made.
         info: what it says of itself.
-        files: the paths and deletion vectors of its file actions.
-        changes_protocol: whether it has a ``protocol`` action.
-        changes_metadata: whether it has a ``metaData`` action.
+        files: its file actions: paths, partition values and deletion vectors at least.
+        protocol: its ``protocol`` action, None where it has none.
+        metadata: its ``metaData`` action, None where it has none.
+        protocol_before: the protocol of the version before it.
+        metadata_before: the metadata of the version before it.
         app_ids: the applications whose ``txn`` it set.
-        domains: the domains whose ``domainMetadata`` it set.
+        domains: the domains whose ``domainMetadata`` it set or removed.
     """
 
     table: str
     version: int
     info: CommitInfo
     files: FileActions
-    changes_protocol: bool
-    changes_metadata: bool
-    app_ids: frozenset[str]
-    domains: frozenset[str]
+    protocol: Protocol | None
+    metadata: Metadata | None
+    protocol_before: Protocol
+    metadata_before: Metadata
+    app_ids: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+
+    @property
+    def protocol_after(self) -> Protocol:
+        """The protocol that it leaves."""
+        return self.protocol or self.protocol_before
+
+    @property
+    def metadata_after(self) -> Metadata:
+        """The metadata that it leaves."""
+        return self.metadata or self.metadata_before
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Whether it says of itself that it added files without a look at others."""
+        return self.info.is_blind_append is True
 
 
-def load_winner(storage: Storage, version: int) -> Winner:
-    """Read the commit of a version.
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """What happened to a table since a snapshot of it.
+
+    Attributes:
+        base: the snapshot.
+        commits: the commits since.
+        opened: the newest snapshot, where the table had to be opened again.
+    """
+
+    base: Snapshot
+    commits: NewCommits
+    opened: Snapshot | None = None
+
+    @property
+    def winners(self) -> Iterator[Winner]:
+        """The commits, oldest first.
+
+        Raises:
+            CorruptLogError: an action breaks the protocol.
+        """
+        return _winners(self.commits, self.base.protocol, self.base.metadata, table=self.base.table)
+
+    def newest(self) -> Snapshot:
+        """The snapshot after the commits.
+
+        Raises:
+            MetadataChangedError: it is of another table, created in the place of this one.
+            DeltaError: see `Snapshot.carried_on`.
+        """
+        newest = self.opened or self.base.carried_on(self.commits)
+        if newest.metadata.id != self.base.metadata.id:
+            raise MetadataChangedError(
+                "the table was replaced by another one meanwhile; run the operation again on that",
+                table=newest.table,
+                version=newest.version,
+            )
+        return newest
+
+
+def commits_meanwhile(base: Snapshot) -> Meanwhile:
+    """Find and read the commits since a snapshot.
 
     Raises:
-        CorruptLogError: the commit is gone, or breaks the protocol.
+        CorruptLogError: one is gone, or breaks the protocol.
         StorageError: the store failed.
     """
-    path = commit_path(version)
-    content = storage.read_many([path])[0]
-    if content is None:
-        raise CorruptLogError(
-            f"{path} is missing below the newest version; a cleanup may have removed it",
-            table=storage.root,
-            version=version,
-            path=path,
+    storage, known = base.state.storage, base.segment.last_commit
+    commits = commits_after(storage, known) if isinstance(known, Commit) else None
+    if commits is not None:
+        with suppress(ObjectNotFoundError):  # of a cleanup that runs, the other way tells
+            return Meanwhile(base, read_new_commits(storage, commits, table=base.table))
+    opened = open_newest(storage, parsed=True)
+    commits = list_log(storage, start=base.version + 1, end=opened.version).commits
+    check_commits(commits, after=base.version, to=opened.version, table=base.table)
+    return Meanwhile(base, read_new_commits(storage, commits, table=base.table), opened)
+
+
+def _winners(
+    commits: NewCommits, protocol: Protocol, metadata: Metadata, *, table: str
+) -> Iterator[Winner]:
+    small: defaultdict[int, defaultdict[str, list[Mapping[str, Any]]]]
+    small = defaultdict(lambda: defaultdict(list))
+    for action in commits.parsed.small:
+        small[action.version][action.kind].append(action.value)
+    for commit in commits.commits:
+        winner = _winner(
+            commit.version,
+            small[commit.version],
+            _of_version(commits.parsed.files, commit.version),
+            before=(protocol, metadata),
+            table=table,
         )
-    parsed = parse_commits([(version, content)], columns=("path",), table=storage.root)
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
-    for action in parsed.small:
-        by_kind.setdefault(action.kind, []).append(action.value)
-    return Winner(
-        table=storage.root,
-        version=version,
-        info=CommitInfo.from_json(next(iter(by_kind.get("commitInfo", [])), {}), version=version),
-        files=parsed.files,
-        changes_protocol="protocol" in by_kind,
-        changes_metadata="metaData" in by_kind,
-        app_ids=frozenset(str(txn.get("appId")) for txn in by_kind.get("txn", [])),
-        domains=frozenset(str(d.get("domain")) for d in by_kind.get("domainMetadata", [])),
+        protocol, metadata = winner.protocol_after, winner.metadata_after
+        yield winner
+
+
+def _winner(
+    version: int,
+    small: Mapping[str, Sequence[Mapping[str, Any]]],
+    files: FileActions,
+    *,
+    before: tuple[Protocol, Metadata],
+    table: str,
+) -> Winner:
+    # The last of each kind, should there be several, as the state of the table has it.
+    info, protocol, metadata = (
+        next(reversed(small.get(kind, ())), None) for kind in ("commitInfo", "protocol", "metaData")
     )
+    where = f"commit {version}"
+    return Winner(
+        table=table,
+        version=version,
+        info=CommitInfo.from_json(info or {}, version=version),
+        files=files,
+        protocol=None if protocol is None else Protocol.from_json(protocol, f"{where}: protocol"),
+        metadata=None if metadata is None else Metadata.from_json(metadata, f"{where}: metaData"),
+        protocol_before=before[0],
+        metadata_before=before[1],
+        app_ids=frozenset(str(txn.get("appId")) for txn in small.get("txn", ())),
+        domains=frozenset(str(each.get("domain")) for each in small.get("domainMetadata", ())),
+    )
+
+
+def _of_version(files: FileActions, version: int) -> FileActions:
+    wanted = scalar_of(version, pa.int64())
+    adds, removes = (
+        rows.filter(pc.equal(rows[VERSION], wanted)) for rows in (files.adds, files.removes)
+    )
+    return FileActions(adds, removes)

@@ -1,9 +1,11 @@
-"""New tables: what is refused before anything is written."""
+"""New tables: what version 0 holds, and what is refused before anything is written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,3 +97,92 @@ def test_a_table_that_another_writer_creates_meanwhile_exists(tmp_path: Path) ->
     with pytest.raises(TableAlreadyExistsError, match="another writer"):
         transaction.commit()
     assert theirs.latest_version() == 0
+
+
+def actions(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in commit_path(root, 0).read_text().splitlines()]
+
+
+def test_version_0_tells_what_was_made_and_how(tmp_path: Path) -> None:
+    table = DeltaTable.create(
+        str(tmp_path),
+        SCHEMA,
+        cluster_by=["id", ["part"]],
+        properties={"delta.columnMapping.mode": "name", "delta.feature.v2Checkpoint": "supported"},
+        name="sales",
+        description="what was sold",
+    )
+    made = actions(tmp_path)
+    assert [key for action in made for key in action] == [
+        "commitInfo",
+        "protocol",
+        "metaData",
+        "domainMetadata",
+    ]
+    assert made[0]["commitInfo"]["operation"] == "CREATE TABLE"
+    parameters = made[0]["commitInfo"]["operationParameters"]
+    assert json.loads(parameters["clusterBy"]) == ["id", "part"]
+    assert json.loads(parameters["partitionBy"]) == []
+    assert parameters["description"] == "what was sold"
+    stored = made[2]["metaData"]["configuration"]
+    assert json.loads(parameters["properties"]) == stored
+    assert stored == {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+    snapshot = table.snapshot()
+    names = [field.metadata["delta.columnMapping.physicalName"] for field in snapshot.schema]
+    assert len({*names}) == 3
+    domain = snapshot.domains["delta.clustering"]
+    assert json.loads(domain.configuration)["clusteringColumns"] == [[names[0]], [names[1]]]
+
+
+def test_two_tables_share_no_names(tmp_path: Path) -> None:
+    properties = {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"}
+    made = [
+        DeltaTable.create(str(tmp_path / name), SCHEMA, properties=properties).snapshot()
+        for name in "ab"
+    ]
+    assert made[0].metadata.id != made[1].metadata.id
+    names = [
+        [
+            *(field.metadata["delta.columnMapping.physicalName"] for field in snapshot.schema),
+            *(
+                value
+                for key, value in snapshot.metadata.configuration.items()
+                if "materialized" in key
+            ),
+        ]
+        for snapshot in made
+    ]
+    assert len({*names[0], *names[1]}) == 10
+
+
+def test_a_new_table_has_in_commit_timestamps_from_its_first_version(tmp_path: Path) -> None:
+    on = {"delta.enableInCommitTimestamps": "true"}
+    table = DeltaTable.create(str(tmp_path), SCHEMA, properties=on)
+    info = actions(tmp_path)[0]["commitInfo"]
+    snapshot = table.snapshot()
+    assert info["inCommitTimestamp"] == snapshot.timestamp_ms
+    assert snapshot.metadata.configuration == on
+
+
+def test_the_columns_that_history_shows_are_written_as_in_sql(tmp_path: Path) -> None:
+    odd = StructType((StructField("s", StructType((StructField("a `b`", LONG),))),))
+    DeltaTable.create(
+        str(tmp_path),
+        odd,
+        cluster_by=[["s", "a `b`"]],
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    parameters = actions(tmp_path)[0]["commitInfo"]["operationParameters"]
+    assert json.loads(parameters["clusterBy"]) == ["s.`a ``b```"]
+
+
+def test_what_can_not_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for properties, problem in [
+        ({"delta.enableIcebergCompatV1": "true"}, "V1 has no arrays"),
+        ({"delta.apendOnly": "true"}, r"delta\.appendOnly"),
+    ]:
+        with pytest.raises((InvalidTableError, InvalidArgumentError), match=problem):
+            DeltaTable.create(str(tmp_path), SCHEMA, properties=properties)
+    with pytest.raises(InvalidArgumentError, match="many is of the type array"):
+        DeltaTable.create(str(tmp_path), SCHEMA, cluster_by=["many"])
+    assert not (tmp_path / "_delta_log").exists()

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable as Peer
 
-from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
+from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.errors import (
-    ConcurrentAppendError,
-    ConcurrentDeleteDeleteError,
-    ConcurrentDeleteReadError,
-    ConcurrentTransactionError,
+    CommitConflictError,
     ConstraintViolationError,
     CorruptLogError,
     InvalidArgumentError,
     MetadataChangedError,
-    ProtocolChangedError,
     TableAlreadyExistsError,
     UnsupportedFeatureError,
 )
+from airflow_delta.engine.model.actions import AddCdcFile, Protocol
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
+from airflow_delta.engine.transaction import commit_loop
+from airflow_delta.engine.transaction.commit_loop import pause
 from tests.log_builder import (
-    PROTOCOL,
     add,
     commit_path,
     metadata,
-    remove,
     write_commit,
     write_table,
 )
@@ -72,8 +75,9 @@ def test_a_table_is_not_created_twice(tmp_path: Path) -> None:
 
 
 def test_a_new_table_whose_features_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV1"):
-        DeltaTable.create(str(tmp_path), SCHEMA, properties={"delta.enableIcebergCompatV1": "true"})
+    properties = {"delta.feature.variantShredding": "supported"}
+    with pytest.raises(UnsupportedFeatureError, match="variantShredding"):
+        DeltaTable.create(str(tmp_path), SCHEMA, properties=properties)
     assert not (tmp_path / "_delta_log").exists()
 
 
@@ -237,78 +241,6 @@ def test_domains_need_their_feature(tmp_path: Path) -> None:
         txn.commit()
 
 
-@pytest.mark.parametrize(("theirs", "conflict"), [("org.example", True), ("org.other", False)])
-def test_a_domain_that_a_winner_has_set_is_a_conflict(
-    tmp_path: Path, theirs: str, conflict: bool
-) -> None:
-    txn = domain_table(tmp_path, ["domainMetadata"]).transaction("SET DOMAIN")
-    txn.set_domain("org.example", "{}")
-    domain = {"domain": theirs, "configuration": "", "removed": False}
-    write_commit(tmp_path, 1, {"domainMetadata": domain})
-    if conflict:
-        with pytest.raises(ConcurrentTransactionError, match=r"domain 'org\.example'"):
-            txn.commit()
-    else:
-        assert txn.commit().version == 2
-
-
-CONFLICTS = [
-    (lambda txn: txn.add_file(file("m")), metadata(), MetadataChangedError),
-    (lambda txn: txn.add_file(file("m")), PROTOCOL, ProtocolChangedError),
-    (
-        lambda txn: txn.set_transaction("app", 2),
-        {"txn": {"appId": "app", "version": 1}},
-        ConcurrentTransactionError,
-    ),
-    (
-        lambda txn: (txn.transaction_version("app"), txn.add_file(file("m"))),
-        {"txn": {"appId": "app", "version": 1}},
-        ConcurrentTransactionError,
-    ),
-    (lambda txn: txn.remove_file(tombstone("f")), remove("f"), ConcurrentDeleteDeleteError),
-    (
-        lambda txn: (txn.read_table(), txn.add_file(file("m"))),
-        add("theirs"),
-        ConcurrentAppendError,
-    ),
-    (
-        lambda txn: (txn.read_table(), txn.add_file(file("m"))),
-        remove("f"),
-        ConcurrentDeleteReadError,
-    ),
-]
-
-
-@pytest.mark.parametrize(("mine", "theirs", "error"), CONFLICTS)
-def test_a_winner_that_touches_what_a_transaction_relies_on_is_a_conflict(
-    tmp_path: Path, mine, theirs: dict, error: type[Exception]
-) -> None:
-    write_table(tmp_path, [add("f")])
-    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
-    mine(txn)
-    write_commit(tmp_path, 1, theirs)
-    with pytest.raises(error, match="version 1"):
-        txn.commit()
-    assert not commit_path(tmp_path, 2).exists()
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs"),
-    [
-        (lambda txn: txn.add_file(file("m")), add("theirs")),
-        (lambda txn: txn.add_file(file("m")), remove("f")),
-        (lambda txn: txn.set_transaction("app", 2), {"txn": {"appId": "other", "version": 1}}),
-        (lambda txn: txn.remove_file(tombstone("f")), add("theirs")),
-    ],
-)
-def test_a_winner_that_touches_nothing_of_ours_is_none(tmp_path: Path, mine, theirs: dict) -> None:
-    write_table(tmp_path, [add("f")])
-    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
-    mine(txn)
-    write_commit(tmp_path, 1, theirs)
-    assert txn.commit().version == 2
-
-
 def test_in_commit_timestamps_ascend_whatever_the_clock_says(tmp_path: Path) -> None:
     table = DeltaTable.create(
         str(tmp_path), SCHEMA, properties={"delta.enableInCommitTimestamps": "true"}
@@ -343,3 +275,386 @@ def test_a_winner_that_cannot_be_parsed_stops_the_commit(tmp_path: Path) -> None
     commit_path(tmp_path, 1).write_text("{broken\n", encoding="utf-8")
     with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json"):
         txn.commit()
+
+
+# What a commit says of itself
+
+
+def reads_files(txn: OptimisticTransaction) -> None:
+    txn.read_files(pc.field("id") == 1)
+    txn.add_file(file("m"))
+
+
+def reads_the_table(txn: OptimisticTransaction) -> None:
+    txn.read_table()
+    txn.add_file(file("m"))
+
+
+def streams(txn: OptimisticTransaction) -> None:
+    """As a stream does: it looks up how far it has come, and appends."""
+    assert txn.transaction_version("app") is None
+    txn.set_transaction("app", 1)
+    txn.add_file(file("m"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "blind", "level"),
+    [
+        (lambda t: t.add_file(file("m")), True, "Serializable"),
+        (streams, True, "Serializable"),
+        (reads_files, False, "Serializable"),
+        (reads_the_table, False, "Serializable"),
+        (lambda t: t.remove_file(tombstone("f")), False, "Serializable"),
+        (lambda t: t.add_file(replace(file("f"), data_change=False)), True, "SnapshotIsolation"),
+        (lambda t: t.set_transaction("app", 1), True, "Serializable"),
+    ],
+)
+def test_a_commit_says_what_it_took_for_granted(
+    tmp_path: Path, stage: Callable[[OptimisticTransaction], None], blind: bool, level: str
+) -> None:
+    write_table(tmp_path, [add("f")])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    stage(txn)
+    txn.commit()
+    info = lines(tmp_path, 1)[0]["commitInfo"]
+    assert (info["isBlindAppend"], info["isolationLevel"]) == (blind, level)
+
+
+def test_parameters_are_texts_as_the_reference_writes_them(tmp_path: Path) -> None:
+    write_table(tmp_path, [])
+    parameters = {"mode": "Append", "partitionBy": [], "isManaged": False, "n": 3, "none": None}
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE", operation_parameters=parameters)
+    txn.add_file(file("f"))
+    txn.commit(operation_metrics={"numFiles": 1})
+    info = lines(tmp_path, 1)[0]["commitInfo"]
+    assert info["operationParameters"] == {
+        "mode": "Append",
+        "partitionBy": "[]",
+        "isManaged": "false",
+        "n": "3",
+        "none": "null",
+    }
+    history = Peer(tmp_path).history()
+    assert history[0]["operation"] == "WRITE"
+
+
+@pytest.mark.parametrize(("interval", "due"), [("2", [2, 4]), ("10", []), ("1", [1, 2, 3, 4])])
+def test_a_checkpoint_is_due_at_every_multiple_of_the_interval(
+    tmp_path: Path, interval: str, due: list[int]
+) -> None:
+    properties = {"delta.checkpointInterval": interval}
+    table = DeltaTable.create(str(tmp_path), SCHEMA, properties=properties)
+    results = []
+    for number in range(1, 5):
+        txn = table.transaction("WRITE")
+        txn.add_file(file(f"f{number}"))
+        results.append(txn.commit())
+    assert [result.version for result in results if result.checkpoint_due] == due
+    assert not list((tmp_path / "_delta_log").glob("*.checkpoint*"))
+
+
+# What can be staged
+
+
+def test_protocol_and_metadata_of_a_table_can_be_changed(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path), SCHEMA)
+    txn = table.transaction("SET TBLPROPERTIES")
+    assert txn.snapshot
+    txn.set_metadata(replace(txn.snapshot.metadata, description="new"))
+    txn.set_protocol(
+        Protocol(1, 7, None, frozenset({"appendOnly", "invariants", "domainMetadata"}))
+    )
+    txn.commit()
+    snapshot = table.snapshot()
+    assert snapshot.metadata.description == "new"
+    assert snapshot.protocol.writer_features == {"appendOnly", "invariants", "domainMetadata"}
+    assert Peer(tmp_path).metadata().description == "new"
+
+
+def test_a_domain_is_removed(tmp_path: Path) -> None:
+    table = domain_table(tmp_path, ["domainMetadata"])
+    txn = table.transaction("SET DOMAIN")
+    txn.set_domain("d", '{"a":1}')
+    txn.commit()
+    txn = table.transaction("SET DOMAIN")
+    domain = txn.read_domain("d")
+    assert domain is not None
+    assert domain.configuration == '{"a":1}'
+    assert txn.read_domain("e") is None
+    txn.remove_domain("d")
+    txn.commit()
+    assert not table.snapshot().domains
+    with pytest.raises(InvalidArgumentError, match=r"'delta\.x' belongs to the protocol"):
+        txn.remove_domain("delta.x")
+
+
+def test_files_of_changed_rows_are_committed(tmp_path: Path) -> None:
+    table = DeltaTable.create(
+        str(tmp_path), SCHEMA, properties={"delta.enableChangeDataFeed": "true"}
+    )
+    txn = table.transaction("UPDATE")
+    txn.add_file(file("f"))
+    txn.add_cdc_file(AddCdcFile("_change_data/a", {}, 1))
+    txn.add_cdc_files([AddCdcFile("_change_data/b", {}, 1)])
+    txn.commit()
+    paths = [line["cdc"]["path"] for line in lines(tmp_path, 1) if "cdc" in line]
+    assert paths == ["_change_data/a", "_change_data/b"]
+    assert lines(tmp_path, 1)[0]["commitInfo"]["isBlindAppend"] is False
+
+
+IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 2}
+
+
+def test_the_marks_of_identity_columns_move_with_the_commit(tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": IDENTITY}]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 6}
+    schema = {"type": "struct", "fields": fields}
+    write_commit(tmp_path, 0, {"protocol": protocol}, metadata(schema=schema))
+    table = DeltaTable(str(tmp_path))
+    txn = table.transaction("WRITE", enforces=["identityColumns"])
+    txn.add_file(file("f"))
+    txn.use_identity_values("id", 8)
+    other = table.transaction("WRITE", enforces=["identityColumns"])
+    other.add_file(file("g"))
+    other.use_identity_values("id", 9)
+    txn.commit()
+    # PROTOCOL.md, "Identity Columns": start + k * step; edge case L18.
+    column = table.snapshot().schema.field("id")
+    assert column is not None
+    assert column.metadata["delta.identity.highWaterMark"] == 9
+    assert lines(tmp_path, 1)[0]["commitInfo"]["tags"] == {"delta.identity.schemaUpdate": "true"}
+    # Both made their values from one mark.
+    with pytest.raises(MetadataChangedError, match="version 1"):
+        other.commit()
+
+
+def test_rules_about_rows_are_for_the_writer_to_enforce(tmp_path: Path) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 3}
+    configuration = {"delta.constraints.positive": "id > 0"}
+    write_commit(
+        tmp_path, 0, {"protocol": protocol}, metadata(configuration=configuration), add("f")
+    )
+    table = DeltaTable(str(tmp_path))
+    txn = table.transaction("WRITE")
+    txn.add_file(file("g"))
+    with pytest.raises(UnsupportedFeatureError, match="checkConstraints"):
+        txn.commit()
+    txn = table.transaction("DELETE")
+    txn.remove_file(tombstone("f"))
+    assert txn.commit().version == 1
+    txn = table.transaction("WRITE", enforces=["checkConstraints"])
+    txn.add_file(file("g"))
+    assert txn.commit().version == 2
+    for wrong in (["checkConstraint"], "checkConstraints"):
+        with pytest.raises(InvalidArgumentError, match="expected names of table features"):
+            table.transaction("WRITE", enforces=wrong)
+
+
+def test_a_new_table_has_nothing_to_read(tmp_path: Path) -> None:
+    txn = OptimisticTransaction(DeltaTable(str(tmp_path)).storage, None, "CREATE TABLE")
+    assert (txn.snapshot, txn.read_version) == (None, None)
+    assert txn.transaction_version("app") is None
+    for read in (txn.read_table, txn.read_files):
+        with pytest.raises(InvalidArgumentError, match="a new table can't be read"):
+            read()
+
+
+def test_files_are_read_with_the_columns_asked_for(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("f"), add("g")])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    assert txn.read_files(columns=["size"]).column_names == ["size"]
+    assert txn.read_files()["path"].to_pylist() == ["f", "g"]
+    for wrong in ("path", ["nonsense"], []):
+        with pytest.raises(InvalidArgumentError, match="columns"):
+            txn.read_files(columns=wrong)
+
+
+# Losing races
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The pauses, which aren't made."""
+    made: list[int] = []
+    monkeypatch.setattr(commit_loop, "pause", made.append)
+    return made
+
+
+def outrun(monkeypatch: pytest.MonkeyPatch, root: Path, times: int) -> None:
+    """Have another writer make two versions just before each put, so many times."""
+    commit = FileSystemCommitter.commit
+    left = [times]
+
+    def late(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+        if left[0]:
+            left[0] -= 1
+            for each in (version, version + 1):
+                write_commit(root, each, add(f"theirs{each}"))
+        return commit(self, version, data, txn_id=txn_id)
+
+    monkeypatch.setattr(FileSystemCommitter, "commit", late)
+
+
+def test_a_loser_jumps_to_the_newest_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
+) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    outrun(monkeypatch, tmp_path, 3)
+    result = txn.commit()
+    assert (result.version, result.attempts, pauses) == (7, 4, [1, 2, 3])
+    assert live(tmp_path) == {"mine", *(f"theirs{n}" for n in range(1, 7))}
+    assert lines(tmp_path, 7)[0]["commitInfo"]["readVersion"] == 0
+    verified = DeltaTable(str(tmp_path)).snapshot().verify()
+    assert "numFiles" in verified.checked
+    assert not verified.differences
+
+
+def test_a_loser_gives_up_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
+) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    outrun(monkeypatch, tmp_path, 9)
+    monkeypatch.setattr(commit_loop, "MAX_ATTEMPTS", 3)
+    with pytest.raises(CommitConflictError, match="faster 3 times"):
+        txn.commit()
+    assert pauses == [1, 2, 3]
+    assert "mine" not in live(tmp_path)
+
+
+def test_a_race_that_is_lost_to_nobody_seen_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
+) -> None:
+    """A store may say that a commit is there before it shows it."""
+    write_table(tmp_path, [])
+    commit = FileSystemCommitter.commit
+    answers = iter([False])
+
+    def blind(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+        return next(answers, True) and commit(self, version, data, txn_id=txn_id)
+
+    monkeypatch.setattr(FileSystemCommitter, "commit", blind)
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    result = txn.commit()
+    assert (result.version, result.attempts, pauses) == (1, 2, [1])
+
+
+def test_pauses_grow_and_are_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(commit_loop.time, "sleep", slept.append)
+    monkeypatch.setattr(commit_loop.random, "uniform", lambda low, high: (low + high) / 2)
+    for attempt in (1, 2, 3, 200):
+        pause(attempt)
+    assert slept == [0.01, 0.02, 0.04, 1.0]
+
+
+def test_what_an_attempt_works_out_is_worked_out_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[int]
+) -> None:
+    """Edge case E13: the commit that turns in-commit timestamps on names its own version and time."""
+    write_table(tmp_path, [])
+    table = DeltaTable(str(tmp_path))
+    txn = table.transaction("SET TBLPROPERTIES")
+    assert txn.snapshot
+    old = txn.snapshot.metadata
+    txn.set_protocol(
+        Protocol(1, 7, None, frozenset({"appendOnly", "invariants", "inCommitTimestamp"}))
+    )
+    on = {"delta.enableInCommitTimestamps": "true"}
+    txn.set_metadata(replace(old, configuration=on))
+    outrun(monkeypatch, tmp_path, 1)
+    far_ms = 10**14
+    monkeypatch.setattr(
+        commit_loop,
+        "pause",
+        lambda _: os.utime(commit_path(tmp_path, 2), ns=(far_ms * 10**6, far_ms * 10**6)),
+    )
+    assert txn.commit().version == 3
+    configuration = table.snapshot().metadata.configuration
+    assert configuration["delta.inCommitTimestampEnablementVersion"] == "3"
+    time = lines(tmp_path, 3)[0]["commitInfo"]["inCommitTimestamp"]
+    assert configuration["delta.inCommitTimestampEnablementTimestamp"] == str(time)
+    assert not pauses
+
+
+def test_of_two_that_create_a_table_one_does(tmp_path: Path) -> None:
+    storage = DeltaTable(str(tmp_path)).storage
+    txn = OptimisticTransaction(storage, None, "CREATE TABLE")
+    table = DeltaTable.create(str(tmp_path), SCHEMA)
+    txn.set_protocol(table.snapshot().protocol)
+    txn.set_metadata(table.snapshot().metadata)
+    with pytest.raises(TableAlreadyExistsError, match="created the table first"):
+        txn.commit()
+
+
+def test_a_creation_that_was_taken_for_lost_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = FileSystemCommitter.commit
+
+    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+        commit(self, version, data, txn_id=txn_id)
+        return False
+
+    monkeypatch.setattr(FileSystemCommitter, "commit", lose)
+    assert DeltaTable.create(str(tmp_path), SCHEMA).latest_version() == 0
+
+
+def test_a_table_that_was_replaced_is_another_one(tmp_path: Path, pauses: list[int]) -> None:
+    table = DeltaTable.create(str(tmp_path), SCHEMA)
+    txn = table.transaction("WRITE")
+    txn.add_file(file("mine"))
+    commit_path(tmp_path, 0).unlink()
+    for left in (tmp_path / "_delta_log").iterdir():
+        left.unlink()
+    other = DeltaTable.create(str(tmp_path), SCHEMA)
+    again = other.transaction("WRITE")
+    again.add_file(file("theirs"))
+    again.commit()
+    os.utime(commit_path(tmp_path, 0), ns=(1, 1))
+    with pytest.raises(MetadataChangedError, match="replaced by another one"):
+        txn.commit()
+    assert live(tmp_path) == {"theirs"}
+    assert not pauses
+
+
+def test_a_winner_that_is_gone_cannot_be_judged(tmp_path: Path) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    for version in (1, 2, 3):
+        write_commit(tmp_path, version, add(f"f{version}"))
+    DeltaTable(str(tmp_path)).checkpoint()
+    theirs = commit_path(tmp_path, 1).read_bytes()
+    for version in (0, 2):
+        commit_path(tmp_path, version).unlink()
+    assert theirs
+    with pytest.raises(CorruptLogError, match=r"commit 2|00000000000000000002\.json"):
+        txn.commit()
+    assert "mine" not in live(tmp_path)
+
+
+WITHOUT_PANDAS = """
+import sys
+from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
+table = DeltaTable({root!r})
+mine, theirs = table.transaction("WRITE"), table.transaction("WRITE")
+mine.read_files(columns=["size"])
+theirs.set_transaction("app", 1)
+theirs.commit()
+mine.remove_file(RemoveFile("f", data_change=True))
+mine.add_file(AddFile("g", {{}}, 1, 1, data_change=True))
+assert mine.commit().attempts == 2
+assert "pandas" not in sys.modules
+"""
+
+
+def test_committing_does_not_load_pandas(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("f")])
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_PANDAS.format(root=str(tmp_path))], check=True, timeout=60
+    )

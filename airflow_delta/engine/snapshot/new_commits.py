@@ -1,0 +1,106 @@
+"""The commits after a snapshot: how whoever holds one learns what was committed since.
+
+Opening a table again costs a hint, a listing, a checkpoint and every commit after it. Whoever holds a
+snapshot needs just the commits that are new, and carries it on by them (`Snapshot.carried_on`).
+
+That is right only while the log is still the one that the snapshot was read from. A cleanup may have
+taken the new commits as well; or the table was deleted, and another one created in its place. Then the
+snapshot's own newest commit is gone, or is another file by size and time, and so that file is looked at
+as well, each time. Any doubt (a gap, a commit of zero bytes) is left to a fresh look at the log, which
+has the words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.log.files import Commit, commit_path
+from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.model.actions import CommitInfo
+from airflow_delta.engine.snapshot.tail import read_light_tail
+from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.arrow.json_actions import ParsedCommits
+
+__all__ = ["NewCommits", "commits_after", "read_new_commits"]
+
+_PROBES = 32
+"""So many commits are asked for one by one, where that is cheaper than listing; then it isn't."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommits:
+    """Consecutive commits, read.
+
+    Attributes:
+        commits: their files, ascending by version.
+        parsed: what they say.
+    """
+
+    commits: tuple[Commit, ...]
+    parsed: ParsedCommits
+
+    @property
+    def newest_info(self) -> CommitInfo | None:
+        """The ``commitInfo`` of the newest of them, None where it has none."""
+        version = self.commits[-1].version if self.commits else None
+        for action in self.parsed.small:
+            if action.version == version and action.kind == "commitInfo":
+                return CommitInfo.from_json(action.value, version=action.version)
+        return None
+
+
+def commits_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
+    """The commits that follow one, up to the newest.
+
+    Args:
+        storage: where the log is.
+        known: a commit as an earlier listing had it.
+
+    Returns:
+        The commits, none where the known one is the newest. None where the known one isn't there any
+        more, or what follows is no whole log.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    if storage.capabilities.remote:
+        found = list_log(storage, start=known.version).commits
+    else:
+        # A directory of a file system gives all its names or none, however many there are.
+        found = tuple(_one_by_one(storage, known.version))
+    if not found or found[0] != known:
+        return None
+    following = range(known.version + 1, known.version + len(found))
+    if any(
+        commit.version != version or commit.size == 0
+        for commit, version in zip(found[1:], following, strict=True)
+    ):
+        return None
+    return found[1:]
+
+
+def read_new_commits(storage: Storage, commits: tuple[Commit, ...], *, table: str) -> NewCommits:
+    """Read commits and parse what a snapshot is carried on by.
+
+    Raises:
+        ObjectNotFoundError: one vanished since it was listed.
+        CorruptLogError: one breaks the protocol.
+        StorageError: the store failed.
+    """
+    return NewCommits(commits, read_light_tail(storage, commits, table=table))
+
+
+def _one_by_one(storage: Storage, start: int) -> Iterator[Commit]:
+    for version in range(start, start + _PROBES):
+        path = commit_path(version)
+        try:
+            info = storage.head(path)
+        except ObjectNotFoundError:
+            return
+        yield Commit(version, path, info.size, info.modified_ms)
+    yield from list_log(storage, start=start + _PROBES).commits

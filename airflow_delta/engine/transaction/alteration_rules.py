@@ -1,0 +1,165 @@
+"""Alterations of everything but columns: properties, constraints, clustering, name, description."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.clustering import (
+    DOMAIN,
+    FEATURE,
+    clustering_domain,
+    parse_clustering_columns,
+)
+from airflow_delta.engine.features.clustering_choice import clustering_paths
+from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
+from airflow_delta.engine.features.known_properties import FEATURE_PREFIX
+from airflow_delta.engine.features.property_changes import changed_properties
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX
+from airflow_delta.engine.model.sql_names import sql_name
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.transaction.alteration_plan import Alteration
+
+__all__ = [
+    "clustered",
+    "constrained",
+    "described",
+    "named",
+    "properties_set",
+    "properties_unset",
+    "unconstrained",
+    "with_feature",
+]
+
+_SET, _UNSET = "SET TBLPROPERTIES", "UNSET TBLPROPERTIES"
+
+
+def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
+    """More or other properties; see `changed_properties`."""
+    if not properties:
+        raise InvalidArgumentError("there are no properties to set")
+    metadata, asked = changed_properties(
+        base.metadata, set=properties, unique=_unique, table=base.table
+    )
+    return Alteration(_SET, {"properties": dict(properties)}, metadata, asked)
+
+
+def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
+    """Fewer properties; see `changed_properties`."""
+    given = [] if isinstance(names, str) else list(names)
+    if not given:
+        raise InvalidArgumentError(f"{names!r}: expected a list of properties to unset")
+    metadata, asked = changed_properties(
+        base.metadata, unset=given, if_exists=if_exists, unique=_unique, table=base.table
+    )
+    return Alteration(_UNSET, {"properties": given, "ifExists": if_exists}, metadata, asked)
+
+
+def with_feature(base: Snapshot, name: str) -> Alteration:
+    """A table that supports a feature, and all that it requires."""
+    return properties_set(base, {f"{FEATURE_PREFIX}{name}": "supported"})
+
+
+def constrained(base: Snapshot, name: str, expression: str) -> Alteration:
+    """One more CHECK constraint.
+
+    The name is stored in lower case: the reference implementation looks it up so.
+
+    Raises:
+        InvalidArgumentError: name or expression are empty, or the table has a constraint of that name.
+    """
+    if not name.strip() or not expression.strip():
+        raise InvalidArgumentError(
+            f"the constraint {name!r}, {expression!r}: expected a name and a SQL expression"
+        )
+    if (key := _constraint_key(base, name)) is not None:
+        raise InvalidArgumentError(
+            f"there is a constraint {key.removeprefix(CONSTRAINT_PREFIX)!r} already, "
+            f"{base.metadata.configuration[key]!r}; drop it first"
+        )
+    text = expression.strip()
+    configuration = {**base.metadata.configuration, CONSTRAINT_PREFIX + name.lower(): text}
+    return Alteration(
+        "ADD CONSTRAINT",
+        {"name": name, "expr": text},
+        replace(base.metadata, configuration=configuration),
+        row_rule=f"the constraint {name!r}, {text!r},",
+    )
+
+
+def unconstrained(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
+    """One CHECK constraint less, whatever the case of its name.
+
+    Raises:
+        InvalidArgumentError: there is none of that name.
+    """
+    key = _constraint_key(base, name)
+    if key is None and not if_exists:
+        raise InvalidArgumentError(
+            f"there is no constraint {name!r}; the table has {sorted(base.properties.constraints)}"
+        )
+    kept = dict(base.metadata.configuration)
+    expression = {} if key is None else {"expr": kept.pop(key)}
+    return Alteration(
+        "DROP CONSTRAINT",
+        {"name": name, **expression, "existed": str(key is not None).lower()},
+        replace(base.metadata, configuration=kept),
+    )
+
+
+def clustered(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
+    """A table clustered by other columns, or by none; see `clustering_paths`.
+
+    Raises:
+        InvalidArgumentError: the table can't be clustered by the columns, or it isn't clustered and is
+            to be so by none.
+    """
+    if not columns and FEATURE not in supported_features(base.protocol):
+        raise InvalidArgumentError("the table isn't clustered; expected columns to cluster it by")
+    paths = clustering_paths(base.schema, columns, base.metadata.partition_columns, base.properties)
+    mode = mapping_mode(base.protocol, base.metadata, table=base.table)
+    logical = {place: path for path, place in physical_paths(base.schema, mode).items()}
+    before = base.domains.get(DOMAIN)
+    old = parse_clustering_columns(before.configuration, table=base.table) if before else ()
+    parameters = {
+        "oldClusteringColumns": ",".join(sql_name(logical.get(path, path)) for path in old),
+        "newClusteringColumns": ",".join(sql_name(column_path(column)) for column in columns),
+    }
+    return Alteration(
+        "CLUSTER BY",
+        parameters,
+        base.metadata,
+        frozenset({FEATURE}),
+        domain=clustering_domain(paths),
+    )
+
+
+def named(base: Snapshot, name: str | None) -> Alteration:
+    """A table of another name.
+
+    Delta Spark has no operation for it; the commit tells it as deltalake's do.
+    """
+    parameters = {"metadataUpdate": {"name": name}}
+    return Alteration("UPDATE TABLE METADATA", parameters, replace(base.metadata, name=name))
+
+
+def described(base: Snapshot, description: str | None) -> Alteration:
+    """A table of another description, which SQL calls its comment."""
+    metadata = replace(base.metadata, description=description)
+    if description is None:
+        return Alteration(_UNSET, {"properties": ["comment"], "ifExists": True}, metadata)
+    return Alteration(_SET, {"properties": {"comment": description}}, metadata)
+
+
+def _constraint_key(base: Snapshot, name: str) -> str | None:
+    """The property of a constraint; names of constraints are the same in any case."""
+    wanted = CONSTRAINT_PREFIX.lower() + name.lower()
+    return next((key for key in base.metadata.configuration if key.lower() == wanted), None)
+
+
+def _unique() -> str:
+    return str(uuid.uuid4())

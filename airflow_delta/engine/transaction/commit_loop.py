@@ -1,0 +1,182 @@
+"""Attempt after attempt, until a commit is made or can't be.
+
+An attempt takes the staged actions through the stages of ``prepare``, against the newest version that is
+known, and has the committer put the result. If another writer took the version, all the commits made
+meanwhile are loaded at once and checked for conflicts in their order; then the next attempt follows on
+the newest of them, after a pause that grows and is left to chance, so that writers that collided once
+don't again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+
+from airflow_delta.engine.commit.filesystem import FileSystemCommitter
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+)
+from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
+from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.conflicts import Loser, check_conflicts
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.isolation import isolation_level
+from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
+from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
+from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.winners import commits_meanwhile
+
+__all__ = ["MAX_ATTEMPTS", "CommitLoop", "now_ms", "pause"]
+
+MAX_ATTEMPTS = 200
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
+
+
+@dataclass(slots=True)
+class CommitLoop:
+    """The attempts of one transaction to commit.
+
+    Attributes:
+        storage: where the table is.
+        actions: what is staged.
+        reads: what was read.
+        provenance: what the commit says of itself.
+        base: the version that the first attempt follows; None to create the table.
+        enforced: see `CommitContext`.
+        tried: what was sent to the store by now, or is about to be, by version.
+    """
+
+    storage: Storage
+    actions: Actions
+    reads: Reads
+    provenance: Provenance
+    base: Snapshot | None
+    enforced: frozenset[str]
+    tried: dict[int, CommitResult] = field(default_factory=dict)
+
+    def run(self) -> CommitResult:
+        """Commit; see `OptimisticTransaction.commit` for the errors."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            prepared = prepare(self.actions, self._context())
+            if self._put(prepared, attempt):
+                return self.tried[prepared.context.version]
+            if (made := self._follow_winners(prepared)) is not None:
+                return made
+            pause(attempt)
+        raise CommitConflictError(
+            f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
+            "the table is less busy",
+            table=self.storage.root,
+            version=max(self.tried),
+        )
+
+    def _context(self) -> CommitContext:
+        base, actions = self.base, self.actions
+        protocol = actions.protocol or (None if base is None else base.protocol)
+        metadata = actions.metadata or (None if base is None else base.metadata)
+        if protocol is None or metadata is None:
+            raise InvalidArgumentError(
+                "a new table needs a protocol and metadata", table=self.storage.root
+            )
+        timestamp_ms = now_ms()
+        if base is not None and is_enabled(protocol, metadata, table=self.storage.root):
+            timestamp_ms = next_in_commit_timestamp(timestamp_ms, base.timestamp_ms)
+        return CommitContext(
+            table=self.storage.root,
+            version=0 if base is None else base.version + 1,
+            timestamp_ms=timestamp_ms,
+            protocol=protocol,
+            metadata=metadata,
+            base=base,
+            operation=self.provenance.operation,
+            enforced=self.enforced,
+        )
+
+    def _put(self, prepared: Prepared, attempt: int) -> bool:
+        """Try to make the version; False where another writer made it."""
+        actions, context = prepared.actions, prepared.context
+        info = self.provenance.commit_info(
+            timestamp_ms=context.timestamp_ms,
+            in_commit=is_enabled(context.protocol, context.metadata, table=context.table),
+            isolation=isolation_level(actions, context.properties),
+            blind=is_blind_append(actions, self.reads),
+            tags=prepared.tags,
+        )
+        data = commit_text(actions, info, timestamp_ms=context.timestamp_ms)
+        result = CommitResult(
+            context.version,
+            context.timestamp_ms,
+            len(actions.adds),
+            len(actions.removes),
+            attempt,
+            checkpoint_due=_checkpoint_due(context),
+        )
+        # Before the put: whatever interrupts it, the commit may have been made from here on.
+        self.tried[context.version] = result
+        committer = FileSystemCommitter(self.storage, table=context.table)
+        if not committer.commit(context.version, data, txn_id=self.provenance.txn_id):
+            return False
+        made = MadeCommit(
+            context.version,
+            info,
+            context.protocol,
+            context.metadata,
+            {txn.app_id: txn for txn in actions.transactions},
+            actions.domains,
+            actions.adds,
+            actions.removes,
+        )
+        leave_next_checksum(self.storage, self.base, made)
+        return True
+
+    def _follow_winners(self, prepared: Prepared) -> CommitResult | None:
+        """Go on to the newest version, if nothing on the way is in ours.
+
+        Returns:
+            The result where one of the commits is our own: a put that was taken for lost has arrived
+            after all.
+        """
+        txn_id = self.provenance.txn_id
+        if self.base is None:
+            if (read_commit_info(self.storage, 0) or {}).get("txnId") == txn_id:
+                return self.tried[0]
+            raise TableAlreadyExistsError(
+                "another writer created the table first; open it instead",
+                table=self.storage.root,
+                version=0,
+            )
+        meanwhile = commits_meanwhile(self.base)
+        level = isolation_level(prepared.actions, prepared.context.properties)
+        loser = Loser(prepared.actions, self.reads, level, self.enforced)
+        for winner in meanwhile.winners:
+            if winner.info.txn_id == txn_id:
+                return self.tried[winner.version]
+            check_conflicts(loser, winner)
+        self.base = meanwhile.newest()
+        return None
+
+
+def _checkpoint_due(context: CommitContext) -> bool:
+    return context.version > 0 and context.version % context.properties.checkpoint_interval == 0
+
+
+def pause(attempt: int) -> None:
+    """Wait after a lost race.
+
+    Args:
+        attempt: how many attempts were made.
+    """
+    longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
+    time.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
+
+
+def now_ms() -> int:
+    """The clock of the commit, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,86 @@
+"""Commit something once, however often it is asked for.
+
+A task that is tried again doesn't know whether its first try has committed. So it gives its commit a
+transaction identifier (PROTOCOL.md, "Transaction Identifiers"): the name of an application, and a number
+that is the same for each try. Whoever finds the pair in the log finds the commit.
+
+The pair itself counts, and not whether its number is above the last one, as streams count: tasks that are
+run for older dates come with smaller numbers, and are no repetition. The price is a search of the commits
+that are there, which are kept as long as ``delta.logRetentionDuration`` says; the newest number of an
+application is known for good. Where that is the one that is asked for, or the application is new, the
+search ends at once.
+
+Between the search and the commit another try may commit. The transaction has looked the application up,
+so that this is a conflict, and the search is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from airflow_delta.engine.errors import ConcurrentTransactionError, ObjectNotFoundError
+from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.model.actions import CommitInfo
+from airflow_delta.engine.snapshot.transactions import version_of_transaction
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["commit_once"]
+
+_ROUNDS = 50
+"""So often other commits of the application may come in between."""
+
+
+def commit_once(
+    begin: Callable[[], OptimisticTransaction],
+    app_id: str,
+    version: int,
+    stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
+) -> CommitResult:
+    """Make a commit, unless there is one with the same transaction identifier.
+
+    Args:
+        begin: begins a transaction on the newest version of the table.
+        app_id: the application.
+        version: the application's number of what is committed.
+        stage: stages it, and returns its metrics, if any. Called again, with another transaction,
+            where a commit of the application came in between.
+
+    Returns:
+        The commit that was made; or the earlier one, as ``repeated``.
+
+    Raises:
+        ConcurrentTransactionError: again and again another commit of the application, or one that
+            touches what ``stage`` has looked up, came in between.
+        DeltaError: see `OptimisticTransaction.commit`; or what ``stage`` raises.
+    """
+    for _ in range(_ROUNDS - 1):
+        with suppress(ConcurrentTransactionError):
+            return _round(begin(), app_id, version, stage)
+    return _round(begin(), app_id, version, stage)
+
+
+def _round(
+    transaction: OptimisticTransaction,
+    app_id: str,
+    version: int,
+    stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
+) -> CommitResult:
+    # Set before the search: what is committed after the version that is searched is a conflict.
+    transaction.set_transaction(app_id, version)
+    base = transaction.snapshot
+    earlier = None if base is None else version_of_transaction(base, app_id, version)
+    if base is not None and earlier is not None:
+        return _repeated(base.state.storage, earlier)
+    return transaction.commit(operation_metrics=stage(transaction))
+
+
+def _repeated(storage: Storage, version: int) -> CommitResult:
+    try:
+        info = CommitInfo.from_json(read_commit_info(storage, version) or {}, version=version)
+    except ObjectNotFoundError:
+        return CommitResult(version, None, repeated=True)
+    at = info.timestamp if info.in_commit_timestamp is None else info.in_commit_timestamp
+    return CommitResult(version, at, repeated=True)

@@ -1,0 +1,121 @@
+"""A clustered table has statistics of its clustering columns for each file.
+
+Spec: PROTOCOL.md, "Clustered Table". Bounds may be missing where all values are null, and for types of
+which they can't always be told. A commit that makes other columns the clustering columns needs
+statistics of them for the files that are in the table already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
+from airflow_delta.engine.arrow.stats import parse_stats
+from airflow_delta.engine.features.clustering import (
+    DOMAIN,
+    FEATURE,
+    check_clustering_columns,
+    parse_clustering_columns,
+)
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields
+from airflow_delta.engine.model.actions import DomainMetadata
+from airflow_delta.engine.model.schema import BINARY, BOOLEAN, DOUBLE, FLOAT, STRING, DataType
+from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.statistics import count_of, statistic, statistics_of
+from airflow_delta.engine.transaction.prepare.table_columns import physical_schema_after
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["check_clustering"]
+
+_UNBOUNDED: frozenset[DataType] = frozenset({FLOAT, DOUBLE, STRING, BINARY, BOOLEAN})
+"""Types of which a bound may rightly be missing: JSON has no NaN, a long text may have no short
+upper bound, and of the last two no writer keeps bounds."""
+
+
+def check_clustering(actions: Actions, context: CommitContext) -> Actions:
+    """The clustering columns are columns, and each file has statistics of them.
+
+    Raises:
+        ConstraintViolationError: a file lacks a statistic.
+        InvalidTableError: the table can't be clustered by these columns, or they can't be read.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    if FEATURE not in context.supported:
+        return actions
+    before = _columns(context.domains.get(DOMAIN), context)
+    columns = _columns(actions.domains[DOMAIN], context) if DOMAIN in actions.domains else before
+    if not columns:
+        return actions
+    schema = physical_schema_after(context)
+    if actions.metadata or DOMAIN in actions.domains:
+        partitioning = context.metadata.partition_columns
+        check_clustering_columns(
+            columns, schema, partition_columns=partitioning, table=context.table
+        )
+    types = {path: field.data_type for path, field in all_fields(schema)}
+    # A loop over the files of one commit: they came as objects, from one writer.
+    for file in actions.adds:
+        statistics = statistics_of(file, context)
+        for path in columns:
+            lacking = _lacking(statistics, path, bounded=types.get(path) not in _UNBOUNDED)
+            if lacking:
+                raise _without_statistics(lacking, file.path, path, context)
+    if added := [path for path in columns if path not in before]:
+        _check_staying_files(added, actions, context)
+    return actions
+
+
+def _columns(domain: DomainMetadata | None, context: CommitContext) -> Sequence[SchemaPath]:
+    if domain is None or domain.removed:
+        return ()
+    return parse_clustering_columns(domain.configuration, table=context.table)
+
+
+def _check_staying_files(
+    added: Sequence[SchemaPath], actions: Actions, context: CommitContext
+) -> None:
+    """The files that are in the table and stay have statistics of new clustering columns."""
+    if context.base is None:
+        return
+    live = context.base.files(columns=(*FILE_KEY_COLUMNS, "stats"))
+    touched = keys_of_files([*actions.adds, *actions.removes], table=context.table)
+    keys = file_keys(live, table=context.table)
+    staying = live.filter(pc.invert(pc.is_in(keys, value_set=touched)))
+    for path in added:
+        parsed = parse_stats(staying["stats"], pa.struct([("nullCount", _nested(path))]))
+        counts = pc.struct_field(pc.struct_field(parsed, "nullCount"), list(path))
+        lacking = staying["path"].filter(pc.is_null(counts))
+        if len(lacking):
+            raise _without_statistics("nullCount", lacking[0].as_py(), path, context)
+
+
+def _nested(path: SchemaPath) -> pa.DataType:
+    inner = _nested(path[1:]) if path[1:] else pa.int64()
+    return pa.struct([(path[0], inner)])
+
+
+def _lacking(statistics: Mapping[str, Any], path: SchemaPath, *, bounded: bool) -> str | None:
+    """The statistic of a column that is missing; None where all are there."""
+    records = count_of(statistics.get("numRecords"))
+    nulls = count_of(statistic(statistics, "nullCount", path))
+    if records is None or nulls is None:
+        return "numRecords" if records is None else "nullCount"
+    if nulls == records or not bounded:
+        return None
+    bounds = ("minValues", "maxValues")
+    return next((name for name in bounds if statistic(statistics, name, path) is None), None)
+
+
+def _without_statistics(
+    lacking: str, file: str, column: SchemaPath, context: CommitContext
+) -> Exception:
+    return context.violation(
+        f"the statistics of the file {file!r} lack {lacking} of the clustering column "
+        f"{'.'.join(column)}; a clustered table needs them"
+    )

@@ -1,0 +1,33 @@
+"""The commit that turns in-commit timestamps on says where they begin.
+
+Spec: in-commit-timestamps.md. The two properties name the version and the timestamp of this very
+attempt, so that they are worked out anew after a lost race (edge case E13).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_delta.engine.features.in_commit_timestamps import record_enablement
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["record_timestamps"]
+
+
+def record_timestamps(actions: Actions, context: CommitContext) -> Actions:
+    """Set the enablement properties, keep or remove them; see `record_enablement`.
+
+    Raises:
+        InvalidTableError: a property can't be read.
+    """
+    base = context.base
+    metadata = record_enablement(
+        context.protocol,
+        context.metadata,
+        before=(base.protocol, base.metadata) if base else None,
+        version=context.version,
+        timestamp_ms=context.timestamp_ms,
+        table=context.table,
+    )
+    return actions if metadata is context.metadata else replace(actions, metadata=metadata)

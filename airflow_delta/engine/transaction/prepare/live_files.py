@@ -1,0 +1,63 @@
+"""The live files that a commit is about, found among all of the table's by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
+from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
+from airflow_delta.engine.transaction.context import CommitContext
+
+__all__ = ["are_live", "live_by_path"]
+
+
+def are_live(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list[bool]:
+    """Of each file whether the table has it, with the same deletion vector, before the commit.
+
+    Raises:
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    if context.base is None or not files:
+        return [False] * len(files)
+    mine = keys_of_files(files, table=context.table)
+    live = file_keys(context.base.files(columns=FILE_KEY_COLUMNS), table=context.table)
+    found = set(live.filter(pc.is_in(live, value_set=mine)).to_pylist())
+    return [key in found for key in mine.to_pylist()]
+
+
+def live_by_path(
+    files: Iterable[AddFile | RemoveFile], context: CommitContext, columns: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Some columns of the live files that have the path of one of some files.
+
+    Args:
+        files: the files; their deletion vectors don't matter.
+        context: the table.
+        columns: columns of the protocol's ``add``.
+
+    Returns:
+        The values by `CommitContext.path_key`.
+
+    Raises:
+        ConstraintViolationError: the path of a file is no well-formed URI.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    keys = {context.path_key(file) for file in files}
+    if context.base is None or not keys:
+        return {}
+    live = context.base.files(columns=("path", *columns))
+    vectors = pa.chunked_array([pa.nulls(len(live), DELETION_VECTOR_TYPE)])
+    paths = pa.Table.from_arrays([live["path"], vectors], names=list(FILE_KEY_COLUMNS))
+    found = file_keys(paths, table=context.table)
+    wanted = pc.is_in(found, value_set=array_of(list(keys), pa.string()))
+    # Objects again, but no more of them than the commit has files.
+    rows = live.select(list(columns)).filter(wanted).to_pylist()
+    return dict(zip(found.filter(wanted).to_pylist(), rows, strict=True))

@@ -1,0 +1,157 @@
+"""Row ids and row commit versions of the files that a commit adds.
+
+Spec: PROTOCOL.md, "Writer Requirements for Row Tracking"; edge cases E14, L17. As soon as the table
+supports the feature, enabled or not:
+
+=======================================  ========================================================
+an ``add`` of a path                     gets
+=======================================  ========================================================
+that is live (new statistics, another    ``baseRowId`` and ``defaultRowCommitVersion`` of the live
+deletion vector, …)                      file, where it has them
+that comes with ids (a restored file)    those, if they have been given out before
+of any other kind                        the ids behind the high water mark, as many as it has
+                                         records, and this commit's version
+=======================================  ========================================================
+
+A ``remove`` gets the numbers of the file that it removes. The high water mark is kept in a metadata
+domain, which is part of the commit if it has moved; being worked out anew for each attempt, it never
+conflicts with that of another writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from airflow_delta.engine.features.row_tracking import (
+    DOMAIN,
+    FEATURE,
+    SUSPENDED,
+    high_water_mark,
+    high_water_mark_domain,
+)
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.live_files import live_by_path
+from airflow_delta.engine.transaction.prepare.statistics import record_counts
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["assign_row_ids"]
+
+_COLUMNS = ("baseRowId", "defaultRowCommitVersion")
+_MAX_LONG = (1 << 63) - 1
+_File = TypeVar("_File", AddFile, RemoveFile)
+
+
+def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
+    """Number the rows of added files, where the table supports row tracking.
+
+    Raises:
+        ConstraintViolationError: a file comes with ids where it can't; its statistics don't tell how
+            many it needs, or no ids are left.
+        InvalidTableError: the high water mark can't be read.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    if FEATURE not in context.supported:
+        _check_has_no_ids(actions.adds, context)
+        return actions
+    if context.properties.flag(SUSPENDED):
+        stripped = tuple(
+            replace(file, base_row_id=None, default_row_commit_version=None)
+            for file in actions.adds
+        )
+        return replace(actions, adds=stripped)
+    return _numbered(actions, context)
+
+
+def _check_has_no_ids(files: Sequence[AddFile], context: CommitContext) -> None:
+    for file in files:
+        if file.base_row_id is not None or file.default_row_commit_version is not None:
+            raise context.violation(
+                f"the file {file.path!r} has a baseRowId or a defaultRowCommitVersion, and the table "
+                "lacks the feature rowTracking; leave both out"
+            )
+
+
+def _numbered(actions: Actions, context: CommitContext) -> Actions:
+    files: tuple[AddFile | RemoveFile, ...] = (*actions.adds, *actions.removes)
+    live = live_by_path(files, context, _COLUMNS)
+    mark = high_water_mark(context.domains.get(DOMAIN), table=context.table)
+    returning = [
+        file
+        for file in actions.adds
+        if file.base_row_id is not None and context.path_key(file) not in live
+    ]
+    _check_were_given_out(returning, mark, context)
+    adds, last = _with_ids([_as_live(file, live, context) for file in actions.adds], mark, context)
+    domains = dict(actions.domains)
+    if last != mark:
+        domains[DOMAIN] = high_water_mark_domain(last)
+    return replace(
+        actions,
+        adds=adds,
+        removes=tuple(_as_live(file, live, context) for file in actions.removes),
+        domains=MappingProxyType(domains),
+    )
+
+
+def _check_were_given_out(files: Sequence[AddFile], mark: int, context: CommitContext) -> None:
+    """The ids that files come with are among those that the table gave out before."""
+    counts = record_counts(files, context, why="their row ids can't be told without it")
+    for file, records in zip(files, counts, strict=True):
+        first = file.base_row_id or 0
+        if first < 0 or first + records - 1 > mark:
+            raise context.violation(
+                f"the file {file.path!r} has the baseRowId {first} and {records} records, and the "
+                f"highest id that was ever given out is {mark}; leave it out to get new ones"
+            )
+
+
+def _with_ids(
+    files: Sequence[AddFile], mark: int, context: CommitContext
+) -> tuple[tuple[AddFile, ...], int]:
+    """The files, those without ids with the next ones, and the high water mark after them."""
+    fresh = [file for file in files if file.base_row_id is None]
+    counts = iter(record_counts(fresh, context, why="row tracking gives each of them an id"))
+    numbered = []
+    for file in files:
+        first, since = file.base_row_id, file.default_row_commit_version
+        if first is None:
+            first = mark + 1
+            mark += next(counts)
+        since = context.version if since is None else since
+        numbered.append(replace(file, base_row_id=first, default_row_commit_version=since))
+    if mark > _MAX_LONG:
+        raise context.violation(
+            f"its files need row ids up to {mark}, and the highest is {_MAX_LONG}; the table can't "
+            "track more rows"
+        )
+    return tuple(numbered), mark
+
+
+def _as_live(file: _File, live: Mapping[str, Mapping[str, Any]], context: CommitContext) -> _File:
+    """A file with the numbers of the live file of its path; itself where there is none.
+
+    Raises:
+        ConstraintViolationError: it comes with others.
+    """
+    found = live.get(context.path_key(file))
+    if found is None:
+        return file
+    base, since = (found[name] for name in _COLUMNS)
+    if base is None or since is None:
+        # A file from before row tracking: what it lacks it gets now.
+        base = file.base_row_id if base is None else base
+        since = file.default_row_commit_version if since is None else since
+    own = (file.base_row_id, file.default_row_commit_version)
+    if own == (base, since):
+        return file
+    if any(mine not in (None, its) for mine, its in zip(own, (base, since), strict=True)):
+        raise context.violation(
+            f"the file {file.path!r} has the baseRowId {own[0]} and the defaultRowCommitVersion "
+            f"{own[1]}, and in the table it has {base} and {since}; keep those, or leave both out"
+        )
+    return replace(file, base_row_id=base, default_row_commit_version=since)

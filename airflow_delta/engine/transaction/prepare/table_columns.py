@@ -1,0 +1,40 @@
+"""The columns of the table that a commit will give."""
+
+from __future__ import annotations
+
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.transaction.context import CommitContext
+
+__all__ = ["mode_after", "physical_schema_after", "schema_after"]
+
+
+def schema_after(context: CommitContext) -> StructType:
+    """The schema that the commit leaves, logical names.
+
+    Raises:
+        InvalidTableError: it can't be parsed, or partition columns aren't in it.
+    """
+    base = context.base
+    if base is not None and context.metadata is base.metadata:
+        return base.schema  # parsed once, however many stages ask for it
+    return table_schema(context.metadata, table=context.table)
+
+
+def mode_after(context: CommitContext) -> str:
+    """The column mapping mode that the commit leaves: ``none``, ``name`` or ``id``.
+
+    Raises:
+        InvalidTableError: the property holds something else.
+    """
+    return mapping_mode(context.protocol, context.metadata, table=context.table)
+
+
+def physical_schema_after(context: CommitContext) -> StructType:
+    """The schema that the commit leaves, physical names.
+
+    Raises:
+        InvalidTableError: see `schema_after`; or a column lacks its physical name.
+    """
+    return physical_schema(schema_after(context), mode_after(context))

@@ -1,0 +1,55 @@
+"""What a commit tells other writers about itself: ``commitInfo.tags``.
+
+==================================  =================================================================
+tag                                 says
+==================================  =================================================================
+``delta.identity.schemaUpdate``     of the metadata nothing but high water marks of identity columns
+                                    has changed (as Delta Spark tells it)
+``delta.rowTracking.preserved``     whether all rows that were updated or copied kept their row ids
+                                    (PROTOCOL.md, "Writer Requirements for Row Tracking")
+==================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_delta.engine.features.identity import ONLY_MARKS_TAG
+from airflow_delta.engine.features.row_tracking import FEATURE, PRESERVED_TAG
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["commit_tags"]
+
+
+def commit_tags(staged: Actions, prepared: Actions, context: CommitContext) -> Mapping[str, str]:
+    """The tags of a commit.
+
+    Args:
+        staged: what the transaction staged.
+        prepared: what the stages made of it.
+        context: the table after it.
+
+    Raises:
+        InvalidTableError: a property is neither true nor false.
+    """
+    tags = {}
+    untouched = staged.protocol is None and staged.metadata is None
+    if staged.identity_marks and untouched and prepared.metadata is not None:
+        tags[ONLY_MARKS_TAG] = "true"
+    if FEATURE in context.supported and context.properties.row_tracking_enabled:
+        tags[PRESERVED_TAG] = "true" if _preserves_row_ids(prepared, context) else "false"
+    return tags
+
+
+def _preserves_row_ids(actions: Actions, context: CommitContext) -> bool:
+    """Whether no row has lost its id.
+
+    A file that stays under its path keeps the ids of its rows. Rows may have moved where some files go
+    and others come; whether their ids came along only the writer of the files knows.
+    """
+    if FEATURE in context.enforced:
+        return True
+    added = {context.path_key(file) for file in actions.adds}
+    removed = {context.path_key(file) for file in actions.removes}
+    return not (added - removed and removed - added)

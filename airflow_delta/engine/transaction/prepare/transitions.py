@@ -1,0 +1,70 @@
+"""New metadata suit the files that are in the table already.
+
+Which changes no commit can make, and what the others demand of the files, is in
+``features/transitions.py``; this stage knows the files. Those that the commit removes don't count, so
+that a table may change in whatever way while it is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
+from airflow_delta.engine.features.transitions import Condition, Demand, check_transition, demands
+from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["check_staying_files"]
+
+_ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
+
+
+def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
+    """The change of protocol and metadata is one that the table's files allow.
+
+    Raises:
+        ConstraintViolationError: it demands something of files that they don't fulfil.
+        InvalidArgumentError: no commit can make the change.
+        InvalidTableError: a schema or property can't be read.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    base = context.base
+    if base is None or not (actions.protocol or actions.metadata):
+        return actions
+    check_transition(base.metadata, context.metadata, table=context.table)
+    before, after = (base.protocol, base.metadata), (context.protocol, context.metadata)
+    made = demands(before, after, table=context.table)
+    if made:
+        live = base.files(columns=(*FILE_KEY_COLUMNS, *_ROW_IDS))
+        for demand in made:
+            _check_demand(demand, live, actions, context)
+    return actions
+
+
+def _check_demand(demand: Demand, live: pa.Table, actions: Actions, context: CommitContext) -> None:
+    if demand.condition is Condition.NO_FILES:
+        unfit = _without(live, actions.removes, context)
+    else:
+        # What the commit adds has got its ids by now.
+        staying = _without(live, [*actions.removes, *actions.adds], context)
+        lacking = pc.or_(*(pc.is_null(staying[name]) for name in _ROW_IDS))
+        unfit = staying.filter(lacking)
+    if unfit.num_rows:
+        raise context.violation(
+            f"{demand.reason}; expected that {demand.condition.value}, and {unfit.num_rows} files "
+            f"are otherwise, such as {unfit['path'][0].as_py()!r}"
+        )
+
+
+def _without(files: pa.Table, others: Sequence[Any], context: CommitContext) -> pa.Table:
+    """The files that aren't among others."""
+    keys = file_keys(files, table=context.table)
+    return files.filter(
+        pc.invert(pc.is_in(keys, value_set=keys_of_files(others, table=context.table)))
+    )

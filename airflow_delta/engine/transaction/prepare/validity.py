@@ -1,0 +1,132 @@
+"""What any commit must be like, whatever the table's features.
+
+Spec: PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File and Remove File",
+"Protocol Evolution" and "Column Mapping"; edge case B14. That there is at most one ``protocol`` and one
+``metaData`` follows from the form of `Actions`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.upgrade import check_metadata, check_no_shrinking
+from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.table_columns import schema_after
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["check_files", "check_table", "check_transactions"]
+
+_PREVIEW = "-preview"
+
+_DROP_FEATURE = "DROP FEATURE"
+"""The one operation after which a protocol may support less than before."""
+
+
+def check_table(actions: Actions, context: CommitContext) -> Actions:
+    """Protocol and metadata are a table's, and follow from those before.
+
+    Raises:
+        ConstraintViolationError: the first version lacks one of them; a feature comes into use that
+            the protocol lacks; or the highest column id falls.
+        InvalidTableError: the protocol supports less than before; or protocol, schema, partition
+            columns and properties don't fit together.
+        UnsupportedFeatureError: the engine can't commit to such a table.
+    """
+    base = context.base
+    if base is None and not (actions.protocol and actions.metadata):
+        raise context.violation("the first version needs a protocol and a metaData action")
+    if actions.protocol and base and context.operation != _DROP_FEATURE:
+        check_no_shrinking(base.protocol, actions.protocol, table=context.table)
+    if not (actions.protocol or actions.metadata):
+        return actions
+    schema_after(context)  # its partition columns are in it
+    check_metadata(context.protocol, context.metadata, table=context.table)
+    highest = context.properties.column_mapping_max_column_id or 0
+    least = (base.properties.column_mapping_max_column_id or 0) if base else 0
+    if highest < least:
+        raise context.violation(
+            f"{MAX_COLUMN_ID} falls from {least} to {highest}, and the ids in between would be given "
+            "out again; keep the property"
+        )
+    if missing := _new_features(context.metadata, context):
+        raise context.violation(
+            f"its metadata uses the features {missing}, which the protocol lacks; add them to the "
+            "protocol in the same commit"
+        )
+    return actions
+
+
+def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:
+    """The features that come into use by new metadata without support in the protocol.
+
+    Metadata that used a feature without support before may go on: where a protocol is older than the
+    feature, its properties mean nothing.
+    """
+    active = _active_features(metadata, context.table)
+    if context.base is not None:
+        active -= _active_features(context.base.metadata, context.table)
+    supported = {name.removesuffix(_PREVIEW) for name in supported_features(context.protocol)}
+    return sorted(name for name in active if name not in supported)
+
+
+def _active_features(metadata: Metadata, table: str) -> set[str]:
+    """The features that metadata uses, a preview under the name of the final feature."""
+    properties = TableProperties(metadata.configuration, table)
+    schema = parse_schema(metadata.schema_string, table)
+    return {
+        name.removesuffix(_PREVIEW)
+        for name, feature in FEATURES.items()
+        if feature.active is not None and feature.active(properties, schema)
+    }
+
+
+def check_transactions(actions: Actions, context: CommitContext) -> Actions:
+    """No application has two transaction identifiers.
+
+    Raises:
+        ConstraintViolationError: one has.
+    """
+    counts = Counter(txn.app_id for txn in actions.transactions)
+    app_id, count = next(iter(counts.most_common(1)), ("", 0))
+    if count > 1:
+        raise context.violation(
+            f"the application {app_id!r} has {count} txn actions; a commit may hold one"
+        )
+    return actions
+
+
+def check_files(actions: Actions, context: CommitContext) -> Actions:
+    """No file has two actions of one kind, and none is added and removed as it is.
+
+    Raises:
+        ConstraintViolationError: one has or is, or a path is no well-formed URI.
+    """
+    for kind in ("adds", "removes", "cdc"):
+        # A loop over the files of one commit: they came as objects, from one writer.
+        paths = [context.path_key(file) for file in getattr(actions, kind)]
+        if len(set(paths)) < len(paths):
+            path, count = Counter(paths).most_common(1)[0]
+            raise context.violation(
+                f"the file {path!r} has {count} {kind.removesuffix('s')} actions; a commit may hold "
+                "one"
+            )
+    removed = {_file_key(file, context) for file in actions.removes}
+    for file in actions.adds if removed else ():
+        if _file_key(file, context) in removed:
+            raise context.violation(
+                f"the file {file.path!r} is added and removed with one deletion vector; a commit may "
+                "do one of them"
+            )
+    return actions
+
+
+def _file_key(file: AddFile | RemoveFile, context: CommitContext) -> tuple[str, str | None]:
+    vector = file.deletion_vector
+    return context.path_key(file), vector.unique_id if vector else None

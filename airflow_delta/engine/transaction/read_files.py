@@ -1,0 +1,67 @@
+"""Would a transaction have read a file, had it been there?
+
+By what it asked for and the partition values of the file (edge case E8). Statistics aren't asked: a file
+in a partition that was read is one that was read, as it is for the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.scan.file_pruner import FilePruner
+from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.transaction.staged import Reads
+
+__all__ = ["may_have_been_read"]
+
+
+def may_have_been_read(
+    adds: pa.Table, reads: Reads, protocol: Protocol, metadata: Metadata, *, table: str
+) -> str | None:
+    """The first file that the reads of a transaction might have come upon.
+
+    Args:
+        adds: files, with ``path`` and ``partitionValues``.
+        reads: what was read.
+        protocol: the table's.
+        metadata: the table's.
+        table: its location, for messages.
+
+    Returns:
+        The file's path; None where there is none.
+
+    Raises:
+        InvalidTableError: the table's schema, mapping and partition columns don't fit together.
+    """
+    if reads.whole_table or any(predicate is None for predicate in reads.predicates):
+        return _first(adds)
+    if not reads.predicates:
+        return None
+    no_statistics = pa.chunked_array([pa.nulls(adds.num_rows, pa.string())])
+    by_partition = pa.Table.from_arrays(
+        [adds["path"], adds["partitionValues"], no_statistics],
+        names=["path", "partitionValues", "stats"],
+    )
+    schema = table_schema(metadata, table=table)
+    mode = mapping_mode(protocol, metadata, table=table)
+
+    def _matching(predicate: Any) -> pa.Table:
+        pruner = FilePruner(
+            predicate,
+            schema=schema,
+            partition_columns=metadata.partition_columns,
+            mapping_mode=mode,
+            table=table,
+        )
+        return pruner.prune(by_partition)
+
+    found = (_first(_matching(predicate)) for predicate in reads.predicates)
+    return next((path for path in found if path is not None), None)
+
+
+def _first(files: pa.Table) -> str | None:
+    return files["path"][0].as_py() if files.num_rows else None

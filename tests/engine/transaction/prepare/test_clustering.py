@@ -1,0 +1,128 @@
+"""Statistics of clustering columns: PROTOCOL.md, "Clustered Table"."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
+from airflow_delta.engine.features.clustering import clustering_domain
+from tests.engine.transaction.prepare.attempts import (
+    attempt,
+    file,
+    schema,
+    table,
+    tombstone,
+    write,
+)
+from tests.log_builder import add
+
+FEATURES = ("clustering", "domainMetadata")
+
+
+def statistics(nulls: Any = 0, *, records: int | None = 3, **bounds: Any) -> str:
+    """Statistics of the column ``s.x``."""
+    told: dict[str, Any] = {} if records is None else {"numRecords": records}
+    if nulls is not None:
+        told["nullCount"] = {"s": {"x": nulls}}
+    return json.dumps({**told, **{name: {"s": {"x": bound}} for name, bound in bounds.items()}})
+
+
+def nested_table(root: Path, *actions: dict[str, Any], type_: str = "long") -> Path:
+    return table(root, FEATURES, *actions, schema=schema(id="long", s=schema(x=type_)))
+
+
+def by(*paths: list[str]) -> dict[str, Any]:
+    return {"domainMetadata": clustering_domain([tuple(path) for path in paths]).to_json()}
+
+
+BOUNDS = {"minValues": 1, "maxValues": 2}
+CASES = [
+    ("long", None, "numRecords"),
+    ("long", statistics(records=None, **BOUNDS), "numRecords"),
+    ("long", statistics(None, **BOUNDS), "nullCount"),
+    ("long", statistics(minValues=1), "maxValues"),
+    ("long", statistics(maxValues=1), "minValues"),
+    ("long", statistics(nulls=2), "minValues"),
+    ("long", statistics(nulls=3), None),
+    ("long", statistics(**BOUNDS), None),
+    ("double", statistics(), None),
+    ("string", statistics(), None),
+    ("string", statistics(None), "nullCount"),
+]
+
+
+@pytest.mark.parametrize(("type_", "stats", "lacking"), CASES)
+def test_a_clustered_table_gets_statistics_of_its_clustering_columns(
+    tmp_path: Path, type_: str, stats: str | None, lacking: str | None
+) -> None:
+    nested_table(tmp_path, by(["s", "x"]), type_=type_)
+    if lacking is None:
+        attempt(tmp_path, adds=(file(stats=stats),))
+    else:
+        match = rf"lack {lacking} of the clustering column s\.x"
+        with pytest.raises(ConstraintViolationError, match=match):
+            attempt(tmp_path, adds=(file(stats=stats),))
+
+
+def test_statistics_that_are_no_json_are_refused(tmp_path: Path) -> None:
+    nested_table(tmp_path, by(["s", "x"]))
+    with pytest.raises(ConstraintViolationError, match="are no JSON"):
+        attempt(tmp_path, adds=(file(stats="{broken"),))
+
+
+def test_a_table_clustered_by_nothing_asks_for_no_statistics(tmp_path: Path) -> None:
+    nested_table(tmp_path)
+    attempt(tmp_path, adds=(file(),))
+    nested_table(tmp_path / "none", by())
+    attempt(tmp_path / "none", adds=(file(),))
+
+
+def test_a_file_keeps_the_name_of_what_clustered_it(tmp_path: Path) -> None:
+    nested_table(tmp_path, by(["s", "x"]))
+    clustered = file(stats=statistics(**BOUNDS), clustering_provider="liquid")
+    assert write(tmp_path, attempt(tmp_path, adds=(clustered,)))["add"][0][
+        "clusteringProvider"
+    ] == ("liquid")
+
+
+def test_new_clustering_columns_need_statistics_of_all_files(tmp_path: Path) -> None:
+    told, untold = add("told", stats=statistics(**BOUNDS)), add("untold", stats='{"numRecords":3}')
+    nested_table(tmp_path, told, untold)
+    domain = clustering_domain([("s", "x")])
+    changed = {"delta.clustering": domain}
+    with pytest.raises(ConstraintViolationError, match="'untold' lack nullCount"):
+        attempt(tmp_path, domains=changed)
+    again = file("untold", stats=statistics(**BOUNDS), data_change=False)
+    attempt(tmp_path, domains=changed, adds=(again,))
+    attempt(tmp_path, domains=changed, removes=(tombstone("untold"),))
+
+
+def test_columns_that_are_no_longer_clustered_by_need_no_statistics(tmp_path: Path) -> None:
+    nested_table(tmp_path, by(["s", "x"]))
+    attempt(tmp_path, domains={"delta.clustering": clustering_domain([])}, adds=(file(),))
+
+
+@pytest.mark.parametrize(
+    ("paths", "problem"),
+    [
+        ([("y",)], "is no column"),
+        ([("s",)], "is of the type struct<x:long>"),
+        ([("id",), ("id",)], "is listed twice"),
+    ],
+)
+def test_clustering_columns_are_columns(
+    tmp_path: Path, paths: list[tuple[str, ...]], problem: str
+) -> None:
+    nested_table(tmp_path)
+    with pytest.raises(InvalidTableError, match=problem):
+        attempt(tmp_path, domains={"delta.clustering": clustering_domain(paths)})
+
+
+def test_a_partitioned_table_is_not_clustered(tmp_path: Path) -> None:
+    table(tmp_path, FEATURES, partition_columns=["part"])
+    with pytest.raises(InvalidTableError, match=r"partitioned by \['part'\]"):
+        attempt(tmp_path, domains={"delta.clustering": clustering_domain([("id",)])})

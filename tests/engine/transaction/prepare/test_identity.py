@@ -1,0 +1,101 @@
+"""High water marks of identity columns: edge cases E15, L18."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import ConstraintViolationError, UnsupportedFeatureError
+from tests.engine.transaction.prepare.attempts import (
+    attempt,
+    file,
+    schema,
+    table,
+    with_properties,
+    write,
+)
+
+FEATURE = ("identityColumns",)
+MARK = "delta.identity.highWaterMark"
+
+
+def identity_table(root: Path, **marks: Any) -> Path:
+    columns = schema(key="long", name="string")
+    columns["fields"][0]["metadata"] = {
+        "comment": "kept",
+        "delta.identity.start": 1,
+        "delta.identity.step": 2,
+        "delta.identity.allowExplicitInsert": True,
+        **{f"delta.identity.{name}": value for name, value in marks.items()},
+    }
+    return table(root, FEATURE, schema=columns)
+
+
+def key_metadata(root: Path) -> Any:
+    field = DeltaTable(str(root)).snapshot().schema.field("key")
+    assert field is not None
+    return field.metadata
+
+
+def test_an_insert_moves_the_mark_in_the_metadata(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    prepared = attempt(tmp_path, adds=(file(),), identity_marks={"key": 8}, enforced=FEATURE)
+    written = write(tmp_path, prepared)
+    assert len(written["metaData"]) == 1
+    assert key_metadata(tmp_path)[MARK] == 9
+    assert key_metadata(tmp_path)["comment"] == "kept"
+    assert prepared.tags == {"delta.identity.schemaUpdate": "true"}
+    assert prepared.context.metadata == DeltaTable(str(tmp_path)).snapshot().metadata
+
+
+def test_a_mark_that_stays_changes_nothing(tmp_path: Path) -> None:
+    identity_table(tmp_path, highWaterMark=9)
+    for furthest in (9, 8, 3, -5):
+        prepared = attempt(
+            tmp_path, adds=(file(),), identity_marks={"key": furthest}, enforced=FEATURE
+        )
+        assert prepared.actions.metadata is None
+        assert prepared.tags == {}
+
+
+def test_marks_and_other_changes_of_the_metadata_go_together(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    staged = with_properties(tmp_path, mine="x")
+    prepared = attempt(
+        tmp_path, metadata=staged, adds=(file(),), identity_marks={"key": 3}, enforced=FEATURE
+    )
+    write(tmp_path, prepared)
+    assert key_metadata(tmp_path)[MARK] == 3
+    assert DeltaTable(str(tmp_path)).snapshot().metadata.configuration == {"mine": "x"}
+    # More than the marks has changed.
+    assert prepared.tags == {}
+
+
+def test_rows_of_a_writer_that_made_no_values_are_refused(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    with pytest.raises(UnsupportedFeatureError, match="identityColumns"):
+        attempt(tmp_path, adds=(file(),), identity_marks={"key": 3})
+
+
+def test_values_must_be_of_identity_columns(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    with pytest.raises(ConstraintViolationError, match=r"which are \['key'\]"):
+        attempt(tmp_path, identity_marks={"name": 3})
+    table(tmp_path / "other", ("domainMetadata",))
+    with pytest.raises(ConstraintViolationError, match="lacks the feature identityColumns"):
+        attempt(tmp_path / "other", identity_marks={"id": 3})
+
+
+def test_a_mark_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    attempt(tmp_path, identity_marks={"key": 2**63 - 1})  # on the grid of odd numbers
+    with pytest.raises(ConstraintViolationError, match="64-bit integer"):
+        attempt(tmp_path, identity_marks={"key": 2**63})
+    columns = schema(key="long")
+    columns["fields"][0]["metadata"] = {"delta.identity.start": 0, "delta.identity.step": 2}
+    table(tmp_path / "even", FEATURE, schema=columns)
+    with pytest.raises(ConstraintViolationError, match="no values left"):
+        attempt(tmp_path / "even", identity_marks={"key": 2**63 - 1})

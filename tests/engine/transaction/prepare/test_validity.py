@@ -1,0 +1,170 @@
+"""What any commit must be like: edge case B14."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.model.actions import AddCdcFile, Protocol, Txn
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare import prepare
+from airflow_delta.engine.transaction.staged import Actions
+from tests.engine.transaction.prepare.attempts import (
+    NOW,
+    VECTOR,
+    attempt,
+    counted,
+    file,
+    first_attempt,
+    mapped,
+    schema,
+    table,
+    tombstone,
+    with_properties,
+)
+from tests.log_builder import add
+
+
+def current(root: Path) -> Any:
+    return DeltaTable(str(root)).snapshot()
+
+
+@pytest.mark.parametrize("missing", ["protocol", "metadata", "both"])
+def test_the_first_version_has_both(tmp_path: Path, missing: str) -> None:
+    like = current(table(tmp_path / "like", ()))
+    both = {"protocol": like.protocol, "metadata": like.metadata}
+    given = {name: value for name, value in both.items() if missing not in (name, "both")}
+    context = CommitContext(str(tmp_path), 0, NOW, like.protocol, like.metadata)
+    with pytest.raises(ConstraintViolationError, match="needs a protocol and a metaData"):
+        prepare(Actions(**given), context)
+    assert first_attempt(tmp_path, like.protocol, like.metadata).context.version == 0
+
+
+def test_an_application_has_one_transaction(tmp_path: Path) -> None:
+    table(tmp_path, ())
+    attempt(tmp_path, transactions=(Txn("a", 1), Txn("b", 1)))
+    with pytest.raises(ConstraintViolationError, match="'a' has 2 txn actions"):
+        attempt(tmp_path, transactions=(Txn("a", 1), Txn("b", 1), Txn("a", 2)))
+
+
+@pytest.mark.parametrize(
+    ("actions", "kind"),
+    [
+        ({"adds": (file("x"), file("x", stats=counted(1)))}, "add"),
+        ({"adds": (file("/elsewhere/x"), file("file:///elsewhere/x"))}, "add"),
+        ({"removes": (tombstone("old"), tombstone("old", deletion_vector=VECTOR))}, "remove"),
+        ({"cdc": (AddCdcFile("_change_data/x", {}, 1),) * 2}, "cdc"),
+    ],
+)
+def test_a_file_has_one_action_of_a_kind(
+    tmp_path: Path, actions: dict[str, Any], kind: str
+) -> None:
+    table(tmp_path, ("changeDataFeed",), add("old"))
+    with pytest.raises(ConstraintViolationError, match=f"has 2 {kind} actions"):
+        attempt(tmp_path, **actions)
+
+
+def test_a_file_is_not_added_and_removed_as_it_is(tmp_path: Path) -> None:
+    on = {"delta.enableDeletionVectors": "true"}
+    table(tmp_path, ("deletionVectors",), add("x"), configuration=on)
+    removed = (tombstone("x"),)
+    with pytest.raises(ConstraintViolationError, match="added and removed with one deletion"):
+        attempt(tmp_path, removes=removed, adds=(file("x"),))
+    masked = file("x", deletion_vector=VECTOR, stats=counted(30))
+    attempt(tmp_path, removes=removed, adds=(masked,))
+
+
+def test_a_path_must_be_an_address(tmp_path: Path) -> None:
+    table(tmp_path, ())
+    with pytest.raises(ConstraintViolationError, match="100%"):
+        attempt(tmp_path, adds=(file("file:///100%"),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Protocol(1, 7, None, frozenset({"appendOnly", "invariants"})), Protocol(1, 1)),
+        (
+            Protocol(1, 7, None, frozenset({"appendOnly", "domainMetadata"})),
+            Protocol(1, 7, None, frozenset({"appendOnly"})),
+        ),
+    ],
+)
+def test_a_protocol_does_not_shrink_but_by_dropping_a_feature(
+    tmp_path: Path, before: Protocol, after: Protocol
+) -> None:
+    table(tmp_path, before.writer_features or ())
+    with pytest.raises(InvalidTableError, match="lacks the features"):
+        attempt(tmp_path, protocol=after)
+    assert attempt(tmp_path, protocol=after, operation="DROP FEATURE").context.protocol == after
+
+
+def test_a_protocol_that_the_engine_cannot_write_is_refused(tmp_path: Path) -> None:
+    table(tmp_path, ())
+    later = Protocol(3, 7, frozenset(), frozenset({"fromTheFuture"}))
+    with pytest.raises(UnsupportedFeatureError, match="fromTheFuture"):
+        attempt(tmp_path, protocol=later)
+
+
+@pytest.mark.parametrize(
+    ("types", "properties", "feature"),
+    [
+        ({"id": "long", "t": "timestamp_ntz"}, {}, "timestampNtz"),
+        ({"id": "long"}, {"delta_enableRowTracking": "true"}, "rowTracking"),
+        ({"id": "long"}, {"delta_enableDeletionVectors": "true"}, "deletionVectors"),
+        ({"id": "long"}, {"delta_enableTypeWidening": "true"}, "typeWidening"),
+    ],
+)
+def test_what_metadata_comes_to_use_the_protocol_supports(
+    tmp_path: Path, types: dict[str, str], properties: dict[str, str], feature: str
+) -> None:
+    table(tmp_path / "like", ("timestampNtz",), schema=schema(**types))
+    table(tmp_path, (), schema=schema(id="long"))
+    changed = replace(
+        with_properties(tmp_path, **properties),
+        schema_string=current(tmp_path / "like").metadata.schema_string,
+    )
+    with pytest.raises(ConstraintViolationError, match=rf"uses the features \['{feature}'\]"):
+        attempt(tmp_path, metadata=changed)
+
+
+def test_a_preview_supports_what_it_is_the_preview_of(tmp_path: Path) -> None:
+    table(tmp_path, ())
+    preview = frozenset({"typeWidening-preview"})
+    on = with_properties(tmp_path, delta_enableTypeWidening="true")
+    attempt(tmp_path, protocol=Protocol(3, 7, preview, preview), metadata=on)
+
+
+def test_a_property_that_meant_nothing_may_go_on_meaning_nothing(tmp_path: Path) -> None:
+    table(tmp_path, (), configuration={"delta.enableChangeDataFeed": "true"})
+    attempt(tmp_path, metadata=with_properties(tmp_path, mine="1"))
+
+
+def test_the_highest_column_id_never_falls(tmp_path: Path) -> None:
+    mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
+    columns = mapped(schema(id="long"))
+    table(tmp_path, ("columnMapping",), schema=columns, configuration=mapping)
+    for highest, fits in (("10", True), ("9", True), ("8", False), (None, False)):
+        changes = {"delta_columnMapping.maxColumnId": highest}
+        staged = with_properties(tmp_path, **changes)
+        if fits:
+            attempt(tmp_path, metadata=staged)
+        else:
+            with pytest.raises(ConstraintViolationError, match="falls from 9 to"):
+                attempt(tmp_path, metadata=staged)
+
+
+def test_partition_columns_are_columns(tmp_path: Path) -> None:
+    table(tmp_path, ())
+    metadata = replace(current(tmp_path).metadata, partition_columns=("other",))
+    with pytest.raises(InvalidTableError, match="isn't a column"):
+        attempt(tmp_path, metadata=metadata)
