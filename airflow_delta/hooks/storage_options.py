@@ -6,6 +6,9 @@ standard connections of the clouds are translated, field by field.
 
 A field that says *how to log in* and that we can't translate is refused rather than left out:
 going on without it would use some other identity than the one that the connection asks for.
+
+One extra means the same in connections of every type: ``single_writer``, with which whoever set the
+connection up says that nobody else writes to its tables (docs/how-to/object-stores.md, "One writer").
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ _STORES = {
     "abfss": "Azure",
     "az": "Azure",
 }
+_SINGLE_WRITER = "single_writer"
 _WITHOUT_OPTIONS = frozenset({"file", "memory"})
 
 SECRET_OPTIONS = frozenset(
@@ -125,7 +129,7 @@ def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[st
             f"of {', '.join(sorted(_TRANSLATIONS))}; for any other store put its storage options "
             "into the extras of a connection of type 'delta'"
         )
-    options = translate(connection, extra)
+    options = {_SINGLE_WRITER: extra.get(_SINGLE_WRITER), **translate(connection, extra)}
     return {name: str(value) for name, value in options.items() if value}
 
 

@@ -117,6 +117,33 @@ def test_an_azure_blob_connection_with_an_account_key() -> None:
     }
 
 
+@pytest.mark.parametrize("said", ["true", "True"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"conn_type": "aws"},
+        {"conn_type": "google_cloud_platform"},
+        {"conn_type": "adls", "host": "https://lake.dfs.core.windows.net"},
+        {"conn_type": "wasb", "login": "lake"},
+        {"conn_type": "delta"},
+    ],
+    ids=lambda fields: fields["conn_type"],
+)
+def test_every_type_of_connection_may_say_that_there_is_one_writer(
+    fields: dict[str, Any], said: str
+) -> None:
+    from airflow_delta.engine.storage.single_writer import says_single_writer
+
+    found = options(**fields, extra=json.dumps({"single_writer": said}))
+    assert says_single_writer(found)
+    assert "single_writer" not in options(**fields)
+
+
+def test_one_writer_may_be_said_in_json() -> None:
+    assert options(conn_type="aws", extra='{"single_writer": true}') == {"single_writer": "True"}
+    assert options(conn_type="aws", extra='{"single_writer": false}') == {}
+
+
 def test_other_types_of_connections_are_refused() -> None:
     with pytest.raises(AirflowException, match="is of type 'ftp': expected one of adls, aws,"):
         options(conn_type="ftp")

@@ -1,11 +1,18 @@
-"""The storage contract (`airflow_delta.engine.storage.base`), over every implementation."""
+"""The storage contract (`airflow_delta.engine.storage.base`), over every implementation.
+
+Those at the end of `OPENERS` can't create exclusively, and keep the rest of the contract for a user who
+says that there is one writer.
+"""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +24,13 @@ from airflow_delta.engine.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
 )
+from airflow_delta.engine.storage import object_store, upload_parts
 from airflow_delta.engine.storage.base import FileInfo, Storage
-from tests.object_stores import KINDS, new_location
+from airflow_delta.engine.storage.location import open_storage
+from tests.memory_server import MemoryServerStorage, memory_server
+from tests.object_stores import KINDS, new_location, new_place
+
+_NUMBERS = count()
 
 # Names that URI-encoding, globbing, shells or path handling may mangle; every store must keep them.
 ODD_NAMES = [
@@ -44,14 +56,73 @@ ODD_NAMES = [
 ]
 
 
-@pytest.fixture(params=KINDS)
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Storage]:
+Opener = Callable[[str], Storage]
+
+# The smallest part that S3 takes.
+_PART = 5 * 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 12 MB be large: of three parts."""
+    monkeypatch.setattr(object_store, "_LARGE", _PART)
+    monkeypatch.setattr(upload_parts, "_PART", _PART)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with memory_server() as address:
+        yield address
+
+
+def by_server(request: pytest.FixtureRequest) -> Opener:
+    address, base = request.getfixturevalue("server"), f"place-{next(_NUMBERS)}"
+    return lambda path: MemoryServerStorage(address, f"{base}/{path}")
+
+
+def by_kind(request: pytest.FixtureRequest) -> Opener:
+    return new_location(request.param, request.getfixturevalue("tmp_path"))
+
+
+def s3_without_conditions(request: pytest.FixtureRequest) -> Opener:
+    uri, options = new_place("s3", request.getfixturevalue("tmp_path"))
+    return single_writer(uri, {**options, "aws_conditional_put": "disabled"})
+
+
+def directory_without_links(request: pytest.FixtureRequest) -> Opener:
+    def no_link(self: Path, target: Path) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    request.getfixturevalue("monkeypatch").setattr(Path, "hardlink_to", no_link)
+    return single_writer(str(request.getfixturevalue("tmp_path")), {})
+
+
+def by_fsspec(request: pytest.FixtureRequest) -> Opener:
+    return single_writer(f"local://{request.getfixturevalue('tmp_path')}", {})
+
+
+def single_writer(uri: str, options: Mapping[str, str]) -> Opener:
+    options = {**options, "single_writer": "true"}
+    return lambda path: open_storage(f"{uri}/{path}" if path else uri, options)
+
+
+EXCLUSIVE = {**dict.fromkeys(KINDS, by_kind), "memory server": by_server}
+OPENERS = {
+    **EXCLUSIVE,
+    "s3 without conditions": s3_without_conditions,
+    "directory without links": directory_without_links,
+    "fsspec": by_fsspec,
+}
+
+
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest) -> Opener:
     """A function from a path below one fresh, empty place to a storage rooted there."""
-    return new_location(request.param, tmp_path)
+    return OPENERS[request.param](request)
 
 
 @pytest.fixture
-def storage(opener: Callable[[str], Storage]) -> Storage:
+def storage(opener: Opener) -> Storage:
     """A storage over a fresh, empty table location."""
     return opener("tables/t")
 
@@ -302,6 +373,7 @@ def test_create_never_overwrites(storage: Storage) -> None:
     assert names(storage, "d") == ["x"]
 
 
+@pytest.mark.parametrize("opener", EXCLUSIVE, indirect=True)
 def test_of_concurrent_creates_exactly_one_wins(storage: Storage) -> None:
     threads = 8
     start = threading.Barrier(threads)
@@ -336,15 +408,21 @@ def test_replace_writes_new_objects_and_over_old_ones(storage: Storage) -> None:
     assert [info.path for info in storage.walk("")] == ["d/x"]
 
 
-def test_writer_streams_an_object_of_many_parts(storage: Storage) -> None:
-    # More than one part of a multi-part upload.
-    chunk = bytes(range(256)) * 4096
-    with storage.writer("big", overwrite=True) as file:
-        for _ in range(11):
-            file.write(chunk)
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("size", [_PART, 11_000_000])
+def test_writer_streams_an_object_of_many_parts(
+    storage: Storage, overwrite: bool, size: int
+) -> None:
+    # The number of each piece is in it, so that one out of its place would be seen.
+    content = b"".join(number.to_bytes(8, "big") for number in range(size // 8 + 1))[:size]
+    with storage.writer("big", overwrite=overwrite) as file:
+        for start in range(0, size, 1_000_000):
+            file.write(content[start : start + 1_000_000])
         assert everything(storage) == set()
-    assert storage.head("big").size == 11 * len(chunk)
-    assert storage.read("big", start=10 * len(chunk) - 3, length=6) == chunk[-3:] + chunk[:3]
+    assert everything(storage) == {"big"}
+    assert storage.head("big").size == size
+    assert storage.read("big") == content
+    assert storage.read("big", start=_PART - 3, length=6) == content[_PART - 3 : _PART + 3]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -397,11 +475,12 @@ def test_writer_refuses_to_overwrite_on_exit(storage: Storage, size: int) -> Non
     assert [info.path for info in storage.walk("")] == ["x"]
 
 
-def test_writer_overwrites_where_it_may(storage: Storage) -> None:
+@pytest.mark.parametrize("size", [10, 12_000_000])
+def test_writer_overwrites_where_it_may(storage: Storage, size: int) -> None:
     storage.create("x", b"old")
     with storage.writer("x", overwrite=True) as file:
-        file.write(b"new")
-    assert storage.read("x") == b"new"
+        file.write(b"n" * size)
+    assert storage.read("x") == b"n" * size
 
 
 def test_writer_bears_a_caller_that_closes_the_file(storage: Storage) -> None:
@@ -432,12 +511,12 @@ def test_deletes_no_directory(storage: Storage) -> None:
 # The root
 
 
-def test_root_has_no_trailing_slash(opener: Callable[[str], Storage]) -> None:
+def test_root_has_no_trailing_slash(opener: Opener) -> None:
     assert opener("tables/t").root.endswith("tables/t")
     assert opener("tables/t/").root == opener("tables/t").root
 
 
-def test_a_root_of_odd_characters_keeps_to_itself(opener: Callable[[str], Storage]) -> None:
+def test_a_root_of_odd_characters_keeps_to_itself(opener: Opener) -> None:
     odd, decoded = opener("tables/a%20b c=é+#?"), opener("tables/a b c=é+#?")
     odd.create("d/x", b"odd")
     assert [info.path for info in odd.list("d")] == ["d/x"]
@@ -446,7 +525,7 @@ def test_a_root_of_odd_characters_keeps_to_itself(opener: Callable[[str], Storag
     assert everything(opener("tables")) == {"a%20b c=é+#?/d/x"}
 
 
-def test_neighbours_of_the_root_are_not_seen(opener: Callable[[str], Storage]) -> None:
+def test_neighbours_of_the_root_are_not_seen(opener: Opener) -> None:
     mine, neighbour, parent = opener("tables/t"), opener("tables/t2"), opener("tables")
     neighbour.create("d/x", b"theirs")
     mine.create("d/y", b"mine")
@@ -458,7 +537,7 @@ def test_neighbours_of_the_root_are_not_seen(opener: Callable[[str], Storage]) -
 
 
 @pytest.mark.parametrize("path", ["../t2/x", "d/../../t2/x", "..", "/x", "d/\0x"])
-def test_no_operation_leaves_the_root(opener: Callable[[str], Storage], path: str) -> None:
+def test_no_operation_leaves_the_root(opener: Opener, path: str) -> None:
     storage, neighbour = opener("tables/t"), opener("tables/t2")
     neighbour.create("x", b"theirs")
 

@@ -13,17 +13,20 @@ import json
 import select
 import subprocess
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
 from airflow_delta.engine.errors import DeltaError, DeltaWarning
+from tests.memory_server import MEMORY_SERVER, MemoryServerStorage
 from tests.table_builder import FAR_FUTURE_MS
 
-__all__ = ["Worker", "live_files", "warn_of_all_but_replacements"]
+__all__ = ["Worker", "live_files", "open_table", "warn_of_all_but_replacements"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LAG = 3
@@ -41,10 +44,22 @@ class Worker:
             text=True,
         )
 
-    def tell(self, root: Path, tasks: list[dict[str, Any]]) -> None:
-        """Have it do tasks: each the name of a function below, and its arguments."""
+    def tell(
+        self,
+        root: Path | str,
+        tasks: list[dict[str, Any]],
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have it do tasks: each the name of a function below, and its arguments.
+
+        Args:
+            root: the table's location; `open_table` tells which there are.
+            tasks: what to do with it.
+            options: its storage options.
+        """
         assert self._process.stdin
-        self._process.stdin.write(json.dumps([str(root), tasks]) + "\n")
+        self._process.stdin.write(json.dumps([str(root), dict(options or {}), tasks]) + "\n")
         self._process.stdin.flush()
 
     def is_done(self) -> bool:
@@ -70,6 +85,41 @@ class Worker:
 def live_files(version: int) -> set[str]:
     """The files of a version, when version 0 has none."""
     return {f"f{n}" for n in range(1, version + 1) if n % 2 or n + _LAG > version}
+
+
+def open_table(root: str, options: Mapping[str, str]) -> DeltaTable:
+    """A table by its location, which may also be that of a `MemoryServerStorage`."""
+    delta = DeltaTable(root, storage_options=options)
+    if root.startswith(MEMORY_SERVER):
+        address, _, path = root[len(MEMORY_SERVER) :].partition("/")
+        delta.__dict__["storage"] = MemoryServerStorage(address, path)
+    return delta
+
+
+def append(delta: DeltaTable, *, writer: str, count: int, behind_ms: int = 0) -> list[list[int]]:
+    """Commit one file after the other, ``<writer>-<n>``; the versions and attempts that it took.
+
+    Whoever makes a version that a checkpoint is due at writes it, as writers do.
+
+    Args:
+        delta: the table.
+        writer: the writer's name.
+        count: how many.
+        behind_ms: how much this writer's clock is slow.
+    """
+    right = time.time_ns
+    made = []
+    with patch.object(time, "time_ns", lambda: right() - behind_ms * 1_000_000):
+        for number in range(count):
+            transaction = delta.transaction("WRITE")
+            transaction.add_file(
+                AddFile(f"{writer}-{number}", {}, 1, 1, data_change=True, stats='{"numRecords":1}')
+            )
+            result = transaction.commit()
+            made.append([result.version, result.attempts])
+            if result.checkpoint_due:
+                delta.checkpoint(result.version)
+    return made
 
 
 def commit(delta: DeltaTable) -> int:
@@ -111,6 +161,7 @@ def warn_of_all_but_replacements() -> None:
 
 
 _TASKS: dict[str, Callable[..., Any]] = {
+    "append": append,
     "commit": commit,
     "checkpoint": checkpoint,
     "compact": compact,
@@ -121,13 +172,13 @@ def main() -> None:
     """Do what each line of the input says."""
     warn_of_all_but_replacements()
     for line in sys.stdin:
-        root, tasks = json.loads(line)
-        print(json.dumps([_done(root, **task) for task in tasks]), flush=True)
+        root, options, tasks = json.loads(line)
+        print(json.dumps([_done(root, options, **task) for task in tasks]), flush=True)
 
 
-def _done(root: str, *, task: str, **arguments: Any) -> Any:
+def _done(root: str, options: Mapping[str, str], *, task: str, **arguments: Any) -> Any:
     try:
-        return _TASKS[task](DeltaTable(root), **arguments)
+        return _TASKS[task](open_table(root, options), **arguments)
     except (DeltaError, DeltaWarning) as error:
         return {"error": type(error).__name__, "message": str(error)}
     # The test shall see it, wherever it is raised.

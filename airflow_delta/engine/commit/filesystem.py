@@ -1,7 +1,8 @@
 """Commit by the file system: whoever creates the next commit file has made the next version.
 
 PROTOCOL.md, "Delta Log Entries": writers create ``<version>.json`` and must never overwrite one. The
-store's put-if-absent decides between writers.
+store's put-if-absent decides between writers; a store that has none refuses, unless the user says that
+there is only one (the storage option ``single_writer``).
 
 A store may fail after the file was made, because the answer got lost, and it may even make the file
 later, because the request is still on its way: that nothing is there yet proves nothing. So a put

@@ -85,7 +85,7 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
                 )
     return ObjectStorage(
         root=location.root,
-        store=build_store(AzureStore, container, location, known),
+        store=build_store(AzureStore, container, location, known, variables="AZURE_"),
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
         delete_batch=256,
         unfit="\\",

@@ -49,7 +49,8 @@ class Capabilities:
     """What a store can do.
 
     Attributes:
-        put_if_absent: ``create`` is atomic and exclusive; without it no commit may be written.
+        put_if_absent: ``create`` is atomic and exclusive, as far as can be told before it is tried;
+            without it commits are refused, unless the user says that there is one writer.
         start_after: ``list`` skips earlier names inside the store, so that a late start is cheap.
         remote: every call is a round trip, so that fewer and parallel calls matter.
     """
@@ -110,7 +111,8 @@ class Storage(Protocol):
 
         Raises:
             ObjectExistsError: the object is there already.
-            UnsafeStorageError: the store can't put exclusively.
+            UnsafeStorageError: the store can't put exclusively, and the user doesn't say that there
+                is one writer.
         """
 
     def replace(self, path: str, data: bytes) -> None:
@@ -118,6 +120,12 @@ class Storage(Protocol):
 
     def writer(self, path: str, *, overwrite: bool) -> AbstractContextManager[BinaryIO]:
         """A file to stream an object into: published whole on a clean exit, else abandoned.
+
+        It takes little memory, whatever the size. Without ``overwrite`` small objects, of up to 16 MiB,
+        are put as exclusively as by ``create``. A store may publish larger ones only after a look whether
+        they are there: then of two writers who look at the same time both publish, and the later one's
+        object remains. So this is for files that say the same whoever writes them, as checkpoints do, or
+        whose names nobody else takes; what must be exclusive, as commits must, is for ``create``.
 
         Raises:
             ObjectExistsError: on exit, where the object is there already and ``overwrite`` is not

@@ -14,33 +14,35 @@ from typing import Any
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from airflow_delta.engine.errors import NothingWrittenError, UnsafeStorageError
+from airflow_delta.engine.errors import NothingWrittenError
 from airflow_delta.engine.storage.obstore_errors import reason
 
-__all__ = ["prove_exclusive_put"]
+__all__ = ["puts_exclusively"]
 
-_PROVEN: set[str] = set()
+_TRIED: dict[str, bool] = {}
 _LOCK = threading.Lock()
 
 
-def prove_exclusive_put(store: Any, path: str, *, store_name: str) -> None:
-    """Make sure, once in a process, that a store refuses to create an object twice.
+def puts_exclusively(store: Any, path: str, *, store_name: str) -> bool:
+    """Try, once in a process, whether a store refuses to create an object twice.
 
     Args:
         store: obstore's store.
         path: where an object is about to be created; the trial takes a hidden name beside it.
         store_name: what the proof holds for: endpoint and bucket.
 
+    Returns:
+        Whether the store does; False where it created the object twice.
+
     Raises:
-        UnsafeStorageError: the store created the object twice.
         NothingWrittenError: it can't be tried; the object that is to be created was not sent.
     """
     with _LOCK:
-        if store_name in _PROVEN:
-            return
+        if store_name in _TRIED:
+            return _TRIED[store_name]
         trial = f"{path.rpartition('/')[0]}/.{uuid.uuid4()}.trial.tmp".lstrip("/")
         try:
-            refused = _refuses_a_second(store, trial)
+            return _TRIED.setdefault(store_name, _refuses_a_second(store, trial))
         except (BaseError, OSError) as error:
             raise NothingWrittenError(
                 f"create {path!r}: whether {store_name} honours conditional writes can't be tried, "
@@ -48,14 +50,6 @@ def prove_exclusive_put(store: Any, path: str, *, store_name: str) -> None:
                 path=path,
                 operation="create",
             ) from None
-        if not refused:
-            raise UnsafeStorageError(
-                f"{store_name} ignores 'If-None-Match', so that writers would overwrite each "
-                "other's commits; use a version of the store that honours conditional writes",
-                path=path,
-                operation="create",
-            )
-        _PROVEN.add(store_name)
 
 
 def _refuses_a_second(store: Any, trial: str) -> bool:

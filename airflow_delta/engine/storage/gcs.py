@@ -46,6 +46,6 @@ def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     known = read_options(options, GCS_OPTIONS, kind="GCS")
     return ObjectStorage(
         root=location.root,
-        store=build_store(GCSStore, location.container, location, known),
+        store=build_store(GCSStore, location.container, location, known, variables="GOOGLE_"),
         capabilities=Capabilities(put_if_absent=True, start_after=True, remote=True),
     )

@@ -2,7 +2,8 @@
 
 fsspec has no way to create an object exclusively that holds for all of its file systems: its own
 ``mode="create"`` looks whether the object is there and then writes it, which two writers can do at
-the same time. A commit would not be safe, so nothing is written through here.
+the same time. A commit would not be safe, so nothing is written through here, unless the user says
+that there is one writer (`single_writer`): then `open_generic` gives a `GenericWriter`.
 
 Storage options are the arguments of the file system.
 """
@@ -25,6 +26,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile
+from airflow_delta.engine.storage.single_writer import says_single_writer, without_single_writer
 
 __all__ = ["GenericStorage", "open_generic"]
 
@@ -36,13 +38,23 @@ _TIME_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "
 
 
 def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
-    """The storage of a location that fsspec knows, for reading. Some file systems connect here.
+    """The storage of a location that fsspec knows. Some file systems connect here.
+
+    Args:
+        uri: the location.
+        options: the arguments of the file system; and ``single_writer``, without which the storage
+            is for reading.
 
     Raises:
         InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option.
         StorageError: a package that the file system needs isn't installed, or it can't connect.
     """
-    root = uri.rstrip("/")
+    root, arguments = uri.rstrip("/"), without_single_writer(options)
+    kind: type[GenericStorage] = GenericStorage
+    if says_single_writer(options):
+        from airflow_delta.engine.storage.generic_writer import GenericWriter
+
+        kind = GenericWriter
     scheme = uri.partition(":")[0]
     if scheme not in fsspec.available_protocols():
         raise InvalidArgumentError(
@@ -51,15 +63,15 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
             uri=uri,
         )
     try:
-        file_system, path = fsspec.url_to_fs(root, **options)
+        file_system, path = fsspec.url_to_fs(root, **arguments)
     except (ImportError, OSError) as error:
         raise StorageError(f"{uri!r} can't be opened: {error}", operation="open") from error
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{uri!r} can't be opened with these storage options: {', '.join(sorted(options))}",
+            f"{uri!r} can't be opened with these storage options: {', '.join(sorted(arguments))}",
             uri=uri,
         ) from error
-    return GenericStorage(root, file_system, path.rstrip("/"))
+    return kind(root, file_system, path.rstrip("/"))
 
 
 @dataclass(frozen=True)
@@ -182,7 +194,8 @@ class GenericStorage:
         raise UnsafeStorageError(
             f"{operation} {path!r}: this kind of store is for reading, because nothing keeps two "
             "writers from overwriting each other's commits there; write to a local file system, "
-            "S3, GCS or Azure",
+            "S3, GCS or Azure, or say with the storage option 'single_writer' that nobody else "
+            "writes to the table",
             table=self.root,
             path=path,
             operation=operation,

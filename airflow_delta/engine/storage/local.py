@@ -6,7 +6,8 @@ given its name in one step, so that no reader and no crash ever meets half an ob
 * ``create`` publishes with ``link(2)``, which refuses a name that is taken. There is no second
   best: ``open(O_EXCL)`` on the final name is exclusive, but shows an empty file until the content
   has been written, and ``rename`` overwrites. A file system without hard links is refused with
-  `UnsafeStorageError`.
+  `UnsafeStorageError`, unless the user says that there is one writer (`single_writer`): then a look
+  and a ``rename`` have to do.
 * ``replace`` publishes with ``rename``, which swaps old for new.
 
 A writer that is killed leaves at most its hidden neighbour. Such leftovers are listed like any
@@ -21,7 +22,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile, CheckedWriter
 from airflow_delta.engine.storage.durable import make_directories, sync, sync_directory
+from airflow_delta.engine.storage.hidden import hidden_name
 
 __all__ = ["LocalStorage"]
 
@@ -46,9 +47,6 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 _LINKS_UNSUPPORTED = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
-# Keeps the name of the hidden neighbour below the usual limit of 255 bytes, whatever the name.
-_NAME_IN_TEMPORARY = 48
-
 
 @dataclass(frozen=True)
 class LocalStorage:
@@ -56,12 +54,14 @@ class LocalStorage:
 
     Args:
         root: the absolute path of the directory, without a trailing slash.
+        single_writer: whether the user says that there is one writer; see `single_writer`.
 
     Raises:
         InvalidArgumentError: the root isn't absolute.
     """
 
     root: str
+    single_writer: bool = False
     capabilities: ClassVar[Capabilities] = Capabilities(
         put_if_absent=True, start_after=True, remote=False
     )
@@ -147,7 +147,7 @@ class LocalStorage:
         """See `Storage.writer`. Missing directories are made."""
         operation = "replace" if overwrite else "create"
         final = self._full(path)
-        temporary = final.with_name(f".{final.name[:_NAME_IN_TEMPORARY]}.{uuid.uuid4()}.tmp")
+        temporary = final.with_name(hidden_name(final.name))
         with self._failures(operation, path):
             make_directories(final.parent)
             file = temporary.open("xb")
@@ -232,24 +232,32 @@ class LocalStorage:
             # name that it has made itself as taken; the second name of our file tells.
             if temporary.stat().st_nlink > 1:
                 return
-            raise ObjectExistsError(
-                f"create {path!r}: there is such a file already",
-                table=self.root,
-                path=path,
-                operation="create",
-            ) from error
+            raise self._exists(path) from error
         except OSError as error:
             if error.errno not in _LINKS_UNSUPPORTED:
                 raise
+            if self.single_writer:
+                if os.path.lexists(final):
+                    raise self._exists(path) from None
+                temporary.rename(final)
+                return
             raise UnsafeStorageError(
                 f"{path!r} can't be created: the file system refused a hard link "
                 f"({error.strerror}), and without one a new file can't appear both whole and "
                 "exclusively; keep the table on a file system with hard links or in an object "
-                "store",
+                "store, or say with the storage option 'single_writer' that nobody else writes to it",
                 table=self.root,
                 path=path,
                 operation="create",
             ) from error
+
+    def _exists(self, path: str) -> ObjectExistsError:
+        return ObjectExistsError(
+            f"create {path!r}: there is such a file already",
+            table=self.root,
+            path=path,
+            operation="create",
+        )
 
     @contextmanager
     def _reading(self, operation: str, path: str) -> Iterator[None]:

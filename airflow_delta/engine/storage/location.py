@@ -27,6 +27,7 @@ from urllib.parse import unquote
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage
+from airflow_delta.engine.storage.single_writer import says_single_writer
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -49,7 +50,7 @@ def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) 
     Args:
         uri: a path or URI; a trailing slash makes no difference.
         storage_options: credentials and settings of the store; the module of each kind of store
-            names them.
+            names them. With ``single_writer`` the user says for any kind that nobody else writes.
 
     Raises:
         InvalidArgumentError: the location is malformed or of an unknown scheme, or an option is
@@ -107,7 +108,7 @@ def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> S
     # Each kind of store brings a package of its own: it is imported where it is asked for.
     match scheme:
         case None | "file":
-            return LocalStorage(_local_path(location))
+            return LocalStorage(_local_path(location), single_writer=says_single_writer(options))
         case "memory":
             return MemoryStorage(location)
         case "s3" | "s3a":

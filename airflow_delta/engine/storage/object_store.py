@@ -4,7 +4,8 @@ One class for all three, because obstore gives them one interface. What differs 
 modules `s3`, `gcs` and `azure`, which also read URIs and options.
 
 **Creation.** ``create`` is a single conditional PUT: ``If-None-Match: *`` on S3 and Azure,
-``x-goog-if-generation-match: 0`` on GCS. The store itself refuses the second writer.
+``x-goog-if-generation-match: 0`` on GCS. The store itself refuses the second writer. Where it can't,
+and the user says that there is one writer (`single_writer`), ``create`` looks and then writes.
 
 **Ambiguous outcomes.** A PUT whose answer is lost is sent again by obstore, and the repetition then
 meets the object of the first try: `ObjectExistsError` can mean that the caller's own bytes are
@@ -17,8 +18,9 @@ asked for, which spares the pages of names before it; whole sub-directories are 
 are listed with a delimiter, and sorted here.
 
 **Streaming.** ``writer`` collects the object in a temporary file and uploads it on a clean exit, so
-that an abandoned one has cost the store nothing. With ``overwrite`` the upload is in parts;
-without, it is one conditional PUT, for which obstore holds the object in memory.
+that an abandoned one has cost the store nothing. Up to 16 MiB it is one PUT, conditional without
+``overwrite``. Larger ones are uploaded in parts (`upload_parts`), whose publication can't be made
+conditional: whether the object is there is looked up before the upload, and again before it is published.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
@@ -40,12 +42,14 @@ from airflow_delta.engine.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
+    UnsafeStorageError,
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedWriter
-from airflow_delta.engine.storage.exclusive_put import prove_exclusive_put
+from airflow_delta.engine.storage.exclusive_put import puts_exclusively
 from airflow_delta.engine.storage.object_file import ObjectFile
-from airflow_delta.engine.storage.obstore_errors import failures
+from airflow_delta.engine.storage.obstore_errors import failures, saw_object
+from airflow_delta.engine.storage.upload_parts import parts_uploaded
 
 __all__ = ["ObjectStorage"]
 
@@ -56,6 +60,8 @@ _PAGE = 1000
 # How many keys of a long list are taken at a time, where one request deletes one object.
 _SINGLE_DELETES = 1000
 _THREADS = 32
+# Objects above this many bytes are uploaded in parts; the client holds smaller ones in memory.
+_LARGE = 16 * 1024 * 1024
 
 # Sorts after every name that can stand in its place.
 _AFTER_ALL = "\U0010ffff"
@@ -77,6 +83,7 @@ class ObjectStorage:
         unfit: characters that the store can't keep in a name.
         unproven: a name for the store, where it must first be tried whether it honours conditional
             writes; see `exclusive_put`.
+        single_writer: whether the user says that there is one writer; see `single_writer`.
     """
 
     root: str
@@ -85,6 +92,7 @@ class ObjectStorage:
     delete_batch: int = 1
     unfit: str = ""
     unproven: str | None = None
+    single_writer: bool = False
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""
@@ -162,9 +170,12 @@ class ObjectStorage:
             yield cast("BinaryIO", CheckedWriter(file, lambda: self._failures("writer", path)))
             with self._failures("writer", path):
                 file.close()
-            if overwrite:
+                large = local.stat().st_size > _LARGE
+            if large:
+                self._upload(path, local, overwrite=overwrite)
+            elif overwrite:
                 with self._failures("replace", path):
-                    self.store.put(key, local, mode="overwrite")
+                    self.store.put(key, local, mode="overwrite", use_multipart=False)
             else:
                 self._create(path, local)
 
@@ -204,27 +215,73 @@ class ObjectStorage:
     def _create(self, path: str, data: bytes | Path) -> None:
         key = self._key(path)
         with self._failures("create", path):
-            if self.unproven is not None:
-                prove_exclusive_put(self.store, path, store_name=self.unproven)
+            if not self._puts_exclusively(path):
+                self._refuse_existing(path)
+                self.store.put(key, data, mode="overwrite")
+                return
             try:
                 self.store.put(key, data, mode="create")
-            except AlreadyExistsError:
-                # S3 also answers so (409) when two requests collided and neither has won yet.
-                self._raise_exists(path)
+            except AlreadyExistsError as error:
+                if saw_object(error) or self._is_there(path):
+                    raise self._exists(path) from None
+                raise StorageError(
+                    f"create {path!r} collided with another request, and there is no such object: "
+                    "whether it will appear is unknown; look again and repeat",
+                    **self._facts(path),
+                ) from None
 
-    def _raise_exists(self, path: str) -> NoReturn:
-        facts = {"table": self.root, "path": path, "operation": "create"}
+    def _upload(self, path: str, file: Path, *, overwrite: bool) -> None:
+        """Publish a large file; see the module for how exclusive that is."""
+        if not overwrite:
+            self._puts_exclusively(path)  # A store that is refused is refused whatever the size.
+            self._refuse_existing(path)
+        with self._failures("writer", path), parts_uploaded(self.store, path, file) as publish:
+            if overwrite:
+                publish()
+                return
+            self._refuse_existing(path)
+            try:
+                publish()
+            except (BaseError, OSError):
+                # The answer was lost; or another writer was faster, and Azure dropped these blocks for his.
+                self._refuse_existing(path)
+                raise
+
+    def _refuse_existing(self, path: str) -> None:
+        if self._is_there(path):
+            raise self._exists(path)
+
+    def _puts_exclusively(self, path: str) -> bool:
+        """Whether the store can; where it can't and must, that is an error."""
+        if not self.capabilities.put_if_absent:
+            problem = "the store is set up without conditional writes"
+        elif self.unproven is None or puts_exclusively(self.store, path, store_name=self.unproven):
+            return True
+        else:
+            problem = f"{self.unproven} ignores 'If-None-Match'"
+        if self.single_writer:
+            return False
+        raise UnsafeStorageError(
+            f"create {path!r}: {problem}, so that writers would overwrite each other's commits; use a "
+            "store that honours conditional writes, or say with the storage option 'single_writer' "
+            "that nobody else writes to the table",
+            **self._facts(path),
+        )
+
+    def _is_there(self, path: str) -> bool:
         try:
             self.head(path)
         except ObjectNotFoundError:
-            raise StorageError(
-                f"create {path!r} collided with another request, and there is no such object: "
-                "whether it will appear is unknown; look again and repeat",
-                **facts,
-            ) from None
-        raise ObjectExistsError(
-            f"create {path!r}: there is such an object already", **facts
-        ) from None
+            return False
+        return True
+
+    def _exists(self, path: str) -> ObjectExistsError:
+        return ObjectExistsError(
+            f"create {path!r}: there is such an object already", **self._facts(path)
+        )
+
+    def _facts(self, path: str) -> dict[str, str]:
+        return {"table": self.root, "path": path, "operation": "create"}
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
         at_once = self.delete_batch > 1

@@ -55,8 +55,8 @@ S3_OPTIONS: OptionNames = {
     "conditional_put": ("aws_conditional_put", "conditional_put"),
 }
 
-# deltalake's ways to commit without conditional writes. Ignoring them would mix two kinds of mutual
-# exclusion, which don't exclude each other.
+# deltalake's ways to commit without conditional writes. Taking part in them would mix two kinds of
+# mutual exclusion, which don't exclude each other.
 _OTHER_COMMITS = frozenset(
     {"aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "delta_dynamo_table_name"}
 )
@@ -78,7 +78,8 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
             raise InvalidArgumentError(
                 f"the storage option {option!r} asks for commits without conditional writes, and "
                 "here every commit is a conditional write: all writers of the table must use "
-                "conditional writes, then drop the option",
+                "conditional writes, then drop the option; or there must be only one, then say so "
+                "with 'single_writer'",
                 option=option,
             )
     known = read_options(options, S3_OPTIONS, kind="S3")
@@ -86,14 +87,18 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     endpoint = known.store.get("endpoint") or _endpoint_of_environment()
     return ObjectStorage(
         root=location.root,
-        store=build_store(S3Store, location.container, location, known),
+        store=build_store(S3Store, location.container, location, known, variables="AWS_"),
         capabilities=Capabilities(
-            put_if_absent=known.store.get("conditional_put") != "disabled",
+            put_if_absent=(
+                known.store.get("conditional_put", os.environ.get("AWS_CONDITIONAL_PUT"))
+                != "disabled"
+            ),
             start_after=not express,
             remote=True,
         ),
         delete_batch=1000,
         unproven=f"{endpoint} (bucket {location.container})" if endpoint else None,
+        single_writer=known.single_writer,
     )
 
 

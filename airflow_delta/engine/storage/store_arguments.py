@@ -14,6 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.storage.single_writer import (
+    SINGLE_WRITER,
+    says_single_writer,
+    without_single_writer,
+)
 
 __all__ = ["CLIENT_OPTIONS", "StoreLocation", "StoreOptions", "read_location", "read_options"]
 
@@ -25,6 +30,7 @@ CLIENT_OPTIONS: OptionNames = {
     "allow_invalid_certificates": ("allow_invalid_certificates",),
     "connect_timeout": ("connect_timeout",),
     "timeout": ("timeout",),
+    "read_timeout": ("read_timeout",),
     "proxy_url": ("proxy_url",),
     "proxy_ca_certificate": ("proxy_ca_certificate",),
     "proxy_excludes": ("proxy_excludes",),
@@ -53,10 +59,12 @@ class StoreOptions:
     Attributes:
         store: the settings of the store.
         client: the settings of its HTTP client.
+        single_writer: whether the user says that there is one writer; see `single_writer`.
     """
 
     store: dict[str, str]
     client: dict[str, str]
+    single_writer: bool = False
 
 
 def read_location(uri: str) -> StoreLocation:
@@ -94,12 +102,12 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
         alias: name for name, aliases in {**names, **CLIENT_OPTIONS}.items() for alias in aliases
     }
     found: dict[str, str] = {}
-    for option, value in options.items():
+    for option, value in without_single_writer(options).items():
         name = known.get(option.lower())
         if name is None:
             raise InvalidArgumentError(
                 f"unknown storage option {option!r} for {kind}: expected one of "
-                f"{', '.join(sorted(known))}",
+                f"{', '.join(sorted([*known, SINGLE_WRITER]))}",
                 option=option,
             )
         if name in found:
@@ -115,6 +123,7 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
     return StoreOptions(
         store={name: text for name, text in found.items() if name not in CLIENT_OPTIONS},
         client={name: text for name, text in found.items() if name in CLIENT_OPTIONS},
+        single_writer=says_single_writer(options),
     )
 
 

@@ -34,7 +34,7 @@ class Counting:
 
 @pytest.fixture
 def storage_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Counting], ObjectStorage]:
-    monkeypatch.setattr(exclusive_put, "_PROVEN", set())
+    monkeypatch.setattr(exclusive_put, "_TRIED", {})
     return lambda store: ObjectStorage("s3://b/t", store, CAPABLE, unproven="http://old (b)")
 
 

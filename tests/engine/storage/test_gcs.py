@@ -17,7 +17,7 @@ def test_location_and_options() -> None:
         "bearer_token": "token",
         "base_url": "http://h",
     }
-    assert storage.store.client_options == {"allow_http": "true"}
+    assert storage.store.client_options["allow_http"] == "true"
     assert storage.capabilities.start_after
 
 

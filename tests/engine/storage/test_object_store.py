@@ -22,7 +22,7 @@ from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from tests.gcs_server import GcsServer
-from tests.object_stores import new_place
+from tests.object_stores import new_location, new_place
 
 CAPABLE = Capabilities(put_if_absent=True, start_after=True, remote=True)
 
@@ -154,6 +154,21 @@ def test_a_collision_without_a_winner_is_no_existing_object() -> None:
     with pytest.raises(StorageError, match="unknown") as error:
         ObjectStorage("test://t", colliding, CAPABLE).create("x", b"")
     assert type(error.value) is StorageError
+
+
+@pytest.mark.parametrize("kind", ["s3", "gcs", "azure"])
+def test_a_refusal_because_of_the_object_needs_no_second_look(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = new_location(kind, tmp_path)("t")
+    storage.create("x", b"1")
+
+    def fail(self: ObjectStorage, path: str) -> None:
+        raise AssertionError("looked again")
+
+    monkeypatch.setattr(ObjectStorage, "head", fail)
+    with pytest.raises(ObjectExistsError, match="'x'"):
+        storage.create("x", b"2")
 
 
 def test_a_timeout_of_create_stays_a_timeout() -> None:

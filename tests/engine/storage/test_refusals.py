@@ -115,6 +115,29 @@ def test_any_other_failure_leaves_it_open(server: Answers, statuses: list[int]) 
     assert not isinstance(caught.value, NothingWrittenError)
 
 
+@pytest.mark.parametrize(
+    ("path", "told"), [("_delta_log/0.json", NothingWrittenError), ("a b", StorageError)]
+)
+def test_a_write_without_credentials_was_not_sent(
+    server: Answers, path: str, told: type[StorageError]
+) -> None:
+    """What failed was a request for credentials, as its URL tells where it can't be mistaken."""
+    server.statuses = [500]
+    store = S3Store(
+        "bucket",
+        config={
+            "endpoint": f"http://127.0.0.1:{server.server_port}",
+            "metadata_endpoint": f"http://127.0.0.1:{server.server_port}",
+            "region": "us-east-1",
+        },
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+    with pytest.raises(StorageError, match="latest/api/token") as caught:
+        ObjectStorage("s3://bucket/t", store, CAPABLE).create(path, b"1")
+    assert type(caught.value) is told
+
+
 def test_of_a_read_there_is_nothing_to_say_about_writing(server: Answers) -> None:
     server.to_get = 403
     with pytest.raises(StorageError, match=r"read 'x' failed: .*403") as caught:
@@ -142,8 +165,8 @@ def test_a_commit_that_is_refused_at_last_may_have_been_made_before(server: Answ
 def test_a_commit_before_which_the_store_cannot_be_tried_is_not_sent(
     server: Answers, statuses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exclusive_put, "_PROVEN", set())
+    monkeypatch.setattr(exclusive_put, "_TRIED", {})
     server.statuses = statuses
     with pytest.raises(NothingWrittenError, match=r"whether old \(b\) honours conditional writes"):
         commit(storage_at(server, unproven="old (b)"))
-    assert not exclusive_put._PROVEN
+    assert not exclusive_put._TRIED

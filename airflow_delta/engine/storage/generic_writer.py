@@ -1,0 +1,99 @@
+"""A store that fsspec knows, for the only writer that there is.
+
+`generic` tells why such a store is for reading; here the user has said (`single_writer`) that no two
+writers can meet. What readers rely on is kept as far as fsspec goes: new content is written to a hidden
+neighbour first, and then moved to its name, so that nobody sees half an object where the file system
+moves in one step. An object that is replaced is deleted just before, as not every file system moves
+over an existing one; for that moment it isn't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from airflow_delta.engine.errors import ObjectExistsError, StorageError
+from airflow_delta.engine.storage.checked_file import CheckedWriter
+from airflow_delta.engine.storage.generic import GenericStorage
+from airflow_delta.engine.storage.hidden import hidden_name
+
+__all__ = ["GenericWriter"]
+
+
+@dataclass(frozen=True)
+class GenericWriter(GenericStorage):
+    """A storage below one location of an fsspec file system, which nobody else writes to."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`; exclusive only as long as nobody else writes."""
+        with self.writer(path, overwrite=False) as file:
+            file.write(data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `Storage.replace`; for a moment there may be no object."""
+        with self.writer(path, overwrite=True) as file:
+            file.write(data)
+
+    @contextmanager
+    def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+        """See `Storage.writer`; missing directories are made."""
+        operation = "replace" if overwrite else "create"
+        final = self._full(path)
+        directory, _, name = final.rpartition("/")
+        temporary = f"{directory}/{hidden_name(name)}"
+        with self._writing(operation, path):
+            self.file_system.makedirs(directory, exist_ok=True)
+            file = self.file_system.open(temporary, "wb")
+        try:
+            # Not under `_writing`: what the caller raises in the block is the caller's.
+            yield cast("BinaryIO", CheckedWriter(file, lambda: self._writing(operation, path)))
+            with self._writing(operation, path):
+                file.close()
+                self._publish(temporary, final, path, overwrite=overwrite)
+        except BaseException:
+            self._abandon(file, temporary)
+            raise
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Storage.delete`; one after the other. Directories stay."""
+        for path in paths:
+            full = self._full(path)
+            with self._writing("delete", path), suppress(FileNotFoundError, NotADirectoryError):
+                if not self.file_system.isdir(full):
+                    self.file_system.rm_file(full)
+
+    def _abandon(self, file: BinaryIO, temporary: str) -> None:
+        """Close a file and delete it; where that fails, it stays, hidden."""
+        with suppress(OSError, ValueError):
+            file.close()
+        with suppress(OSError, NotImplementedError):
+            self.file_system.rm_file(temporary)
+
+    def _publish(self, temporary: str, final: str, path: str, *, overwrite: bool) -> None:
+        # What was listed earlier may have changed: a commit that isn't known would be overwritten.
+        self.file_system.invalidate_cache()
+        if self.file_system.exists(final):
+            if not overwrite:
+                raise ObjectExistsError(
+                    f"create {path!r}: there is such an object already",
+                    table=self.root,
+                    path=path,
+                    operation="create",
+                )
+            self.file_system.rm_file(final)
+        self.file_system.mv(temporary, final)
+
+    @contextmanager
+    def _writing(self, operation: str, path: str) -> Iterator[None]:
+        """Turn errors of the file system into errors of the contract."""
+        try:
+            yield
+        except (NotImplementedError, OSError) as error:
+            raise StorageError(
+                f"{operation} {path!r} failed: {str(error) or 'the file system is for reading'}",
+                table=self.root,
+                path=path,
+                operation=operation,
+            ) from error

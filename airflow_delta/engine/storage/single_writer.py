@@ -1,0 +1,43 @@
+"""The user's word that a table has one writer: the storage option ``single_writer``.
+
+A commit is an object that must not exist yet, and not every store can create one exclusively. Such a
+store is refused for commits, unless the user says that nobody else writes to the table. Then, and only
+where the store can't do better, ``create`` looks whether the object is there and writes it if not.
+
+What that gives up is told in docs/how-to/object-stores.md: of two writers who look at the same time,
+one overwrites the other's commit, and neither is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_delta.engine.errors import InvalidArgumentError
+
+__all__ = ["SINGLE_WRITER", "says_single_writer", "without_single_writer"]
+
+SINGLE_WRITER = "single_writer"
+
+
+def says_single_writer(options: Mapping[str, object]) -> bool:
+    """Whether the storage options say that there is one writer.
+
+    Raises:
+        InvalidArgumentError: the option is neither true nor false, or is given twice.
+    """
+    given = [value for option, value in options.items() if option.lower() == SINGLE_WRITER]
+    if not given:
+        return False
+    text = str(given[0]).strip().lower()
+    if len(given) > 1 or text not in ("true", "false"):
+        raise InvalidArgumentError(
+            f"the storage option {SINGLE_WRITER!r} says {' and '.join(map(repr, given))}: expected "
+            "'true', where nobody else writes to the table, or 'false'",
+            option=SINGLE_WRITER,
+        )
+    return text == "true"
+
+
+def without_single_writer(options: Mapping[str, object]) -> dict[str, object]:
+    """The other storage options."""
+    return {option: value for option, value in options.items() if option.lower() != SINGLE_WRITER}

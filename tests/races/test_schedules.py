@@ -1,0 +1,95 @@
+"""Transactions in thousands of interleavings, storage call by storage call, against a serial model.
+
+Each seed gives a table, two or three writers with a transaction or two, and the order in which their
+calls of the storage take effect; some calls lose their answer. What has gone wrong is told with the seed,
+and happens again with it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from airflow_delta.engine import CommitResult
+from tests.faulty_storage import Fault, How
+from tests.races.random_writers import Table, Work, Writer
+from tests.races.replayed_log import Log
+from tests.races.serial_model import problems
+from tests.stepping import SteppedStorage, Turns, stepped_engine
+from tests.table_builder import MemoryTable, state_of
+
+SEEDS = 3000
+Use = Callable[[Turns], None]
+
+
+@pytest.fixture
+def use() -> Iterator[Use]:
+    # The writers' clocks differ by minutes, and go back.
+    clock = random.Random(0)
+
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000 + clock.randrange(-300_000, 300_000)
+
+    with stepped_engine(now_ms) as use:
+        yield use
+
+
+def race(seed: int, use: Use) -> tuple[list[str], list[Work], list[str]]:
+    """One race: what is wrong with it, its transactions, and its trace."""
+    rng = random.Random(seed)
+    table = Table.by_chance(rng)
+    turns = Turns(rng.choice)
+    use(turns)
+    count = rng.choice([2, 3])
+    with MemoryTable(table.files) as memory:
+        storage = SteppedStorage(memory.storage, turns, *_faults(rng))
+        log = Log(memory.storage)
+        shared = memory.delta()
+        shared.__dict__["storage"] = storage
+        if warm := rng.random() < 0.7:
+            shared.transaction("READ")
+        writers = []
+        for name in "xyz"[:count]:
+            delta = shared if warm else memory.delta()
+            delta.__dict__["storage"] = storage
+            rng_of = random.Random(rng.random())
+            writers.append(Writer(delta, log, table, rng=rng_of, name=name))
+        each = [1, 2] if count == 2 else [1, 1, 1]
+        outcomes = turns.run([partial(w.run, n) for w, n in zip(writers, each, strict=True)])
+        found = [f"a writer has raised {o!r}" for o in outcomes if o is not None]
+        works = [work for writer in writers for work in writer.works]
+        log.look()
+        found += problems(log, works, table.level or "Serializable")
+        if seed % 4 == 0:
+            for snapshot in (memory.delta().snapshot(), shared.transaction("READ").snapshot):
+                assert snapshot
+                if state_of(snapshot) != log.states[-1].visible():
+                    found.append(f"version {snapshot.version} isn't what its commits come to")
+    return found, works, [f"{number} {what}" for number, what in turns.trace]
+
+
+def _faults(rng: random.Random) -> list[Fault]:
+    """In one race of three a commit's answer is lost, or its request, or the request is repeated."""
+    how = rng.choice([None] * 6 + [How.LOSE_ANSWER, How.REPEAT, How.FAIL])
+    return [] if how is None else [Fault("create", rng.choice([1, 2, 3]), how, suffix=".json")]
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_every_interleaving_is_as_good_as_a_serial_one(block: int, use: Use) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(block * SEEDS // 6, (block + 1) * SEEDS // 6):
+        found, works, trace = race(seed, use)
+        assert not found, "\n".join([f"seed {seed}:", *found, *trace, *map(str, works)])
+        outcomes.update(_kind(work) for work in works)
+    print(outcomes)
+
+
+def _kind(work: Work) -> str:
+    if not isinstance(work.outcome, CommitResult):
+        return type(work.outcome).__name__
+    return "repeated" if work.outcome.repeated else f"attempts {work.outcome.attempts}"
