@@ -24,6 +24,7 @@ pickled, because Airflow carries errors between processes::
     │   └── TableAlreadyExistsError
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
+    │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
     ├── RetentionError                     the operation would destroy what retention protects
     ├── StorageError                       the store failed
@@ -57,6 +58,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTableError",
     "MetadataChangedError",
+    "NotBackfilledError",
     "NothingWrittenError",
     "ObjectExistsError",
     "ObjectNotFoundError",
@@ -187,6 +189,16 @@ class CommitOutcomeUnknownError(DeltaError):
 
 class CommitOwnerError(DeltaError):
     """The commit owner of a managed table refused, failed or can't be found. Facts: owner."""
+
+
+class NotBackfilledError(CommitOwnerError):
+    """A version of a managed table isn't backfilled, as a checkpoint or a compaction of it needs.
+
+    Not a wrong argument: the same call succeeds as soon as the version has been backfilled, which is up
+    to the commit owner. Whoever waits for an owner, or asks it again, is right to do so here.
+
+    Facts: owner, version, latest_backfilled (the newest version that is backfilled), path.
+    """
 
 
 class ConstraintViolationError(DeltaError):

@@ -25,13 +25,15 @@ class CheckpointOperator(BaseOperator):
     of the version is left as it is, and ``written`` is false.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to write a checkpoint of; None: the newest. (templated)
+    :param version: the version to write a checkpoint of; None: the newest, of a managed table the
+        newest that is backfilled. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param policy: the kind to write, ``classic`` or ``v2``; None: as the table's
         ``delta.checkpointPolicy`` says. (templated)
     :param if_needed: skip the task where fewer than ``delta.checkpointInterval`` commits have come
-        since the last checkpoint.
+        since the last checkpoint, if that can be opened. It isn't read any further then; without
+        ``if_needed``, a checkpoint of the version is read to its end, and replaced if it is damaged.
     :param engine: ``local`` writes it in the worker, in bounded memory. ``spark`` submits a PySpark
         job. ``auto`` takes Spark where ``spark_conn_id`` is given and the log to read is at least
         ``spark_threshold_bytes`` long. Both give the same state. (templated)

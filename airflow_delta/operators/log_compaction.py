@@ -25,8 +25,8 @@ class LogCompactionOperator(BaseOperator):
     :param table_uri: the table's path or URI. (templated)
     :param start: the first version of the range; None: the first one that is covered neither by the
         newest checkpoint nor by a compaction. (templated)
-    :param end: the last version of the range; None: the newest. Without any of the two, fewer than
-        ten commits are left alone. (templated)
+    :param end: the last version of the range; None: the newest, of a managed table the newest that is
+        backfilled. Without any of the two, fewer than ten commits are left alone. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param dry_run: only tell what would be compacted; ``bytes`` and ``rows`` are None then.

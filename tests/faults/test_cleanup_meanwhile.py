@@ -61,8 +61,6 @@ def poll(delta: DeltaTable) -> object:
     return delta.latest_version()
 
 
-# A missing sidecar is told as damage of its checkpoint, which then gives way to the new one.
-@pytest.mark.filterwarnings("ignore:.*its sidecar .* is missing")
 @pytest.mark.parametrize("ask", [read, poll])
 @pytest.mark.parametrize("log", LOGS)
 def test_a_reader_outlives_a_cleanup_at_any_call(

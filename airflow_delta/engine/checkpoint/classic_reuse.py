@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.parquet_rows import FileRows
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.checkpoint.action_rows import ActionRows, is_small
+from airflow_delta.engine.checkpoint.action_rows import ActionRows
+from airflow_delta.engine.checkpoint.base_check import DistinctFiles
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.stitch import (
@@ -75,6 +76,8 @@ class JudgedGroup:
         kind: of its actions.
         num_rows: how many of its rows aren't gone.
         adds_size: their sizes summed up, in bytes; 0 for removes.
+        held_rows: how many rows it had.
+        held_size: what the sizes were then, summed up; 0 for removes.
         encoded: the row group to write; None where it is to be merged, or where nothing is left of it.
         rows: what is left of it where it is to be merged.
     """
@@ -82,6 +85,8 @@ class JudgedGroup:
     kind: str
     num_rows: int
     adds_size: int
+    held_rows: int
+    held_size: int
     encoded: EncodedFiles | None = None
     rows: pa.Table | None = None
 
@@ -118,19 +123,22 @@ def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGr
     return groups
 
 
-def small_groups(groups: Iterable[OurGroup], new_rows: Mapping[str, int]) -> set[int]:
+def small_groups(
+    groups: Iterable[OurGroup], new_rows: Mapping[str, int], like: ActionRows
+) -> set[int]:
     """Which row groups are to be merged: those that are small, unless there is nothing to merge with.
 
     Args:
         groups: the row groups.
         new_rows: how many rows come to them, by kind.
+        like: the new checkpoint.
 
     Returns:
         Places in ``groups``.
     """
     small: dict[str, list[int]] = {kind: [] for kind in FILE_KINDS}
     for place, each in enumerate(groups):
-        if is_small(each.group.num_rows, each.group.size):
+        if like.is_small(each.kind, each.group.num_rows, each.group.size):
             small[each.kind].append(place)
     return {
         place
@@ -149,12 +157,14 @@ class Judge:
         tail: the commits after the checkpoint.
         oldest_tombstone_ms: see ``tombstones.expired``.
         encoder: encodes row groups.
+        distinct: is told of all files; None where nobody wants to know of them.
     """
 
     storage: Storage
     tail: ReconciledTail
     oldest_tombstone_ms: int
     encoder: ActionRows
+    distinct: DistinctFiles | None = None
 
     def judge(self, ours: OurGroup, *, merge: bool) -> JudgedGroup:
         """Judge a row group.
@@ -164,25 +174,28 @@ class Judge:
             merge: whether it is small, and to be merged with others.
 
         Raises:
-            CorruptLogError: it is damaged.
+            CorruptLogError: it is damaged, or has a file that another one has.
             ObjectNotFoundError: its file is gone.
         """
         kind = ours.kind
         keys = _rows(ours, ("path", "deletionVector", _COUNTED[kind]))
+        if self.distinct is not None:
+            self.distinct.meet(keys)
+        held = (keys.num_rows, _sum(keys["size"]) if kind == "add" else 0)
         kept = pc.invert(self._gone(kind, keys))
         left = _sum(kept)
         size = _sum(pc.filter(keys["size"], kept)) if kind == "add" else 0
         if not left:
-            return JudgedGroup(kind, 0, 0)
+            return JudgedGroup(kind, 0, 0, *held)
         whole = left == keys.num_rows
-        if merge or (not whole and is_small(left, ours.group.size * left // keys.num_rows)):
-            return JudgedGroup(kind, left, size, rows=_rows(ours, None).filter(kept))
+        left_size = ours.group.size * left // keys.num_rows
+        if merge or (not whole and self.encoder.is_small(kind, left, left_size)):
+            return JudgedGroup(kind, left, size, *held, rows=_rows(ours, None).filter(kept))
         data = self._copied(ours) if whole else None
         if data is None:
-            return JudgedGroup(kind, left, size, self._encoded(ours, kept))
-        return JudgedGroup(
-            kind, left, size, EncodedFiles(kind, ours.stored, ours.group, data, size)
-        )
+            return JudgedGroup(kind, left, size, *held, self._encoded(ours, kept))
+        copied = EncodedFiles(kind, ours.stored, ours.group, data, size)
+        return JudgedGroup(kind, left, size, *held, copied)
 
     def _gone(self, kind: str, keys: pa.Table) -> pa.ChunkedArray:
         found = file_keys(keys, table=self.tail.table).cast(self.tail.keys.type)

@@ -34,6 +34,7 @@ from airflow_delta.engine.checkpoint.action_rows import (
     FileActionTable,
     new_action_file,
 )
+from airflow_delta.engine.checkpoint.base_check import DistinctFiles, check_told
 from airflow_delta.engine.checkpoint.classic_reuse import (
     Judge,
     JudgedGroup,
@@ -42,6 +43,7 @@ from airflow_delta.engine.checkpoint.classic_reuse import (
     small_groups,
 )
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
+from airflow_delta.engine.checkpoint.own_file import own_file
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
@@ -71,6 +73,7 @@ def write_incremental_classic(
     version: int,
     table: str,
     expected: ExpectedFiles | None = None,
+    base_told: ExpectedFiles | None = None,
     replaces: bool = False,
 ) -> CheckpointWritten:
     """Write a checkpoint from the previous one and the commits since, and publish it.
@@ -84,12 +87,14 @@ def write_incremental_classic(
         version: the version of the table.
         table: the table's location, for errors.
         expected: what the live files must come to; None if nobody knows.
+        base_told: what those of the previous checkpoint must come to; None if nobody knows. Then all its
+            files are compared with each other.
         replaces: whether one of that name is to be replaced: one that is damaged.
 
     Raises:
-        ObjectExistsError: there is one. Nothing is published.
-        CorruptLogError: the previous checkpoint is damaged, or an action lacks what the protocol
-            requires of it. Nothing is published.
+        ObjectExistsError: there is another one. Nothing is published.
+        CorruptLogError: the previous checkpoint is damaged, holds a file twice, or other files than it
+            must, or an action lacks what the protocol requires of it. Nothing is published.
         ObjectNotFoundError: the previous checkpoint is gone. Nothing is published.
         InvalidTableError: the numbers don't add up, or the metadata is broken. Nothing is published.
         StorageError: the store failed.
@@ -98,11 +103,13 @@ def write_incremental_classic(
     typed = typed_columns(small.protocol, small.metadata, table=table)
     texts = TableProperties(small.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with storage.writer(path, overwrite=replaces) as stream:
+    with own_file(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             # First, because they show how row groups are written here.
             rows.write_small(small_actions(small))
-            files = _Files(storage, base, tail, oldest_tombstone_ms, rows)
+            files = _Files(
+                storage, base, tail, oldest_tombstone_ms, rows, base_told or ExpectedFiles()
+            )
             rows.write_files(files.stream(), typed)
         files.check(version=version)
         if expected is not None:
@@ -155,6 +162,7 @@ class _Files:
         tail: likewise.
         oldest_ms: likewise.
         written: the new checkpoint, to which row groups are appended that needn't be gathered.
+        base_told: see `write_incremental_classic`.
     """
 
     def __init__(
@@ -164,6 +172,7 @@ class _Files:
         tail: ReconciledTail,
         oldest_ms: int,
         written: ActionRows,
+        base_told: ExpectedFiles,
     ) -> None:
         self._storage = storage
         self._base = base
@@ -171,6 +180,11 @@ class _Files:
         self._oldest_ms = oldest_ms
         self._written = written
         self._count = _Count()
+        self._base_told = base_told
+        self._held = _Count()
+        self._distinct: DistinctFiles | None = None
+        if base_told.num_adds is None:
+            self._distinct = DistinctFiles(path=base.path, version=base.version, table=tail.table)
 
     def stream(self) -> Iterator[FileActionTable]:
         """The rows to be gathered; in between, the other row groups are appended."""
@@ -195,11 +209,20 @@ class _Files:
         yield from self._judged(ours, {kind: rows.num_rows for kind, rows in new.items()})
 
     def check(self, *, version: int) -> None:
-        """Compare what was written with what was counted.
+        """Compare what was written with what was counted, and the base with what is told of it.
 
         Raises:
-            InvalidTableError: they differ.
+            InvalidTableError: the former differ.
+            CorruptLogError: the latter do.
         """
+        check_told(
+            self._base_told,
+            num_adds=self._held.rows["add"],
+            adds_size=self._held.adds_size,
+            path=self._base.path,
+            version=self._base.version,
+            table=self._tail.table,
+        )
         written, rows = self._written, self._count.rows
         found = (written.num_adds, written.num_removes, written.adds_size_sum)
         counted = (rows["add"], rows["remove"], self._count.adds_size)
@@ -218,14 +241,16 @@ class _Files:
     def _judged(
         self, ours: Sequence[OurGroup], new_rows: dict[str, int]
     ) -> Iterator[FileActionTable]:
-        merged = small_groups(ours, new_rows)
-        judge = Judge(self._storage, self._tail, self._oldest_ms, self._written)
+        merged = small_groups(ours, new_rows, self._written)
+        judge = Judge(self._storage, self._tail, self._oldest_ms, self._written, self._distinct)
         work = (
             partial(judge.judge, group, merge=place in merged) for place, group in enumerate(ours)
         )
         for judged in map_ordered(_done, work, workers=reader_threads(self._storage)):
             self._count.rows[judged.kind] += judged.num_rows
             self._count.adds_size += judged.adds_size
+            self._held.rows[judged.kind] += judged.held_rows
+            self._held.adds_size += judged.held_size
             if judged.encoded is not None:
                 self._written.append(judged.encoded)
             if judged.rows is not None:
@@ -239,6 +264,9 @@ class _Files:
             footers = map_ordered(ActionFile.load_footer, opened, workers=threads)
             pieces = (piece for file in footers for piece in file.pieces(kind))
             for table in read_pieces(pieces, workers=threads):
+                self._held.add(kind, table)
+                if self._distinct is not None:
+                    self._distinct.meet(table)
                 rows = self._tail.survivors(table)
                 if kind == "remove":
                     rows = unexpired(rows, self._oldest_ms)

@@ -20,6 +20,12 @@ fuller never for merging alone, and at most about eight sidecars of each step st
 The result is the same set of actions that a full checkpoint has. What differs is how they are dealt
 out to files.
 
+**Damage in what is named again.** Nobody opens a sidecar that is named again, so one that has been damaged
+could go from checkpoint to checkpoint unseen, until a cleanup has taken the commits that it could be
+made from again. So all sidecars that are kept are read, and their pages compared with their checksums,
+when the checkpoint gets the classic name, which is every so often (`checkpoint_plan` has the rule: not
+later than after half of the time that commits are kept). In between their presence and size must do.
+
 **A cleanup at the same time.** Another writer may checkpoint a later version, and clean up the previous
 checkpoint with its sidecars just before ours names them. So the sidecars are listed before the new
 checkpoint is published, and once more after that. If one is missing then, the new checkpoint is taken
@@ -29,16 +35,17 @@ back, and the caller must begin with something else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet import reader_threads
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.base_check import DistinctFiles, check_told
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.sidecar_layout import (
     SIDECAR_ROWS,
@@ -53,7 +60,7 @@ from airflow_delta.engine.checkpoint.sidecar_write import (
     new_sidecars,
     present_sidecars,
 )
-from airflow_delta.engine.checkpoint.v2_write import publish_top_level
+from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget, publish_top_level
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
 from airflow_delta.engine.replay.reconcile import ReconciledTail
@@ -89,13 +96,11 @@ def write_incremental_v2(
     small: SmallContent,
     base: CheckpointReader,
     tail: ReconciledTail,
+    target: CheckpointTarget,
     *,
     oldest_tombstone_ms: int,
-    path: str,
-    version: int,
-    table: str,
     expected: ExpectedFiles | None = None,
-    replaces: bool = False,
+    base_told: ExpectedFiles | None = None,
 ) -> Written:
     """Write a checkpoint from the previous one and the commits since, and publish it.
 
@@ -105,21 +110,22 @@ def write_incremental_v2(
         base: the previous checkpoint, for which `has_all_in_sidecars` holds. It should be the newest
             one, which no cleanup takes.
         tail: the file actions of the commits after it, with all columns.
+        target: where it goes.
         oldest_tombstone_ms: see ``tombstones.expired``.
-        path: where the top level goes: a path of `v2_checkpoint_path` or `checkpoint_path`.
-        version: the version of the table.
-        table: the table's location, for errors.
         expected: what the live files must come to; None if nobody knows.
-        replaces: see `publish_top_level`.
+        base_told: what those of the previous checkpoint must come to; None if nobody knows. Then all its
+            files are compared with each other.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
-        CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, or an action lacks
-            what the protocol requires of it. Nothing is published, or no longer.
+        CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, that holds a file
+            twice, or other files than it must, or an action lacks what the protocol requires of it.
+            Nothing is published, or no longer.
         InvalidTableError: the numbers don't add up. Nothing is published.
         StorageError: the store failed. If it was over the top level or later, that may be there all the
             same.
     """
+    version, table = target.version, target.table
     layout = sidecar_layout(small.protocol, small.metadata, table=table)
     inspector = Inspector(
         storage,
@@ -128,10 +134,16 @@ def write_incremental_v2(
         stats_form=layout.stats_form,
         checkpoint=base.path,
     )
-    judged = list(map_ordered(inspector.judge, base.sidecars, workers=reader_threads(storage)))
+    threads = reader_threads(storage)
+    judged = list(map_ordered(inspector.judge, base.sidecars, workers=threads))
+    _check_base(base, inspector, judged, base_told or ExpectedFiles(), table=table, threads=threads)
     adds = tail.adds.drop_columns([VERSION, POSITION])
     removes = unexpired(tail.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
     fate = _decide(judged, new_adds=adds.num_rows, new_removes=removes.num_rows)
+    if target.has_classic_name:
+        kept = (sidecar.action for sidecar in fate.kept)
+        for _ in map_ordered(inspector.check_whole, kept, workers=threads):
+            pass
     pool = [("add", adds), ("remove", removes)]
     with new_sidecars(storage, layout, version=version, table=table) as sidecars:
         written = sidecars.write(_pieces(inspector, fate, pool))
@@ -147,21 +159,11 @@ def write_incremental_v2(
         _check_presence(storage, inspector, fate.kept, base)
         actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
         with sidecars.naming():
-            checkpoint = publish_top_level(
-                storage,
-                small,
-                actions,
-                path=path,
-                version=version,
-                table=table,
-                replaces=replaces,
-            )
+            checkpoint = publish_top_level(storage, small, actions, target)
     try:
         _check_presence(storage, inspector, fate.kept, base)
-    except CorruptLogError:
-        # Readers would prefer it to what they have.
-        with suppress(StorageError):
-            storage.delete([path])
+    except CorruptLogError as error:
+        _take_back(storage, target, error)
         raise
     reused_bytes = sum(sidecar.action.size_in_bytes for sidecar in fate.kept)
     return Written(
@@ -272,6 +274,31 @@ def _load(inspector: Inspector, sidecar: JudgedSidecar, kind: str) -> pa.Table:
     return pa.concat_tables(inspector.rows(sidecar.action, kind))
 
 
+def _check_base(
+    base: CheckpointReader,
+    inspector: Inspector,
+    judged: Iterable[JudgedSidecar],
+    told: ExpectedFiles,
+    *,
+    table: str,
+    threads: int,
+) -> None:
+    """Make sure that the previous checkpoint holds each file once, as far as it can be told."""
+    if told.num_adds is None:
+        distinct = DistinctFiles(path=base.path, version=base.version, table=table)
+        tell = partial(inspector.tell, distinct=distinct)
+        for _ in map_ordered(tell, base.sidecars, workers=threads):
+            pass
+    check_told(
+        told,
+        num_adds=sum(sidecar.facts.num_adds for sidecar in judged),
+        adds_size=sum(sidecar.facts.adds_size_sum for sidecar in judged),
+        path=base.path,
+        version=base.version,
+        table=table,
+    )
+
+
 def _check_numbers(
     judged: Iterable[JudgedSidecar],
     fate: _Fate,
@@ -281,22 +308,25 @@ def _check_numbers(
     version: int,
     table: str,
 ) -> None:
-    """Compare what was written with what was counted, of either kind, before a row was written."""
+    """Compare what was written with what was counted before a row was written."""
     counted, found = {}, {}
     new = {kind: rows.num_rows for kind, rows in pool}
+    new["bytes"] = sum(pc.sum(rows["size"]).as_py() or 0 for kind, rows in pool if kind == "add")
     now = _facts(fate, written)
-    for kind, count, lost in (
+    for what, count, lost in (
         ("add", "num_adds", "lost_adds"),
+        ("bytes", "adds_size_sum", "lost_size"),
         ("remove", "num_removes", "lost_removes"),
     ):
         before = sum(getattr(s.facts, count) - getattr(s, lost) for s in judged)
-        counted[kind] = before + new[kind]
-        found[kind] = sum(getattr(facts, count) for facts in now)
+        counted[what] = before + new[what]
+        found[what] = sum(getattr(facts, count) for facts in now)
     if counted != found:
         raise InvalidTableError(
             f"the checkpoint of version {version} was not written: by the previous checkpoint and the "
-            f"commits since it must hold {counted['add']} adds and {counted['remove']} removes, but it "
-            f"would hold {found['add']} and {found['remove']}. Load the version anew and try again",
+            f"commits since it must hold {counted['add']} adds of {counted['bytes']} bytes and "
+            f"{counted['remove']} removes, but it would hold {found['add']} adds of {found['bytes']} bytes "
+            f"and {found['remove']} removes. Load the version anew and try again",
             table=table,
             version=version,
             found=found,
@@ -329,3 +359,19 @@ def _check_presence(
                 version=base.version,
                 path=file.path,
             )
+
+
+def _take_back(storage: Storage, target: CheckpointTarget, finding: CorruptLogError) -> None:
+    """Delete a checkpoint that has turned out damaged: readers would prefer it to what they have."""
+    try:
+        storage.delete([target.path])
+    except StorageError as error:
+        raise StorageError(
+            f"{target.path} names a sidecar that isn't there any more ({finding.message}), and can't be "
+            f"taken back ({error.message}). Write the checkpoint of version {target.version} again, which "
+            "replaces it, or delete it",
+            table=target.table,
+            version=target.version,
+            path=target.path,
+            operation="delete",
+        ) from error

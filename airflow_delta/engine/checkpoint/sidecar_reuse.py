@@ -28,7 +28,9 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.parquet import ActionFile
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.checkpoint.base_check import DistinctFiles
 from airflow_delta.engine.checkpoint.path_ranges import any_within, parsed_ranges
+from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
 from airflow_delta.engine.checkpoint.sidecar_layout import stats_form
 from airflow_delta.engine.checkpoint.sidecar_tags import (
     SidecarFacts,
@@ -38,6 +40,8 @@ from airflow_delta.engine.checkpoint.sidecar_tags import (
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.paths import encode_path
+from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.stitch import check_pages, read_stored_file
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.reconcile import ReconciledTail
 from airflow_delta.engine.replay.tombstones import expired, unexpired
@@ -45,6 +49,7 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["Inspector", "JudgedSidecar", "SortedKeys"]
 
+_COUNTED = {"add": "size", "remove": "deletionTimestamp"}
 _TYPED = ("stats_parsed", "partitionValues_parsed")
 
 
@@ -57,6 +62,7 @@ class JudgedSidecar:
         facts: what is in it.
         lost_adds: how many of its adds are gone.
         lost_removes: how many of its removes are gone.
+        lost_size: the sizes of the files whose adds are gone, summed up, in bytes.
         fits: whether its adds store statistics as the table wants it now.
     """
 
@@ -64,6 +70,7 @@ class JudgedSidecar:
     facts: SidecarFacts
     lost_adds: int
     lost_removes: int
+    lost_size: int
     fits: bool
 
     @property
@@ -151,24 +158,54 @@ class Inspector:
         facts = facts_of_tags(sidecar.tags)
         if facts is None:
             return self._judge_unknown(sidecar)
-        lost_adds = lost_removes = 0
+        lost_adds = lost_removes = lost_size = 0
         keys = self._keys.between(facts.min_path, facts.max_path)
         if facts.num_adds and self._paths_meet(sidecar, facts, "add", keys):
-            lost_adds = self._gone(sidecar, "add", keys)
+            lost_adds, lost_size = self._gone(sidecar, "add", keys)
         if facts.num_removes:
             oldest, newest = facts.oldest_deletion or 0, facts.newest_deletion or 0
             if newest <= self._oldest_ms:
                 lost_removes = facts.num_removes
             elif oldest <= self._oldest_ms or self._paths_meet(sidecar, facts, "remove", keys):
-                lost_removes = self._gone(sidecar, "remove", keys)
+                lost_removes, _ = self._gone(sidecar, "remove", keys)
         fits = not facts.num_adds or facts.stats_form == self._stats_form
-        return JudgedSidecar(sidecar, facts, lost_adds, lost_removes, fits)
+        return JudgedSidecar(sidecar, facts, lost_adds, lost_removes, lost_size, fits)
 
     def rows(self, sidecar: Sidecar, kind: str) -> Iterator[pa.Table]:
         """The adds or the removes that aren't gone, with all columns."""
         for table in self._read(sidecar, kind, None):
             rows = self._tail.survivors(table)
             yield rows if kind == "add" else unexpired(rows, self._oldest_ms)
+
+    def tell(self, sidecar: Sidecar, distinct: DistinctFiles) -> None:
+        """Tell of all the files in a sidecar.
+
+        Raises:
+            CorruptLogError: the sidecar is damaged, or has a file that has been told of before.
+            ObjectNotFoundError: it is gone.
+        """
+        for kind in FILE_KINDS:
+            for table in self._read(sidecar, kind, ("path", "deletionVector")):
+                distinct.meet(table)
+
+    def check_whole(self, sidecar: Sidecar) -> None:
+        """Look for damage in all of a sidecar.
+
+        Raises:
+            CorruptLogError: the sidecar is damaged.
+            ObjectNotFoundError: it is gone.
+        """
+        file = self.file_of(sidecar)
+        try:
+            with self._storage.open(file.path, size=file.size) as content:
+                for group in read_stored_file(content, size=file.size).groups:
+                    content.seek(group.start)
+                    check_pages(group, content.read(group.length))
+        except NotReadHere:
+            # Decoding tells damage better; and all there is to tell where there are no checksums.
+            for kind in FILE_KINDS:
+                for _ in self._read(sidecar, kind, None):
+                    pass
 
     def _judge_unknown(self, sidecar: Sidecar) -> JudgedSidecar:
         """Read what the tags ought to tell."""
@@ -179,14 +216,16 @@ class Inspector:
         form = self._stored_form(sidecar)
         facts = facts_of_rows(adds, removes, stats_form=form)
         keys = self._keys.between(None, None)
-        lost_adds = _count(self._mentioned(adds, keys)) if adds is not None else 0
-        lost_removes = 0
+        lost_adds = lost_size = lost_removes = 0
+        if adds is not None:
+            gone = self._mentioned(adds, keys)
+            lost_adds, lost_size = _count(gone), _count(adds["size"].filter(gone))
         if removes is not None:
             gone = pc.or_(self._mentioned(removes, keys), expired(removes, self._oldest_ms))
             lost_removes = _count(gone)
         tagged = replace(sidecar, tags={**(sidecar.tags or {}), **facts.to_tags()})
         fits = not facts.num_adds or form == self._stats_form
-        return JudgedSidecar(tagged, facts, lost_adds, lost_removes, fits)
+        return JudgedSidecar(tagged, facts, lost_adds, lost_removes, lost_size, fits)
 
     def _stored_form(self, sidecar: Sidecar) -> str:
         file = self.file_of(sidecar)
@@ -213,15 +252,17 @@ class Inspector:
     def _path_keys(self, actions: pa.Table) -> pa.ChunkedArray:
         return file_keys(_without_vectors(actions), table=self._tail.table)
 
-    def _gone(self, sidecar: Sidecar, kind: str, keys: pa.Array) -> int:
-        further = ("deletionTimestamp",) if kind == "remove" else ()
-        count = 0
-        for table in self._read(sidecar, kind, ("path", "deletionVector", *further)):
+    def _gone(self, sidecar: Sidecar, kind: str, keys: pa.Array) -> tuple[int, int]:
+        """How many actions are gone, and how large the files are that were added, in bytes."""
+        count = size = 0
+        for table in self._read(sidecar, kind, ("path", "deletionVector", _COUNTED[kind])):
             gone = self._mentioned(table, keys)
             if kind == "remove":
                 gone = pc.or_(gone, expired(table, self._oldest_ms))
+            else:
+                size += _count(table["size"].filter(gone))
             count += _count(gone)
-        return count
+        return count, size
 
     def _mentioned(self, actions: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
         found = file_keys(actions, table=self._tail.table).cast(keys.type)
@@ -247,8 +288,9 @@ def _without_vectors(actions: pa.Table) -> pa.Table:
     return actions.set_column(index, field, pa.nulls(actions.num_rows, field.type))
 
 
-def _count(mask: pa.ChunkedArray) -> int:
-    return int(pc.sum(mask).as_py() or 0)
+def _count(values: pa.ChunkedArray) -> int:
+    """The sum of numbers, or how many of some truth values are true."""
+    return int(pc.sum(values).as_py() or 0)
 
 
 def _joined(tables: Iterator[pa.Table]) -> pa.Table | None:

@@ -112,7 +112,8 @@ class SidecarFiles:
         path = sidecar_path(name)
         self._begun.append(path)
         layout, table, version = self._layout, self._table, self._version
-        with self._storage.writer(path, overwrite=False) as stream:
+        # No exclusive put: nobody else has the name, and one that is sent again would meet itself.
+        with self._storage.writer(path, overwrite=True) as stream:
             with new_action_file(stream, layout.schema, table=table, version=version) as file:
                 file.write_files([(piece.kind, rows)], layout.typed)
             size = stream.tell()

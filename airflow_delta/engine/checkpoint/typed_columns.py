@@ -4,24 +4,31 @@ PROTOCOL.md, "Checkpoints": a table whose property ``delta.checkpoint.writeStats
 has both in its checkpoints (the latter if it is partitioned), named and typed by the physical
 schema. The text of the statistics stays beside them unless ``delta.checkpoint.writeStatsAsJson`` is
 false; ``partitionValues`` always stays.
+
+Only those columns are in ``stats_parsed`` that get statistics by the table's properties
+(``delta.dataSkippingStatsColumns``, ``delta.dataSkippingNumIndexedCols``). A table may have thousands of
+columns and statistics of a few: the others would cost time and memory, and tell nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.typed_stats import bound_type, stats_type, typed_stats
-from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.checkpoint.cast_texts import cast_text
+from airflow_delta.engine.errors import DeltaWarning, InvalidTableError
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
 from airflow_delta.engine.features.column_mapping import physical_schema as to_physical
 from airflow_delta.engine.model.actions import Metadata, Protocol
-from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import DataType, PrimitiveType, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.model.sql_names import split_names
 
 __all__ = ["TypedColumns", "typed_columns"]
 
@@ -85,10 +92,30 @@ def typed_columns(protocol: Protocol, metadata: Metadata, *, table: str) -> Type
             )
         partitions[physical_name(field, mode)] = field.data_type
     data = StructType(tuple(f for f in schema if f.name not in metadata.partition_columns))
-    # A list of columns, where there is one, was applied when the statistics were collected.
-    listed = properties.data_skipping_stats_columns is not None
-    columns = -1 if listed else properties.data_skipping_num_indexed_cols
+    columns = properties.data_skipping_num_indexed_cols
+    listed = properties.data_skipping_stats_columns
+    if listed is not None:
+        names = {tuple(map(str.lower, name)) for name in split_names(listed)}
+        data, columns = _listed(data, names), -1
     return TypedColumns(stats_type(to_physical(data, mode), columns=columns), partitions)
+
+
+def _listed(struct: StructType, names: Collection[tuple[str, ...]]) -> StructType:
+    """The columns of a struct that a list names; one that is a struct with all that is in it.
+
+    Args:
+        struct: the columns, under their logical names.
+        names: of columns, in lower case: that of SQL doesn't matter.
+    """
+    fields = []
+    for field in struct:
+        name = field.name.lower()
+        if (name,) in names:
+            fields.append(field)
+        elif isinstance(field.data_type, StructType):
+            inner = _listed(field.data_type, {path[1:] for path in names if path[0] == name})
+            fields.append(replace(field, data_type=inner))
+    return StructType(tuple(fields))
 
 
 def _partition_type(data_type: DataType) -> pa.DataType:
@@ -100,22 +127,25 @@ def _partition_type(data_type: DataType) -> pa.DataType:
 
 
 def _typed_values(maps: pa.MapArray, name: str, data_type: DataType) -> pa.Array:
-    """The typed values of one partition column; null for a text that is no value of its type."""
+    """The typed values of one partition column; null, and a warning, for a text that is no value."""
     texts = pc.map_lookup(maps, pa.scalar(name), "first")
     target = _partition_type(data_type)
     if pa.types.is_string(target):
         return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     # A loop over distinct values, which are as many as partitions, not as many as files.
     encoded = texts.dictionary_encode()
-    values = [_value(text, data_type) for text in encoded.dictionary.to_pylist()]
+    distinct = encoded.dictionary.to_pylist()
+    values = [cast_text(text, data_type) for text in distinct]
+    bad = [text for text, value in zip(distinct, values, strict=True) if value is None and text]
+    if bad:
+        warnings.warn(
+            f"the partition column {name!r} has the value {bad[0]!r}, which is no {data_type}: the "
+            "checkpoint has null for it in partitionValues_parsed, beside the text. Readers take "
+            "the rows of such files for rows without a value; rewrite them",
+            DeltaWarning,
+            stacklevel=2,
+        )
     return pa.array(values, target).take(encoded.indices)
-
-
-def _value(text: str, data_type: DataType) -> object:
-    try:
-        return parse_partition_value(text, data_type)
-    except InvalidTableError:
-        return None
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -9,11 +9,11 @@ A top level comes as JSON lines or as Parquet, under a name with a UUID; or as P
 name, for readers that don't know the others: they find the protocol there, and in it that they can't
 read the table.
 
-**Names.** A new name with a UUID is put only if it is absent: nobody else writes under it. One that is
-taken is that of a checkpoint that was found damaged and is written anew. Several writers may do so at
-once, each over sidecars of its own, and nobody knows whose top level stays; so what ``_last_checkpoint``
-would repeat of it is left out then. Else the hint of one might name the sidecars of the other, which no
-checkpoint names: a cleanup would take them.
+**Names.** Under a new name with a UUID nobody else writes, so it needs no exclusive put: one that is sent
+again after a lost answer changes nothing. One that is taken is that of a checkpoint that was found damaged
+and is written anew. Several writers may do so at once, each over sidecars of its own, and nobody knows
+whose top level stays; so what ``_last_checkpoint`` would repeat of it is left out then. Else the hint of
+one might name the sidecars of the other, which no checkpoint names: a cleanup would take them.
 
 What a caller answers for: that the protocol of the version has the feature ``v2Checkpoint`` and lets us
 write, that the version's commit exists, and which tombstones and transactions have expired.
@@ -25,7 +25,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ import pyarrow as pa
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
+from airflow_delta.engine.checkpoint.own_file import put_own
 from airflow_delta.engine.checkpoint.sidecar_layout import clustered, sidecar_layout
 from airflow_delta.engine.checkpoint.sidecar_tags import count_of
 from airflow_delta.engine.checkpoint.sidecar_write import new_sidecars
@@ -43,12 +44,11 @@ from airflow_delta.engine.checkpoint.write import (
     Written,
     small_actions,
 )
-from airflow_delta.engine.errors import ObjectExistsError
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["publish_top_level", "write_v2_checkpoint"]
+__all__ = ["CheckpointTarget", "publish_top_level", "write_v2_checkpoint"]
 
 _CHECKPOINT_METADATA = pa.struct(
     [pa.field("version", pa.int64(), nullable=False), pa.field("tags", STRING_MAP)]
@@ -66,16 +66,36 @@ _EMBEDDED = 30
 """The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case C13)."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointTarget:
+    """What a checkpoint is of, and where its top level goes.
+
+    Attributes:
+        path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
+        version: the version of the table.
+        table: the table's location, for errors.
+        replaces: whether one of that name is to be replaced: one that is damaged. Another writer's may
+            be being read.
+    """
+
+    path: str
+    version: int
+    table: str
+    replaces: bool = False
+
+    @property
+    def has_classic_name(self) -> bool:
+        """Whether other writers may choose the same name."""
+        return self.path == checkpoint_path(self.version)
+
+
 def write_v2_checkpoint(
     storage: Storage,
     small: SmallContent,
     files: Iterable[FileActionTable],
+    target: CheckpointTarget,
     *,
-    path: str,
-    version: int,
-    table: str,
     expected: ExpectedFiles | None = None,
-    replaces: bool = False,
 ) -> Written:
     """Write all of a checkpoint, and publish it.
 
@@ -83,11 +103,8 @@ def write_v2_checkpoint(
         storage: the table's storage.
         small: the state of the version but for its files.
         files: the live adds and the unexpired removes, in tables of any size and in any order.
-        path: where the top level goes: a path of `v2_checkpoint_path` or `checkpoint_path`.
-        version: the version of the table.
-        table: the table's location, for errors.
+        target: where it goes.
         expected: what the live files must come to; None if nobody knows.
-        replaces: see `publish_top_level`.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
@@ -96,6 +113,7 @@ def write_v2_checkpoint(
             published.
         StorageError: the store failed. If it was over the top level, that may be there all the same.
     """
+    version, table = target.version, target.table
     layout = sidecar_layout(small.protocol, small.metadata, table=table)
     with new_sidecars(storage, layout, version=version, table=table) as sidecars:
         written = sidecars.write(clustered(files))
@@ -108,15 +126,7 @@ def write_v2_checkpoint(
             )
         actions = [sidecar.action for sidecar in written]
         with sidecars.naming():
-            checkpoint = publish_top_level(
-                storage,
-                small,
-                actions,
-                path=path,
-                version=version,
-                table=table,
-                replaces=replaces,
-            )
+            checkpoint = publish_top_level(storage, small, actions, target)
     return Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
 
 
@@ -124,46 +134,37 @@ def publish_top_level(
     storage: Storage,
     small: SmallContent,
     sidecars: Sequence[Sidecar],
-    *,
-    path: str,
-    version: int,
-    table: str,
-    replaces: bool = False,
+    target: CheckpointTarget,
 ) -> CheckpointWritten:
     """Publish a checkpoint over sidecars that are there, under a name of the caller's choice.
-
-    A file whose name has a UUID is there only where it was found damaged, and is replaced.
 
     Args:
         storage: the table's storage.
         small: the state of the version but for its files.
         sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
             ``addsSizeSum`` tell the totals.
-        path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
-        version: the version of the table.
-        table: the table's location, for errors.
-        replaces: whether one of the classic name is to be replaced: one that is damaged. Another
-            writer's may be being read.
+        target: where it goes. A name with a UUID must be new, or that of a damaged checkpoint.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name.
         NothingWrittenError: the store refused the checkpoint, which isn't there.
         StorageError: the store failed; the checkpoint may be there all the same.
     """
+    path, version = target.path, target.version
     actions = _top_level(small, sidecars, version)
     if path.endswith(".json"):
         lines = [{kind: action} for kind, group in actions.items() for action in group]
         content = "".join(f"{_dump(line)}\n" for line in lines).encode()
     else:
-        content = _parquet(actions, version=version, table=table)
+        content = _parquet(actions, version=version, table=target.table)
     size = len(content)
-    hint = None
-    if path == checkpoint_path(version):
-        (storage.replace if replaces else partial(_create, storage))(path, content)
+    if target.has_classic_name and not target.replaces:
+        put_own(storage, path, content)
     else:
-        hint = _in_hint(path, size)
-        if _is_new(storage, path, content):
-            hint |= _embedded(actions)
+        storage.replace(path, content)
+    hint = None
+    if not target.has_classic_name:
+        hint = _in_hint(path, size) | ({} if target.replaces else _embedded(actions))
     counts = {
         tag: sum(count_of(sidecar.tags, tag) or 0 for sidecar in sidecars)
         for tag in ("numAdds", "numRemoves", "addsSizeSum")
@@ -177,26 +178,6 @@ def publish_top_level(
         adds_size_sum=counts["addsSizeSum"],
         hint_content=hint,
     )
-
-
-def _create(storage: Storage, path: str, content: bytes) -> None:
-    try:
-        storage.create(path, content)
-    except ObjectExistsError:
-        # A put whose answer was lost and that was sent again finds itself. The sidecars it names are
-        # no other writer's.
-        if storage.read(path) != content:
-            raise
-
-
-def _is_new(storage: Storage, path: str, content: bytes) -> bool:
-    """Write a top level whose name has a UUID, and tell whether it is the first of its name."""
-    try:
-        storage.create(path, content)
-    except ObjectExistsError:
-        storage.replace(path, content)
-        return False
-    return True
 
 
 def _top_level(

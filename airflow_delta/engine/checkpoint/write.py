@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
+from airflow_delta.engine.checkpoint.own_file import own_file
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import checkpoint_path
@@ -178,7 +179,7 @@ def write_classic_checkpoint(
     typed = typed_columns(content.protocol, content.metadata, table=table)
     texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with storage.writer(path, overwrite=replaces) as stream:
+    with own_file(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             rows.write_small(small_actions(content))
             rows.write_files(content.files, typed)

@@ -19,12 +19,18 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 from airflow_delta.engine.errors import DeltaWarning, ObjectNotFoundError
-from airflow_delta.engine.log.files import LAST_CHECKPOINT_PATH, MAX_VERSION
+from airflow_delta.engine.log.files import (
+    LAST_CHECKPOINT_PATH,
+    MAX_VERSION,
+    MultipartCheckpoint,
+)
+from airflow_delta.engine.log.listing import list_log
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -35,6 +41,9 @@ __all__ = [
     "read_last_checkpoint",
     "write_last_checkpoint",
 ]
+
+_UNCOUNTED = -1
+"""How a hint tells that its writer hasn't counted actions, as others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,9 @@ def write_last_checkpoint(
 ) -> bool:
     """Point readers to a checkpoint, unless they are pointed to a newer one already.
 
-    Two writers at once may still overwrite each other; the file stays a valid hint.
+    Nothing keeps two writers from overwriting each other, so that the older hint may be the one that
+    stays. Each looks once more after his put, whether there is a newer checkpoint, and points to that;
+    the last one to put does so too, and finds what is newest. Its hint tells of its version alone.
 
     Args:
         storage: the table's storage.
@@ -138,7 +149,22 @@ def write_last_checkpoint(
     if pointed_to > hint.version and (log_end is None or pointed_to <= log_end()):
         return False
     storage.replace(LAST_CHECKPOINT_PATH, hint.to_json().encode())
+    _catch_up(storage, hint.version)
     return True
+
+
+def _catch_up(storage: Storage, version: int) -> None:
+    """Point readers to the newest checkpoint where they have just been pointed to an older one."""
+    while checkpoints := list_log(storage, start=version + 1).checkpoints:
+        newest = checkpoints[-1]
+        line = _first_line(storage)
+        with suppress(_InvalidHintError):
+            if line is not None and _parse(line).version >= newest.version:
+                return
+        parts = len(newest.parts) if isinstance(newest, MultipartCheckpoint) else None
+        hint = LastCheckpointHint(newest.version, _UNCOUNTED, parts)
+        storage.replace(LAST_CHECKPOINT_PATH, hint.to_json().encode())
+        version = newest.version
 
 
 def json_checksums(text: str) -> tuple[str, str]:

@@ -44,15 +44,17 @@ def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
         hint = read_last_checkpoint(storage)
         if hint is not None and _serves(hint, checkpoint, storage):
             return
-        small = snapshot.state.small
-        num_small = 2 + len(small.transactions) + len(small.domains)  # protocol and metadata too
+        reader = open_checkpoint(storage, checkpoint, table=storage.root)
+        num_small = len(reader.small_actions())
         num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
-        parts = len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None
+        num_files = snapshot.num_files
+        if snapshot.segment.checkpoint != checkpoint:
+            return  # counting has found out that it is damaged, and warned
         present = LastCheckpointHint(
             version=checkpoint.version,
-            size=num_small + snapshot.num_files + num_removes,
-            parts=parts,
-            num_of_add_files=snapshot.num_files,
+            size=num_small + num_files + num_removes,
+            parts=len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None,
+            num_of_add_files=num_files,
         )
         point_to(storage, present)
 
@@ -88,9 +90,9 @@ def _describes(hint: LastCheckpointHint, checkpoint: Checkpoint, storage: Storag
     sidecars = content.get("sidecarFiles")
     if not isinstance(sidecars, list):
         return True
-    named = {sidecar["path"] for sidecar in sidecars if isinstance(sidecar, dict)}
+    named = sorted(str(s.get("path")) if isinstance(s, dict) else "" for s in sidecars)
     reader = open_checkpoint(storage, checkpoint, table=storage.root)
-    return {sidecar.path for sidecar in reader.sidecars} == named
+    return sorted(sidecar.path for sidecar in reader.sidecars) == named
 
 
 @contextmanager

@@ -16,9 +16,18 @@ classic name unless there is another of that name
   one, as long as checkpoints come that often.
 
 It is decided from a listing of those versions alone. Files of a classic name hold Parquet of the V2 spec,
-with the same content; to readers that know the feature the name makes no difference. A new name with a
-UUID is that of a file of JSON lines, or of Parquet where the newest one before it is: whoever has
-written that may have had a reason.
+with the same content; to readers that know the feature the name makes no difference.
+
+**Format of the top level.** Under the classic name it is Parquet. Under a name with a UUID it is lines of
+JSON, which are the sooner read where there are few; the protocol wants readers to know both, and no table
+property chooses. But where the newest such checkpoint of the log is Parquet, the new one is as well:
+whoever has written that may have had a reason. So a user has the choice, by the engine that writes the
+first one.
+
+**If needed.** Whoever asks for a checkpoint only if one is due gets none before
+``delta.checkpointInterval`` commits have come since the last one; unless the last one can't be opened,
+which shows before anything is planned. Damage further inside isn't looked for then: that would be to
+read all of it, each time that somebody asks. Readers that meet it go by an older one.
 
 **From the previous one.** Where little has come since the previous checkpoint, what didn't change of it is
 used again (`checkpoint_base`). Sidecars are shared only with the newest checkpoint of the log: an
@@ -30,7 +39,9 @@ preferred to a new one by some readers: names with UUIDs to all others, several 
 * the one that is preferred to the others is written anew under its name, if that is one that we write;
 * the files of the others are deleted when the new checkpoint is there. They hold nothing that it doesn't
   hold, and a reader that chooses them fails, now and ever. To one that is about to read them, they
-  vanish as in a cleanup: it has to look at the log again.
+  vanish as in a cleanup: it has to look at the log again. Of a version that ``checkpointProtection``
+  protects it's no cleanup all the same: the version keeps a checkpoint, which it didn't have before, and
+  which is written only by who knows its protocol.
 """
 
 from __future__ import annotations
@@ -38,9 +49,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidArgumentError,
@@ -61,6 +73,7 @@ from airflow_delta.engine.log.files import (
     v2_checkpoint_path,
 )
 from airflow_delta.engine.log.listing import Listing, list_log
+from airflow_delta.engine.maintenance.backfilled import check_backfilled
 from airflow_delta.engine.maintenance.checkpoint_base import (
     checkpoint_reader,
     classic_base,
@@ -114,6 +127,11 @@ class CheckpointPlan:
     deletes: tuple[str, ...] = ()
     replaces: bool = False
 
+    @property
+    def target(self) -> CheckpointTarget:
+        """Where to write it, for who writes checkpoints of the V2 spec."""
+        return CheckpointTarget(self.path, self.version, self.table, self.replaces)
+
 
 def plan_checkpoint(
     snapshot: Snapshot,
@@ -125,16 +143,17 @@ def plan_checkpoint(
     """Plan a checkpoint of a snapshot. A checkpoint of its version is read to its end.
 
     Args:
-        snapshot: of the version.
+        snapshot: of the version; for managed tables, opened by `open_backfilled`.
         policy: the spec to follow, instead of what ``delta.checkpointPolicy`` says.
         if_needed: plan none where fewer than ``delta.checkpointInterval`` commits have come since the
-            last one.
+            last one, if that can be opened. It isn't read to its end then; see the module.
         read_through: reads the log of the snapshot to its end, and lets its state recover from damage,
             where that isn't to be done in this process.
 
     Raises:
         UnsupportedFeatureError: writing one needs a feature that the engine lacks, or that the table
             lacks: V2 is asked for, and the protocol has no ``v2Checkpoint``.
+        NotBackfilledError: the snapshot has commits that aren't backfilled.
         InvalidArgumentError: there is no such policy.
         CorruptLogError: the log can't be read by any of its checkpoints.
     """
@@ -144,9 +163,10 @@ def plan_checkpoint(
         table=snapshot.table,
         operation=Operation.CHECKPOINT,
     )
+    check_backfilled(snapshot)
     kind = _kind(snapshot, policy)
     commits, interval = len(snapshot.segment.commits), snapshot.properties.checkpoint_interval
-    if if_needed and commits < interval:
+    if if_needed and commits < interval and not _unreadable(snapshot):
         reason = (
             f"{commits} commits have come since the last checkpoint, and one is due after {interval} "
             "(delta.checkpointInterval)"
@@ -158,9 +178,10 @@ def plan_checkpoint(
         (read_through or snapshot.state.read_through)()
     damaged = _damaged(snapshot)
     if has_checkpoint(snapshot) and not damaged:
-        return _without(
+        plan = _without(
             snapshot, kind, f"version {snapshot.version} has a whole checkpoint already"
         )
+        return plan if policy in (None, plan.kind) else replace(plan, reason=_of_other_kind(plan))
     return _planned(snapshot, kind, damaged)
 
 
@@ -209,6 +230,11 @@ def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     return policy
 
 
+def _unreadable(snapshot: Snapshot) -> list[str]:
+    """The checkpoints that opening the snapshot, or more, has found out to be damaged."""
+    return sorted(path for path in snapshot.state.excluded if ".checkpoint." in path)
+
+
 def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
     """The checkpoints of the version that the state couldn't read and that are still there."""
     excluded, version = snapshot.state.excluded, snapshot.version
@@ -232,8 +258,9 @@ def _planned(snapshot: Snapshot, kind: Kind, damaged: tuple[Checkpoint, ...]) ->
         file.path for checkpoint in damaged if checkpoint != anew for file in checkpoint.files
     )
     reason = f"{commits} commits have come since the last checkpoint"
-    if damaged:
-        reason = f"the checkpoint {damaged[-1].path} is damaged"
+    unreadable = [checkpoint.path for checkpoint in damaged] or _unreadable(snapshot)
+    if unreadable:
+        reason = f"the checkpoint {unreadable[-1]} is damaged"
     if deletes:
         reason += f"; when there is a new one, {', '.join(deletes)} will be deleted as damaged"
     return CheckpointPlan(
@@ -292,6 +319,15 @@ def _v2_path(snapshot: Snapshot, listing: Listing) -> str:
         if isinstance(checkpoint, V2Checkpoint) and checkpoint.version < version
     ]
     return v2_checkpoint_path(version, str(uuid.uuid4()), before[-1] if before else "json")
+
+
+def _of_other_kind(plan: CheckpointPlan) -> str:
+    """Why there won't be a second checkpoint, of the kind that was asked for."""
+    asked = "v2" if plan.kind == "classic" else "classic"
+    return (
+        f"{plan.reason}, which is {plan.kind} where {asked} was asked for: they hold the same, and one "
+        f"of them serves all readers that can read the table; take a later version for {asked}"
+    )
 
 
 def _without(snapshot: Snapshot, kind: Kind, reason: str) -> CheckpointPlan:

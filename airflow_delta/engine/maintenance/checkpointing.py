@@ -11,7 +11,9 @@ hint that can't be written is no more than a `DeltaWarning`: readers then list t
 **What the counts are compared with.** Whoever counts what he has just written finds what he wrote. So
 what counts is what somebody else has found: the version checksum where there is one, and for an
 incremental checkpoint the counts of the previous one together with what the commits since have added
-and removed. A first checkpoint without either has no witness; reading the log a second time, with the
+and removed. Those of the previous one are in turn compared with the checksum of its version, or, where it
+has none, its files with each other (``checkpoint/base_check.py``). A first checkpoint without either has no
+witness; reading the log a second time, with the
 same code, would cost as much as the checkpoint and tell nothing new.
 
 A checkpoint of the version that is there already is kept, if it can be read to its end; planning
@@ -45,9 +47,7 @@ from airflow_delta.engine.errors import (
     StorageError,
 )
 from airflow_delta.engine.log.files import checksum_path
-from airflow_delta.engine.log.last_checkpoint import (
-    LastCheckpointHint,
-)
+from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.checkpoint_base import (
     classic_base,
@@ -83,7 +83,8 @@ class CheckpointResult:
 
     Attributes:
         plan: what was planned.
-        written: whether a checkpoint was written now; False for a dry run and where none was needed.
+        written: whether a checkpoint was written now: whether what is there is what this call has made.
+            False for a dry run, where none was needed, and where another writer was faster.
         size_in_bytes: of the new checkpoint, with all its sidecars.
         num_actions: actions in it.
         num_files: live files in it.
@@ -130,7 +131,8 @@ def execute_checkpoint(
         storage: where the table is.
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
-        write: writes and publishes the checkpoint, where that isn't to be done in this process.
+        write: writes and publishes the checkpoint, where that isn't to be done in this process. It
+            must know its own file again; see ``checkpoint/own_file.py``.
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
@@ -183,8 +185,8 @@ def _put(
     write: Callable[[CheckpointPlan], Written] | None,
 ) -> Written:
     put = write or partial(_written, storage, snapshot)
-    # Without exclusive puts the last writer wins.
-    plan = replace(plan, replaces=plan.replaces or not storage.capabilities.put_if_absent)
+    if plan.target.has_classic_name and not storage.capabilities.put_if_absent:
+        plan = replace(plan, replaces=True)  # the last writer wins
     try:
         return put(plan)
     except ObjectExistsError:
@@ -237,6 +239,7 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
             version=version,
             table=table,
             expected=expected,
+            base_told=_told(storage, base.version),
             replaces=plan.replaces,
         )
     content = CheckpointContent(
@@ -266,23 +269,18 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Wri
             storage,
             _small(snapshot),
             stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
-            path=plan.path,
-            version=plan.version,
-            table=plan.table,
+            plan.target,
             expected=expected_files(storage, snapshot),
-            replaces=plan.replaces,
         )
     return write_incremental_v2(
         storage,
         _small(snapshot),
         base,
         _tail(storage, snapshot),
+        plan.target,
         oldest_tombstone_ms=oldest_ms,
-        path=plan.path,
-        version=plan.version,
-        table=plan.table,
         expected=expected_files(storage, snapshot),
-        replaces=plan.replaces,
+        base_told=_told(storage, base.version),
     )
 
 
@@ -302,17 +300,27 @@ def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
 def expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
     """What the version checksum says of the live files, if there is one that can be read.
 
+    One that can't is a `DeltaWarning`: it is optional, but the checkpoint goes without a witness then.
+
     Raises:
         StorageError: the store failed.
     """
     if snapshot.segment.checksum is None:
         return ExpectedFiles()
+    return _told(storage, snapshot.version)
+
+
+def _told(storage: Storage, version: int) -> ExpectedFiles:
     try:
-        checksum = read_checksum(storage, snapshot.version)
-    except CorruptLogError:
-        return ExpectedFiles()  # it is optional, and whole in no other use of it either
+        checksum = read_checksum(storage, version)
+    except CorruptLogError as error:
+        warnings.warn(
+            f"{storage.root}: the checkpoint of version {version} isn't compared with "
+            f"{checksum_path(version)} ({error.message})",
+            DeltaWarning,
+            stacklevel=3,
+        )
+        return ExpectedFiles()
     if checksum is None:
         return ExpectedFiles()
-    return ExpectedFiles(
-        checksum.num_files, checksum.table_size_bytes, checksum_path(snapshot.version)
-    )
+    return ExpectedFiles(checksum.num_files, checksum.table_size_bytes, checksum_path(version))

@@ -11,7 +11,7 @@ Fewer than `FEWEST` commits aren't worth a file. Where they are very large toget
 them are taken, so that memory stays bounded.
 
 A compaction is published by one exclusive put: there is never half of one, an existing one is never
-replaced, and two writers of one range write the same.
+replaced unless it has no bytes, and two writers of one range write the same.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit, compacted_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import LogSegment, check_version
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.reconciled_lines import reconciled_lines
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.snapshot.opening import open_snapshot
+from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
@@ -106,7 +109,7 @@ class LogCompactionResult:
     Attributes:
         plan: what was planned.
         written: whether a compaction was written now; False for a dry run, where none was needed,
-            and where another writer of the same range was faster.
+            and where another writer of the same range was faster, whose file says the same.
         size_in_bytes: of the compaction.
         num_actions: actions in it.
     """
@@ -131,6 +134,7 @@ def plan_log_compaction(
         InvalidArgumentError: the range has fewer than two commits, or more text than `MOST_BYTES`.
         TableNotFoundError: there is no table.
         VersionNotFoundError: the log doesn't reach to the end, or cleanup has taken a commit.
+        NotBackfilledError: the end isn't backfilled.
         UnsupportedFeatureError: writing needs a feature of the protocol at the end of the range
             that the engine lacks.
         CorruptLogError: the log is damaged.
@@ -143,7 +147,7 @@ def plan_log_compaction(
             f"a compaction from version {start} to {end} is none: expected a start below the end",
             table=storage.root,
         )
-    snapshot = open_snapshot(storage, end)
+    snapshot = open_backfilled(storage, end)
     check_writable(
         snapshot.protocol,
         snapshot.metadata,
@@ -176,8 +180,8 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
         UnsupportedFeatureError: a protocol in force before the end of the range needs a feature that
             the engine lacks: what its writers meant may not be told by our rules. Nothing was
             published.
-        VersionNotFoundError: the version before the range can't be loaded, to learn its protocol;
-            nothing was published.
+        VersionNotFoundError: neither the version before the range nor its first one can be loaded, to
+            learn the protocol; nothing was published.
         CorruptLogError: a commit breaks the protocol; nothing was published.
         InvalidTableError: what was to be written doesn't come to what the commits do; nothing was
             published.
@@ -197,7 +201,9 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
     try:
         storage.create(plan.path, lines.text)
     except ObjectExistsError:
-        return LogCompactionResult(plan, written=False)
+        if storage.head(plan.path).size:
+            return LogCompactionResult(plan, written=False)
+        storage.replace(plan.path, lines.text)
     return LogCompactionResult(
         plan, written=True, size_in_bytes=len(lines.text), num_actions=lines.count
     )
@@ -210,7 +216,7 @@ def _check_protocols(storage: Storage, start: int, passed: Sequence[SmallAction]
     """
     state: dict[str, Any] = {}
     if start:
-        before = open_snapshot(storage, start - 1)
+        before = _opened_before(storage, start)
         state = {"protocol": before.protocol, "metaData": before.metadata}
         _check_protocol(storage, state)
     for version, actions in groupby(passed, key=attrgetter("version")):
@@ -220,8 +226,21 @@ def _check_protocols(storage: Storage, start: int, passed: Sequence[SmallAction]
         _check_protocol(storage, state)
 
 
+def _opened_before(storage: Storage, start: int) -> Snapshot:
+    """The version before a range; where a cleanup has taken it, the first one of the range.
+
+    There may be a checkpoint of that, which is how the log begins after a cleanup, and it tells what
+    protocol the first commit is under.
+    """
+    try:
+        return open_snapshot(storage, start - 1)
+    except VersionNotFoundError:
+        return open_snapshot(storage, start)
+
+
 def _check_protocol(storage: Storage, state: Mapping[str, Any]) -> None:
-    # A log without either is refused when it is opened, which has been done.
+    if len(state) < len(_PARSED):
+        return  # not a table yet: the first commits of the log have but one of the two
     check_writable(
         state["protocol"],
         state["metaData"],
@@ -256,6 +275,7 @@ def _asked_for(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCo
             earliest=missing[-1] + 1,
             latest=end,
         )
+    check_commits(commits, after=start - 1, to=end, table=segment.table)
     return commits
 
 
@@ -288,9 +308,11 @@ def _check_size(commits: Sequence[LogCommit], table: str) -> None:
 def _unless_present(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPlan:
     assert plan.path is not None
     try:
-        storage.head(plan.path)
+        size = storage.head(plan.path).size
     except ObjectNotFoundError:
         return plan
+    if not size:
+        return plan  # the remains of a writer that died; readers and listings pass it over
     reason = f"{plan.path} is there already"
     return LogCompactionPlan(plan.table, plan.version, plan.commits, reason)
 

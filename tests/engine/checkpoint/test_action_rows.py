@@ -13,7 +13,6 @@ from airflow_delta.engine.checkpoint import action_rows
 from airflow_delta.engine.checkpoint.action_rows import (
     ActionRows,
     FileActionTable,
-    is_small,
     new_action_file,
 )
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
@@ -209,7 +208,40 @@ def test_paths_may_be_longer_than_statistics(monkeypatch: pytest.MonkeyPatch, le
     assert [len(path) for path in paths(stream.getvalue(), "add")].count(length) == 2
 
 
+def wide(columns: int) -> pa.Schema:
+    """The schema of a checkpoint of a table of many columns, with typed statistics of all."""
+    bounds = pa.struct([(f"c{n}", pa.int64()) for n in range(columns)])
+    stats = pa.struct([("minValues", bounds), ("maxValues", bounds), ("nullCount", bounds)])
+    return checkpoint_schema(parsed=[pa.field("stats_parsed", stats)])
+
+
 def test_a_row_group_is_small_by_rows_and_by_bytes() -> None:
-    assert is_small(24_999, 1_000_000)
-    assert not is_small(25_000, 1_000_000)
-    assert not is_small(5_000, 64 << 20)
+    rows = ActionRows(io.BytesIO(), checkpoint_schema(), table="t", version=7)
+    for kind in ("add", "remove"):
+        assert rows.is_small(kind, 24_999, 1_000_000)
+        assert not rows.is_small(kind, 25_000, 1_000_000)
+        assert not rows.is_small(kind, 5_000, 64 << 20)
+    # Nearly nothing once encoded, where most columns have no statistics; and much to make.
+    rows = ActionRows(io.BytesIO(), wide(1000), table="t", version=7)
+    assert not rows.is_small("add", 1000, 10_000)  # 24,000 bytes each, of the 16 MiB that are small
+    assert rows.is_small("add", 600, 10_000)
+    assert rows.is_small("remove", 1000, 10_000)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 100), (100, 21), (1000, 8)])
+def test_typed_columns_count_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch, columns: int, rows: int
+) -> None:
+    """Of 100 columns three leaves of eight bytes; of more no more than is allowed for a row."""
+    monkeypatch.setattr(action_rows, "_GROUP_BYTES", 50_000)
+    monkeypatch.setattr(action_rows, "_MOST_TYPED_BYTES", 6_000)
+    stream = io.BytesIO()
+    with new_action_file(stream, wide(columns), table="t", version=7) as file:
+        file.write_small(SMALL)
+        adds = add_table([add_row(n, stats=None) for n in range(100)])
+        file.write_files([("add", adds), ("remove", remove_table([remove_row(1)] * 100))])
+    footer = pq.read_metadata(io.BytesIO(stream.getvalue()))
+    sizes = [footer.row_group(number).num_rows for number in range(1, footer.num_row_groups)]
+    assert abs(sizes[0] - rows) <= 1
+    assert sum(sizes) == 200
+    assert max(sizes) == 100  # the removes, which have no typed columns

@@ -29,7 +29,7 @@ from airflow_delta.engine.maintenance.checkpointing import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from tests.faulty_storage import Fault, FaultyStorage
+from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata, remove
 from tests.table_builder import (
@@ -246,6 +246,26 @@ def test_sidecars_that_vanish_while_they_are_named_again(table: Table) -> None:
     hint = read_last_checkpoint(table.table.storage)
     assert hint is not None
     assert hint.version == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert state_of(table.table.delta().snapshot()) == states(table.history)[2].visible()
+
+
+def test_a_checkpoint_that_can_not_be_taken_back_is_an_error(table: Table) -> None:
+    """Told as what it is; the next run finds it damaged and replaces it."""
+    table.commit([file("x", 1)])
+    table.checkpoint()
+    table.commit([file("x", 2)])
+    delta = table.table.delta()
+    vanish = Fault("list", nth=2, suffix="_sidecars", meanwhile=lambda: clean_up(table, 1))
+    stay = Fault("delete", how=How.FAIL)
+    delta.__dict__["storage"] = FaultyStorage(table.table.storage, vanish, stay)
+    with pytest.raises(StorageError, match=r"sidecar .*_sidecars/.* and can't be taken back") as e:
+        delta.checkpoint()
+    assert (e.value.version, table.table.storage.head(e.value.path).size > 0) == (2, True)
+    with pytest.warns(DeltaWarning, match="can't be used"):
+        result = table.table.delta().checkpoint()
+    assert (result.written, result.path) == (True, e.value.path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert state_of(table.table.delta().snapshot()) == states(table.history)[2].visible()

@@ -15,7 +15,7 @@ import pytest
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.checkpoint.write import write_classic_checkpoint
-from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.errors import DeltaWarning, InvalidTableError
 from airflow_delta.engine.log.files import parse_log_file
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -59,7 +59,11 @@ STATS = '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":9},"nullCount":{
 def test_both_forms_are_stored_where_the_properties_say_so() -> None:
     meta = metadata(partitions={"p": "integer"}, **{STRUCT: "true"})
     stored, read = written_adds(
-        [add_row(1, stats=STATS, partitionValues=[("p", "5")]), add_row(2, stats=None)], meta
+        [
+            add_row(1, stats=STATS, partitionValues=[("p", "5")]),
+            add_row(2, stats=None, partitionValues=[("p", None)]),
+        ],
+        meta,
     )
     assert stored[0]["stats"] == STATS
     assert stored[0]["stats_parsed"] == {**json.loads(STATS), "tightBounds": None}
@@ -69,7 +73,7 @@ def test_both_forms_are_stored_where_the_properties_say_so() -> None:
 
 
 def test_the_text_comes_back_where_only_the_struct_is_stored() -> None:
-    meta = metadata(partitions={"p": "integer"}, **{STRUCT: "true", TEXT: "false"})
+    meta = metadata(partitions={}, **{STRUCT: "true", TEXT: "false"})
     stored, read = written_adds([add_row(1, stats=STATS), add_row(2, stats=None)], meta)
     assert "stats" not in stored[0]
     assert json.loads(read[0]["stats"]) == json.loads(STATS)
@@ -125,8 +129,6 @@ def test_unpartitioned_tables_have_no_typed_partition_values() -> None:
         ("string", "", None),
         ("string", None, None),
         ("long", "-1", -1),
-        ("long", "one", None),
-        ("byte", "1000", None),
         ("boolean", "true", True),
         ("binary", "\x01\xff", b"\x01\xff"),
         ("date", "2024-01-31", dt.date(2024, 1, 31)),
@@ -136,15 +138,101 @@ def test_unpartitioned_tables_have_no_typed_partition_values() -> None:
             "2024-01-31 01:02:03",
             dt.datetime(2024, 1, 31, 1, 2, 3, tzinfo=dt.timezone.utc),
         ),
+        # Not as the protocol has it, and a value to those who cast it.
+        (
+            "timestamp",
+            "2024-01-31 01:02",
+            dt.datetime(2024, 1, 31, 1, 2, tzinfo=dt.timezone.utc),
+        ),
+        ("boolean", "yes", True),
     ],
 )
-def test_partition_values_are_typed_and_bad_ones_null(type_: str, text: Any, expected: Any) -> None:
+def test_partition_values_are_typed(type_: str, text: Any, expected: Any) -> None:
     meta = metadata(partitions={"p": type_}, **{STRUCT: "true"})
     rows = [add_row(1, partitionValues=[("p", text)]), add_row(2, partitionValues=[])]
     stored, read = written_adds(rows, meta)
     assert [row["partitionValues_parsed"]["p"] for row in stored] == [expected, None]
     # The text is what counts, and stays as it is.
     assert read[0]["partitionValues"] == [("p", text)]
+
+
+@pytest.mark.parametrize(("type_", "text"), [("long", "one"), ("byte", "1000")])
+def test_a_text_that_is_no_value_is_null_and_a_warning(type_: str, text: str) -> None:
+    """Whoever prunes by the typed value loses the rows of the file."""
+    rows = [add_row(1, partitionValues=[("p", text)]), add_row(2, partitionValues=[("p", "7")])]
+    with pytest.warns(DeltaWarning, match=f"'p' has the value '{text}', which is no {type_}"):
+        stored, read = written_adds(rows, metadata(partitions={"p": type_}, **{STRUCT: "true"}))
+    assert [row["partitionValues_parsed"]["p"] for row in stored] == [None, 7]
+    assert read[0]["partitionValues"] == [("p", text)]
+
+
+LISTED = "delta.dataSkippingStatsColumns"
+
+
+@pytest.mark.parametrize(
+    ("listed", "bounds", "counts"),
+    [
+        ("b", {"b"}, {"b"}),
+        ("B , `c`.`x.y`", {"b", "c.x.y"}, {"b", "c.x.y"}),
+        ("c", {"c.x.y", "c.z"}, {"c.x.y", "c.z", "c.list"}),
+        ("a,c.z", {"a", "c.z"}, {"a", "c.z"}),
+        ("c.list", set(), {"c.list"}),
+        ("c.z.deeper,nowhere", set(), set()),
+        ("", set(), set()),
+    ],
+)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_only_listed_columns_have_typed_statistics(
+    listed: str, bounds: set[str], counts: set[str], mapped: bool
+) -> None:
+    """Names are logical in the list, and physical in the struct."""
+    inner = struct_of({"x.y": "long", "z": "string", "list": LIST}, mapped=mapped)
+    columns = struct_of({"a": "long", "b": "date", "c": inner, "p": "long"}, mapped=mapped)
+    meta = replace(
+        METADATA,
+        schema_string=json.dumps(columns),
+        partition_columns=("p",),
+        configuration={
+            STRUCT: "true",
+            LISTED: listed,
+            "delta.dataSkippingNumIndexedCols": "1",
+            **({"delta.columnMapping.mode": "name"} if mapped else {}),
+        },
+    )
+    typed = typed_columns(Protocol(2, 5), meta, table="t")
+    assert typed is not None
+    found = {
+        name: {leaf.replace("col-", "") for leaf in leaves(typed.stats, name)}
+        for name in ("minValues", "maxValues", "nullCount")
+    }
+    assert found == {"minValues": bounds, "maxValues": bounds, "nullCount": counts}
+    if mapped:
+        assert all("col-" in leaf for leaf in leaves(typed.stats, "nullCount"))
+
+
+LIST = {"type": "array", "elementType": "long", "containsNull": True}
+
+
+def struct_of(columns: dict[str, Any], *, mapped: bool) -> dict[str, Any]:
+    fields = []
+    for number, (name, type_) in enumerate(columns.items(), start=1):
+        mapping = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": f"col-{name}",
+        }
+        column = {"name": name, "type": type_, "nullable": True}
+        fields.append({**column, "metadata": mapping if mapped else {}})
+    return {"type": "struct", "fields": fields}
+
+
+def leaves(struct: pa.StructType, name: str) -> set[str]:
+    """The leaves of a field, by their dotted paths; none where there is no such field."""
+    if struct.get_field_index(name) < 0:
+        return set()
+    type_ = struct.field(name).type
+    if not pa.types.is_struct(type_):
+        return {""}
+    return {f"{f.name}.{leaf}".rstrip(".") for f in type_ for leaf in leaves(type_, f.name)}
 
 
 def test_names_are_physical_where_columns_are_mapped() -> None:

@@ -9,7 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_delta.engine.checkpoint.v2_write import publish_top_level, write_v2_checkpoint
+from airflow_delta.engine.checkpoint.v2_write import (
+    CheckpointTarget,
+    publish_top_level,
+    write_v2_checkpoint,
+)
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
 from airflow_delta.engine.log.files import checkpoint_path, v2_checkpoint_path
 from airflow_delta.engine.model.actions import Sidecar
@@ -33,13 +37,12 @@ def write_table(root: Path, top_level: str) -> None:
     storage = LocalStorage(str(root))
     files = [("add", add_table(ADDS)), ("remove", remove_table([remove_row(1)]))]
     path = v2_checkpoint_path(7, "0" * 36, "json")
-    write_v2_checkpoint(
-        storage, SMALL, files, path=path, version=7, table="t", expected=ExpectedFiles(5)
-    )
+    target = CheckpointTarget(path, 7, "t")
+    write_v2_checkpoint(storage, SMALL, files, target, expected=ExpectedFiles(5))
     lines = [json.loads(line) for line in storage.read(path).decode().splitlines()]
     named = [Sidecar.from_json(line["sidecar"], "") for line in lines if "sidecar" in line]
     storage.delete([path])
-    publish_top_level(storage, SMALL, named, path=top_level, version=7, table="t")
+    publish_top_level(storage, SMALL, named, CheckpointTarget(top_level, 7, "t"))
     write_commit(root, 7, {"commitInfo": {"timestamp": 1}})
 
 

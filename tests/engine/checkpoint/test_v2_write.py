@@ -4,19 +4,25 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine.checkpoint import sidecar_layout
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
-from airflow_delta.engine.checkpoint.v2_write import publish_top_level, write_v2_checkpoint
+from airflow_delta.engine.checkpoint.v2_write import (
+    CheckpointTarget,
+    publish_top_level,
+    write_v2_checkpoint,
+)
 from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidTableError,
     NothingWrittenError,
+    ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
 )
@@ -52,8 +58,11 @@ FILES: list[FileActionTable] = [
 NAME = r"\d{20}\.checkpoint\.\d{10}\.[0-9a-f-]{36}\.parquet"
 
 
-def write(storage: Any, path: str = JSON, files: Any = FILES, **options: Any) -> Written:
-    return write_v2_checkpoint(storage, SMALL, files, path=path, version=7, table="t", **options)
+def write(
+    storage: Any, path: str = JSON, files: Any = FILES, *, replaces: bool = False, **options: Any
+) -> Written:
+    target = CheckpointTarget(path, 7, "t", replaces)
+    return write_v2_checkpoint(storage, SMALL, files, target, **options)
 
 
 def top_level(storage: MemoryStorage, path: str = JSON) -> list[dict[str, Any]]:
@@ -126,7 +135,7 @@ def test_a_top_level_in_parquet_holds_the_same(path: str) -> None:
     storage = memory()
     write(storage)
     named = [Sidecar.from_json(x["sidecar"], "") for x in top_level(storage) if "sidecar" in x]
-    publish_top_level(storage, SMALL, named, path=path, version=7, table="t")
+    publish_top_level(storage, SMALL, named, CheckpointTarget(path, 7, "t"))
     rows = pq.read_table(io.BytesIO(storage.read(path))).to_pylist()
     assert [compact(row) for row in rows] == top_level(storage)
 
@@ -167,7 +176,7 @@ def test_a_table_without_files_needs_no_sidecar() -> None:
 def test_the_top_level_comes_last() -> None:
     storage = FaultyStorage(memory())
     write(storage)
-    changes = [call.path for call in storage.calls if call.operation in ("writer", "create")]
+    changes = [call.path for call in storage.calls if call.operation in ("writer", "replace")]
     assert len(changes) == 3
     assert changes.index(JSON) == 2
 
@@ -228,7 +237,7 @@ def test_nothing_is_left_where_a_sidecar_fails(how: How) -> None:
 
 def test_sidecars_stay_where_the_top_level_may_be_there() -> None:
     storage = memory()
-    faulty = FaultyStorage(storage, Fault("create", how=How.LOSE_ANSWER))
+    faulty = FaultyStorage(storage, Fault("replace", how=How.LOSE_ANSWER))
     with pytest.raises(StorageError, match="the connection broke"):
         write(faulty)
     named = [line["sidecar"]["path"] for line in top_level(storage) if "sidecar" in line]
@@ -281,13 +290,6 @@ def test_nothing_is_left_where_the_top_level_surely_is_not_there(path: str) -> N
 
 
 @pytest.mark.parametrize("path", [JSON, PARQUET])
-def test_a_new_name_with_a_uuid_is_put_if_absent(path: str) -> None:
-    storage = FaultyStorage(memory())
-    write(storage, path)
-    assert (storage.count("create", path), storage.count("replace", path)) == (1, 0)
-
-
-@pytest.mark.parametrize("path", [JSON, PARQUET])
 @pytest.mark.parametrize("taken", [True, False])
 def test_the_hint_repeats_nothing_of_a_top_level_that_others_may_replace(
     path: str, taken: bool
@@ -296,14 +298,44 @@ def test_the_hint_repeats_nothing_of_a_top_level_that_others_may_replace(
     storage = memory()
     if taken:
         storage.create(path, b"damaged")
-    hint = write(storage, path).checkpoint.hint_content
+    hint = write(storage, path, replaces=taken).checkpoint.hint_content
     assert hint is not None
     names = {"path", "sizeInBytes", "modificationTime"}
     assert hint.keys() == (names if taken else names | {"nonFileActions", "sidecarFiles"})
     assert hint["sizeInBytes"] == storage.head(path).size != len(b"damaged")
 
 
-def test_a_request_that_is_sent_twice_is_no_failure() -> None:
+class Resending(MemoryStorage):
+    """A store whose answers are lost, so that its client sends each request again."""
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        super().create(path, data)
+
+    @contextmanager
+    def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+        with super().writer(path, overwrite=overwrite) as file:
+            yield file
+        with super().writer(path, overwrite=overwrite) as file:
+            file.write(self.read(path))
+
+
+@pytest.mark.parametrize("path", [JSON, PARQUET, CLASSIC])
+def test_requests_that_are_sent_twice_are_no_failure(path: str) -> None:
+    """Of sidecars neither; and the hint repeats what it does of one that is sent once."""
+    storage = Resending(f"memory://{path}")
+    hint = write(storage, path).checkpoint.hint_content
+    assert len(sidecars(storage)) == 2
+    once = write(memory(), path).checkpoint.hint_content
+    assert (hint is None) == (path == CLASSIC)
+    assert (hint or {}).keys() == (once or {}).keys()
+
+
+def test_the_top_level_of_another_writer_is_kept() -> None:
+    """It holds the same, but names sidecars of its own."""
     storage = memory()
-    write(FaultyStorage(storage, Fault("create", how=How.REPEAT)))
-    assert kinds_of(top_level(storage))[0] == "checkpointMetadata"
+    write(storage, CLASSIC)
+    theirs = {info.path: storage.read(info.path) for info in storage.walk("")}
+    with pytest.raises(ObjectExistsError, match="there is such an object"):
+        write(storage, CLASSIC)
+    assert {info.path: storage.read(info.path) for info in storage.walk("")} == theirs

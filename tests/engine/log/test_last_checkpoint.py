@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
     json_checksums,
@@ -18,6 +19,7 @@ from airflow_delta.engine.log.last_checkpoint import (
 )
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.log.logs import make_log
+from tests.faulty_storage import Fault, FaultyStorage
 
 PATH = "_delta_log/_last_checkpoint"
 
@@ -218,6 +220,42 @@ def test_writing_never_goes_backwards_within_the_log(present, new, log_end, afte
     )
     assert version_on_disk(storage) == after
     assert json.loads(storage.read(PATH))["size"] == (2 if written else 1)
+
+
+def test_of_writers_at_once_the_newest_has_the_last_word():
+    """Each of two others comes between our look at the hint and our put; one of them dies before his."""
+    inner = make_log([])
+    parts = [f"_delta_log/{7:020}.checkpoint.{part:010}.{2:010}.parquet" for part in (1, 2)]
+
+    def finishes():
+        inner.create(checkpoint_path(6), b"6")
+        assert write_last_checkpoint(inner, LastCheckpointHint(6, 60))
+
+    def dies():
+        for path in parts:
+            inner.create(path, b"7")
+
+    storage = FaultyStorage(
+        inner,
+        Fault("replace", 1, suffix=PATH, meanwhile=finishes),
+        Fault("replace", 2, suffix=PATH, meanwhile=dies),
+    )
+    assert write_last_checkpoint(storage, LastCheckpointHint(5, 50))
+    hint = read_last_checkpoint(inner)
+    assert (hint.version, hint.parts, hint.size) == (7, 2, -1)
+    assert storage.count("replace") == 3
+
+
+def test_a_newer_hint_that_comes_in_between_is_kept():
+    inner = make_log([])
+
+    def finishes():
+        inner.create(checkpoint_path(6), b"6")
+        assert write_last_checkpoint(inner, LastCheckpointHint(6, 60))
+
+    look = Fault("list", 1, meanwhile=finishes)
+    assert write_last_checkpoint(FaultyStorage(inner, look), LastCheckpointHint(5, 50))
+    assert read_last_checkpoint(inner).size == 60
 
 
 @pytest.mark.parametrize("content", [b"", b"{bad", b'{"version":9,"size":1,"checksum":"0"}'])

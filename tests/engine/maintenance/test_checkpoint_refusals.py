@@ -26,7 +26,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log.files import checkpoint_path
+from airflow_delta.engine.log.files import checkpoint_path, checksum_path
 from airflow_delta.engine.storage import local
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.laws.histories import protocol
@@ -153,29 +153,6 @@ def test_a_policy_that_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize("version", [None, 0, 1])
-def test_versions_that_the_commit_owner_may_not_have_backfilled(version: int | None) -> None:
-    known = V2["protocol"]
-    managed: Action = {
-        "protocol": {
-            **known,
-            "writerFeatures": [*known["writerFeatures"], "inCommitTimestamp", "managedCommit"],
-        }
-    }
-    owned = metadata(
-        configuration={
-            "delta.enableInCommitTimestamps": "true",
-            "delta.managedCommit.commitOwner": "sql",
-        }
-    )
-    refused(
-        commits([[managed, owned, add("a")], [add("b")]]),
-        UnsupportedFeatureError,
-        "managedCommit",
-        lambda table: table.checkpoint(version),
-    )
-
-
 # Versions and tables that aren't there.
 
 
@@ -285,6 +262,24 @@ def test_counts_that_others_tell_otherwise(policy: Any, previous: Any) -> None:
             table.delta().checkpoint(policy=policy)
         assert caught.value.version == LAST
         assert table.files() == before
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("previous", [None, *POLICIES])
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"numFiles":5}'])
+def test_a_version_checksum_that_tells_nothing(policy: Any, previous: Any, broken: bytes) -> None:
+    """The checkpoint is written, and somebody told that nobody has counted."""
+    path = checksum_path(LAST)
+    with MemoryTable(commits(HISTORY)) as table:
+        if previous is not None:
+            table.delta().checkpoint(1, policy=previous)
+        table.put({path: broken})
+        with pytest.warns(DeltaWarning, match=rf"version 2 isn't compared with {path} \(") as told:
+            assert table.delta().checkpoint(policy=policy).num_files == len(STATES[LAST].files)
+        assert len(told) == 1
+        assert "delete it" in str(told[0].message)
+        assert table.storage.read(path) == broken
+        assert state_of(table.delta().snapshot()) == STATES[LAST]
 
 
 # Stores that don't take anything.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +17,7 @@ import pytest
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, StorageError
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
+from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.laws.histories import protocol
 from tests.log_builder import PROTOCOL, add, metadata, remove
@@ -127,8 +131,11 @@ def test_the_hint_to_a_checkpoint_that_is_there_is_made_up_for(
     assert not table.delta().checkpoint().written
     found = read_last_checkpoint(table.storage)
     assert found is not None
-    # protocol, metadata, one transaction, two files, one tombstone
-    assert (found.version, found.parts, found.size, found.num_of_add_files) == (2, parts, 6, 2)
+    # protocol, metadata, one transaction, two files, one tombstone; and what tells of a V2 checkpoint
+    assert (found.version, found.parts, found.num_of_add_files) == (2, parts, 2)
+    (path, *_) = checkpoint
+    rows = pq.read_table(pa.BufferReader(checkpoint[path]), columns=[]).num_rows
+    assert found.size == (rows if parts is None else 6)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -162,7 +169,7 @@ def test_a_hint_beyond_the_log_is_replaced(table: MemoryTable) -> None:
     assert hinted(table) == 1
 
 
-def test_asking_for_the_end_of_the_log_costs_nothing_without_a_newer_hint(
+def test_the_hint_costs_a_listing_where_there_is_no_newer_one(
     table: MemoryTable,
 ) -> None:
     table.put(hint(0))
@@ -172,7 +179,8 @@ def test_asking_for_the_end_of_the_log_costs_nothing_without_a_newer_hint(
     assert plan.plan.needed
     looking = storage.count("list") + storage.count("head")
     delta.checkpoint()
-    assert storage.count("list") + storage.count("head") == 2 * looking
+    # For a newer checkpoint, which another writer may have made meanwhile.
+    assert storage.count("list") + storage.count("head") == 2 * looking + 1
 
 
 @pytest.mark.parametrize("present", [False, True])
@@ -221,7 +229,7 @@ def test_the_hint_to_a_v2_checkpoint_spares_reading_its_top_level(table: MemoryT
 V2_HISTORY = [[protocol({"v2Checkpoint"}), *HISTORY[0][1:]], *HISTORY[1:]]
 
 
-@pytest.mark.parametrize("wrong", ["sidecars", "name", "parts"])
+@pytest.mark.parametrize("wrong", ["sidecars", "no sidecars", "name", "parts"])
 def test_a_hint_that_is_wrong_about_a_checkpoint_is_written_anew(
     table: MemoryTable, wrong: str
 ) -> None:
@@ -239,7 +247,8 @@ def test_a_hint_that_is_wrong_about_a_checkpoint_is_written_anew(
         name = f"{2:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
         other = replace(right, v2_checkpoint={**right.v2_checkpoint, "path": name})
     else:
-        fewer = right.v2_checkpoint["sidecarFiles"][1:]
+        fewer: list[Any] = right.v2_checkpoint["sidecarFiles"][1:]
+        fewer = fewer if wrong == "sidecars" else [{}, [], *fewer]
         other = replace(right, v2_checkpoint={**right.v2_checkpoint, "sidecarFiles": fewer})
     table.storage.replace(HINT, other.to_json().encode())
     assert not table.delta().checkpoint(2).written
@@ -262,7 +271,95 @@ def test_the_checkpoint_of_a_faster_writer_is_not_replaced(table: MemoryTable) -
     assert table.storage.read(CHECKPOINT) == theirs[CHECKPOINT]
 
 
+class Resending(MemoryStorage):
+    """A store whose answers are lost, so that its client sends each exclusive put again."""
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        super().create(path, data)
+
+    @contextmanager
+    def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+        with super().writer(path, overwrite=overwrite) as file:
+            yield file
+        if not overwrite:
+            self.create(path, b"")
+
+
+@pytest.mark.parametrize(
+    ("before", "policy", "path"),
+    [
+        ("classic", "classic", CHECKPOINT),  # from the previous one
+        ("v2", "v2", r".*\.json"),  # likewise
+        (None, "v2", CHECKPOINT),
+        (None, "classic", CHECKPOINT),
+    ],
+)
+def test_a_checkpoint_whose_put_is_sent_again_is_ours(before: Any, policy: Any, path: str) -> None:
+    """The second put meets the first one's file."""
+    with MemoryTable(commits(V2_HISTORY)) as table:
+        if before is not None:
+            assert table.delta().checkpoint(1, policy=before).written
+        delta = table.delta()
+        delta.__dict__["storage"] = Resending(table.uri)
+        result = delta.checkpoint(policy=policy)
+        assert (result.written, result.plan.incremental) == (True, before is not None)
+        assert re.fullmatch(path, result.path)
+        assert (result.num_files, hinted(table)) == (2, 2)
+        rely_on_newest(table)
+
+
+def rely_on_newest(table: MemoryTable) -> None:
+    table.storage.delete([commit_file(version) for version in range(3)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert state_of(table.delta().snapshot()) == states(V2_HISTORY)[2].visible()
+
+
 def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable) -> None:
     table.put({CHECKPOINT: b""})
     assert table.delta().checkpoint().written
     assert len(table.storage.read(CHECKPOINT)) > 0
+
+
+def test_no_hint_is_written_to_a_checkpoint_that_counting_finds_damaged(
+    table: MemoryTable,
+) -> None:
+    """Whoever asks for one if needed doesn't have it read otherwise."""
+    table.put(classic_checkpoint(STATES[2], 2))
+    damage(table, "add", "path")
+    with pytest.warns(DeltaWarning, match=CHECKPOINT):
+        assert not table.delta().checkpoint(if_needed=True).written
+    assert hinted(table) is None
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_what_cant_be_opened_is_replaced_before_the_next_is_due(
+    table: MemoryTable, present: bool
+) -> None:
+    """Opening reads the smallest part of it: damage there is known without a further look."""
+    table.put({**classic_checkpoint(STATES[0], 0), **classic_checkpoint(STATES[2], 2)})
+    if not present:
+        table.put({commit_file(3): lines([add("d")])})
+    last = 2 if present else 3
+    damage(table, "metaData", "id")
+    with pytest.warns(DeltaWarning, match=CHECKPOINT):
+        result = table.delta().checkpoint(if_needed=True)
+    assert (result.written, result.version) == (True, last)
+    assert result.plan.reason == f"the checkpoint {CHECKPOINT} is damaged"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = table.delta().checkpoint(if_needed=True)
+        history = [*HISTORY, [add("d")]]
+        assert state_of(table.delta().snapshot()) == states(history)[last].visible()
+    assert (again.written, again.plan.commits_since) == (False, 0)
+
+
+def test_what_is_damaged_within_is_not_looked_for_before_the_next_is_due(
+    table: MemoryTable,
+) -> None:
+    table.put({**classic_checkpoint(STATES[2], 2), **hint(2)})
+    damage(table, "add", "modificationTime")
+    assert not table.delta().checkpoint(if_needed=True).written
+    with pytest.warns(DeltaWarning, match=CHECKPOINT):
+        assert table.delta().checkpoint().written

@@ -204,9 +204,11 @@ def test_a_range_that_cleanup_has_shortened(table: MemoryTable) -> None:
         plan_log_compaction(table.storage, start=1, end=6)
     assert (e.value.version, e.value.earliest, e.value.latest) == (1, 3, 6)
     # What protocol was in force before the range, nobody can tell any more.
-    with pytest.raises(VersionNotFoundError, match="version 2 can't be loaded"):
+    with pytest.raises(VersionNotFoundError, match="version 3 can't be loaded"):
         compact(table, 3, 6)
     assert compact(table, 5, 6).written
+    # The checkpoint tells the protocol of the commit beside it.
+    assert compact(table, 4, 6).written
 
 
 def test_a_log_with_a_gap(table: MemoryTable) -> None:
@@ -251,29 +253,36 @@ def test_every_protocol_of_the_range_must_be_known(table: MemoryTable) -> None:
     assert compact(table, 1, LAST).written
 
 
-def test_managed_tables_are_refused_until_their_owner_can_be_asked(table: MemoryTable) -> None:
-    managed: list[Action] = [
-        {
-            "protocol": {
-                "minReaderVersion": 1,
-                "minWriterVersion": 7,
-                "writerFeatures": ["inCommitTimestamp", "managedCommit"],
-            }
-        },
-        metadata(
-            configuration={
-                "delta.enableInCommitTimestamps": "true",
-                "delta.managedCommit.commitOwner": "sql",
-            }
-        ),
+def test_a_commit_of_no_bytes_behind_a_checkpoint_is_not_compacted(table: MemoryTable) -> None:
+    """Whoever opens the table doesn't meet it; a compaction would pass it off as an empty commit."""
+    table.put(classic_checkpoint(STATES[3], 3))
+    table.put({commit_file(2): b""})
+    with pytest.raises(CorruptLogError, match=f"{commit_file(2)} has zero bytes"):
+        compact(table, 1, 5)
+
+
+def test_a_log_that_takes_several_commits_to_become_a_table(table: MemoryTable) -> None:
+    history: list[list[Action]] = [
+        [PROTOCOL],
+        [{"txn": {"appId": "a", "version": 1}}],
+        [metadata()],
     ]
-    table.put(commits([managed, [add("x")]]))
-    table.storage.delete([commit_file(version) for version in range(2, LAST + 1)])
-    with (
-        pytest.warns(DeltaWarning, match="may have ratified"),
-        pytest.raises(UnsupportedFeatureError, match="managedCommit"),
-    ):
-        plan_log_compaction(table.storage)
+    files = commits([*history, [add("x")]])
+    with MemoryTable(files) as other:
+        assert compact(other, 0, 3).num_actions == 4
+        assert state_of(other.delta().snapshot()) == states([*history, [add("x")]])[3].visible()
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_remains_of_a_writer_that_died_are_replaced(table: MemoryTable, planned: bool) -> None:
+    """Before it is planned, and after."""
+    path, plan = name(1, 3), plan_log_compaction(table.storage, start=1, end=3)
+    table.put({path: b""})
+    if not planned:
+        plan = plan_log_compaction(table.storage, start=1, end=3)
+    assert execute_log_compaction(table.storage, plan).written
+    assert table.storage.read(path)
+    assert not compact(table, 1, 3).written
 
 
 # What readers see.

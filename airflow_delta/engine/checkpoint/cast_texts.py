@@ -1,0 +1,168 @@
+"""The typed value of a partition value's text, for ``partitionValues_parsed``, as Spark would cast it.
+
+A reader that prunes by the typed value loses the rows of files whose value is null there and isn't one by
+its text. So a null must not come of a text that readers take for a value. Readers cast more than the
+protocol says there is ("Partition Value Serialization"), Spark first of all, whose writers fill this column
+by a cast as well, and by one which gives null where it fails. What follows are the rules of that cast
+(``CAST`` of a string in Spark SQL, without ANSI mode, in the time zone UTC), for the texts that the
+protocol doesn't have:
+
+===================  ==========================================================================
+ type                 also read
+===================  ==========================================================================
+ all but the last     blanks around the text
+ byte … long          decimals, which are cut off
+ float, double        a ``d`` or ``f`` behind the number; what is too large is infinite
+ decimal(p,s)         more decimals than there is room for, rounded half up
+ boolean              ``t``, ``yes``, ``y``, ``1`` and ``f``, ``no``, ``n``, ``0``
+ date                 a year, or a month, alone; anything behind a blank or a ``T``
+ timestamp            a date alone; no seconds, or no minutes; more decimals, which are cut off;
+                      zones in other spellings, but for names of places
+ timestamp_ntz        likewise; a zone doesn't count
+ string, binary       nothing
+===================  ==========================================================================
+
+Years of more than four digits are null: no time of Python's has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta, timezone
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+
+import numpy as np
+
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.model.partition_values import PartitionValue, parse_partition_value
+from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveType
+
+__all__ = ["cast_text"]
+
+# What Java, and with it Spark, trims: all control characters.
+_BLANKS = "".join(map(chr, range(0x21)))
+
+_WHOLE = re.compile(r"([+-]?)(\d*)\.\d*", re.ASCII)
+_DIGITS = re.compile(r"[-+.\deE]*", re.ASCII)
+_SUFFIXED = re.compile(r"(.*\d\.?)[dDfF]", re.ASCII)
+_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_MOMENT = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
+    r"(?:[ T](?:(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})"
+    r"(?:\.(?P<fraction>\d*))?(?P<zone>.*))?)?)?)?)?)?",
+    re.ASCII,
+)
+_ZONE = re.compile(
+    r"(?:UTC|GMT|UT)?(?:(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}|(?<=:)\d))?"
+    r"(?::?(?P<seconds>\d{2}))?)?|Z",
+    re.ASCII,
+)
+_MOST_HOURS = 18  # the bound of java.time.ZoneOffset
+
+_BOOLEANS: Mapping[str, bool] = {
+    **dict.fromkeys(("t", "yes", "y", "1"), True),
+    **dict.fromkeys(("f", "no", "n", "0"), False),
+}
+
+
+def cast_text(text: str | None, data_type: DataType) -> PartitionValue | None:
+    """The value that readers take a text for; None for null, for "" and for what they can't cast."""
+    if not text:
+        return None
+    name = data_type.name if isinstance(data_type, PrimitiveType) else None
+    trimmed = text if name in ("string", "binary") else text.strip(_BLANKS)
+    try:
+        return parse_partition_value(trimmed, data_type)
+    except InvalidTableError:
+        pass  # not as the protocol has it
+    try:
+        if isinstance(data_type, DecimalType):
+            return _decimal(trimmed, data_type)
+        if name in _INTEGERS:
+            return _integer(trimmed, data_type)
+        return _CASTS[name](trimmed) if name in _CASTS else None
+    except (ValueError, OverflowError, InvalidOperation, InvalidTableError):
+        return None
+
+
+def _integer(text: str, data_type: DataType) -> PartitionValue | None:
+    match = _WHOLE.fullmatch(text)
+    return None if match is None else parse_partition_value(f"{match[1]}{match[2] or 0}", data_type)
+
+
+def _double(text: str) -> float:
+    match = _SUFFIXED.fullmatch(text)
+    number = parse_partition_value(text if match is None else match[1], PrimitiveType("double"))
+    assert isinstance(number, float)
+    return number
+
+
+def _float(text: str) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(_double(text)))
+
+
+def _decimal(text: str, data_type: DecimalType) -> Decimal | None:
+    if _DIGITS.fullmatch(text) is None:
+        return None  # Python reads more, as underscores
+    # More digits than any text of a number has here, so that only the scale rounds.
+    context = Context(prec=len(text) + 2 * 38, rounding=ROUND_HALF_UP, traps=[InvalidOperation])
+    rounded = Decimal(text).quantize(Decimal((0, (1,), -data_type.scale)), context=context)
+    whole = parse_partition_value(str(rounded), data_type)
+    return whole if isinstance(whole, Decimal) else None
+
+
+def _boolean(text: str) -> bool | None:
+    return _BOOLEANS.get(text.lower())
+
+
+def _date(text: str) -> date | None:
+    match = _DAY.fullmatch(text)
+    return None if match is None else date(*(int(part or 1) for part in match.groups()))
+
+
+def _timestamp_ntz(text: str) -> datetime | None:
+    match = _MOMENT.fullmatch(text)
+    if match is None or _offset(match["zone"]) is None:
+        return None
+    return _wall_clock(match)
+
+
+def _timestamp(text: str) -> datetime | None:
+    match = _MOMENT.fullmatch(text)
+    offset = None if match is None else _offset(match["zone"])
+    if match is None or offset is None:
+        return None
+    return (_wall_clock(match) - offset).replace(tzinfo=timezone.utc)
+
+
+def _wall_clock(match: re.Match[str]) -> datetime:
+    year, month, day = (int(match[part] or 1) for part in ("year", "month", "day"))
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    microsecond = int((match["fraction"] or "")[:6].ljust(6, "0"))
+    return datetime(year, month, day, hour, minute, second, microsecond)
+
+
+def _offset(zone: str | None) -> timedelta | None:
+    """How far a zone is ahead of UTC; None for what is no zone, or the name of a place."""
+    match = _ZONE.fullmatch((zone or "").strip(_BLANKS))
+    if match is None:
+        return None
+    hours, minutes, seconds = (int(match[part] or 0) for part in ("hours", "minutes", "seconds"))
+    if hours > _MOST_HOURS or minutes > 59 or seconds > 59:
+        return None
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return -offset if match["sign"] == "-" else offset
+
+
+_INTEGERS = ("byte", "short", "integer", "long")
+
+_CASTS: Mapping[str | None, Callable[[str], PartitionValue | None]] = {
+    "float": _float,
+    "double": _double,
+    "boolean": _boolean,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
+}
