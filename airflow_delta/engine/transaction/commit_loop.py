@@ -2,9 +2,8 @@
 
 An attempt takes the staged actions through the stages of ``prepare``, against the newest version that is
 known, and has the committer put the result. If another writer took the version, all the commits made
-meanwhile are loaded at once and checked for conflicts in their order; then the next attempt follows on
-the newest of them, after a pause that grows and is left to chance, so that writers that collided once
-don't again.
+meanwhile are loaded at once and checked for conflicts in their order, after a pause that grows and is
+left to chance, so that writers that collided once don't again; the next attempt follows on the newest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from airflow_delta.engine.transaction.winners import commits_meanwhile
 __all__ = ["MAX_ATTEMPTS", "CommitLoop", "now_ms", "pause"]
 
 MAX_ATTEMPTS = 200
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
+"""A writer that has lost often must not wait much longer than the others, or it never gets its turn."""
 
 
 @dataclass(slots=True)
@@ -67,9 +67,10 @@ class CommitLoop:
             prepared = prepare(self.actions, self._context())
             if self._put(prepared, attempt):
                 return self.tried[prepared.context.version]
+            # First the pause: what is built on should be as new as can be when the put is sent.
+            pause(attempt)
             if (made := self._follow_winners(prepared)) is not None:
                 return made
-            pause(attempt)
         raise CommitConflictError(
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
             "the table is less busy",
