@@ -62,7 +62,7 @@ class Turns:
             try:
                 outcomes[number] = actors[number]()
             # The test shall see it, wherever it is raised.
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 outcomes[number] = error
             self._going.remove(number)
             if self._going:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_delta.engine import DeltaTable
-from tests.faults.maintenance_jobs import RUNS, small_files
+from tests.faults import commit_jobs, maintenance_jobs
 from tests.faulty_storage import Fault, FaultyStorage
 
 __all__ = ["Killer"]
 
+_RUNS = {**maintenance_jobs.RUNS, **commit_jobs.RUNS}
 _ROOT = Path(__file__).resolve().parents[2]
 _CHANGES = frozenset({"os.rename", "os.link", "os.remove", "os.mkdir"})
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -86,8 +87,8 @@ def _run(root: str, job: str, nth: int) -> None:
         delta.storage, Fault("file.write", nth=0, meanwhile=step)
     )
     sys.addaudithook(_watch(root, step))
-    with small_files():
-        RUNS[job](delta)
+    with maintenance_jobs.small_files():
+        _RUNS[job](delta)
 
 
 def _watch(root: str, step: Callable[[], None]) -> Callable[[str, tuple[Any, ...]], None]:

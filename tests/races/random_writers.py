@@ -271,7 +271,9 @@ class Writer:
         work.base = transaction.snapshot.version
         live = {file["path"]: file for file in self._log.state(work.base).files.values()}
         steps = self._steps(transaction.snapshot)
-        for step in self._rng.choices(*zip(*steps.items(), strict=True), k=self._rng.choice([1, 2, 3])):
+        for step in self._rng.choices(
+            *zip(*steps.items(), strict=True), k=self._rng.choice([1, 2, 3])
+        ):
             step(transaction, work, live)
         if work.is_empty:
             self._append(transaction, work, live)
@@ -312,9 +314,7 @@ class Writer:
         work.conditions.append(condition)
         work.read |= {key_of(file) for file in files.to_pylist()}
 
-    def _read_whole(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _read_whole(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         transaction.read_table()
         work.read |= {key_of(file) for file in live.values()}
         work.conditions.append(Condition())
@@ -323,9 +323,7 @@ class Writer:
         for file in self._choose(work, live, self._rng.choice([1, 1, 2])):
             self._remove(transaction, work, file)
 
-    def _rewrite(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _rewrite(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         changes = self._rng.random() < 0.5
         for file in self._choose(work, live, self._rng.choice([1, 2])):
             self._remove(transaction, work, file, changes=changes)
@@ -336,17 +334,19 @@ class Writer:
         """Delete some more rows of a file."""
         for file in self._choose(work, live, 1):
             self._remove(transaction, work, file)
-            vector = DeletionVectorDescriptor("i", self._rng.choice(["wi5b=", "000ib"]) * 2, None, 8, 1)
+            vector = DeletionVectorDescriptor(
+                "i", self._rng.choice(["wi5b=", "000ib"]) * 2, None, 8, 1
+            )
             while vector.unique_id == key_of(file)[1]:
                 vector = replace(vector, path_or_inline_dv=vector.path_or_inline_dv + "wi5b=")
             self._add(transaction, work, replace(_add_of(file), deletion_vector=vector))
 
-    def _restate(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _restate(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         """Commit a file again, with other tags."""
         for file in self._choose(work, live, 1):
-            self._add(transaction, work, replace(_add_of(file, changes=False), tags={"t": work.name}))
+            self._add(
+                transaction, work, replace(_add_of(file, changes=False), tags={"t": work.name})
+            )
 
     def _look_up(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         self._note_app(transaction, work, self._rng.choice(APPS))
@@ -358,16 +358,12 @@ class Writer:
         work.set_apps[app] = (found or 0) + 1
         transaction.set_transaction(app, work.set_apps[app])
 
-    def _read_domain(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _read_domain(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         name = self._rng.choice(_DOMAINS)
         found = transaction.read_domain(name)
         work.domains[name] = found.configuration if found else None
 
-    def _set_domain(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _set_domain(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         assert transaction.snapshot
         name = self._rng.choice(_DOMAINS)
         found = transaction.snapshot.domains.get(name)
@@ -379,9 +375,7 @@ class Writer:
             work.set_domains[name] = work.name
             transaction.set_domain(name, work.name)
 
-    def _set_property(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _set_property(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         self._configure(transaction, work, {"owner": work.name})
 
     def _turn_timestamps_on(
@@ -390,16 +384,12 @@ class Writer:
         self._support(transaction, work, "inCommitTimestamp")
         self._configure(transaction, work, {"delta.enableInCommitTimestamps": "true"})
 
-    def _upgrade(
-        self, transaction: OptimisticTransaction, work: Work, live: Live
-    ) -> None:
+    def _upgrade(self, transaction: OptimisticTransaction, work: Work, live: Live) -> None:
         """Support one more feature, also ones that bind what others prepare."""
         options = [("domainMetadata", "rowTracking"), ("inCommitTimestamp",), ("checkConstraints",)]
         self._support(transaction, work, *self._rng.choice(options))
 
-    def _support(
-        self, transaction: OptimisticTransaction, work: Work, *features: str
-    ) -> None:
+    def _support(self, transaction: OptimisticTransaction, work: Work, *features: str) -> None:
         assert transaction.snapshot
         old = work.protocol or transaction.snapshot.protocol
         listed = old.writer_features or frozenset({"appendOnly", "invariants"})

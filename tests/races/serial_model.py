@@ -24,7 +24,7 @@ from tests.races.random_writers import JOB, Work
 from tests.races.replayed_log import Commit, Log
 from tests.table_builder import Action, State, key_of
 
-__all__ = ["problems"]
+__all__ = ["problems", "row_id_problems", "timestamp_problems"]
 
 _MARK = "delta.rowTracking"
 _ENABLEMENT = {
@@ -63,16 +63,12 @@ def problems(log: Log, works: Sequence[Work], level: str) -> Iterator[str]:
             yield from (f"{work.name}: {each}" for each in found)
         else:
             yield f"{work.name} has come to {outcome!r}"
-    yield from _row_ids(log)
-    yield from _timestamps(log)
+    yield from row_id_problems(log)
+    yield from timestamp_problems(log)
 
 
 def _is_result(outcome: object, version: int) -> bool:
-    return (
-        isinstance(outcome, CommitResult)
-        and not outcome.repeated
-        and outcome.version == version
-    )
+    return isinstance(outcome, CommitResult) and not outcome.repeated and outcome.version == version
 
 
 def _unrepeated(log: Log, work: Work, result: CommitResult) -> Iterator[str]:
@@ -266,7 +262,7 @@ def _features(state: State) -> set[str]:
     return set(state.protocol[3] or ())
 
 
-def _row_ids(log: Log) -> Iterator[str]:
+def row_id_problems(log: Log) -> Iterator[str]:
     """Of each file, and no number is given to two rows."""
     given: dict[int, str] = {}
     highest = -1
@@ -302,7 +298,7 @@ def _rows(file: Action) -> int:
     return int(json.loads(file["stats"])["numRecords"])
 
 
-def _timestamps(log: Log) -> Iterator[str]:
+def timestamp_problems(log: Log) -> Iterator[str]:
     """They ascend, and where they begin is told right."""
     previous, enablement = None, None
     for commit in log.commits:

@@ -16,6 +16,7 @@ from functools import partial
 import pytest
 
 from airflow_delta.engine import CommitResult
+from airflow_delta.engine.transaction.conflicts import RULES
 from tests.faulty_storage import Fault, How
 from tests.races.random_writers import Table, Work, Writer
 from tests.races.replayed_log import Log
@@ -23,7 +24,7 @@ from tests.races.serial_model import problems
 from tests.stepping import SteppedStorage, Turns, stepped_engine
 from tests.table_builder import MemoryTable, state_of
 
-SEEDS = 3000
+SEEDS, BLOCKS = 2400, 3
 Use = Callable[[Turns], None]
 
 
@@ -79,17 +80,27 @@ def _faults(rng: random.Random) -> list[Fault]:
     return [] if how is None else [Fault("create", rng.choice([1, 2, 3]), how, suffix=".json")]
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_interleaving_is_as_good_as_a_serial_one(block: int, use: Use) -> None:
-    outcomes: Counter[str] = Counter()
-    for seed in range(block * SEEDS // 6, (block + 1) * SEEDS // 6):
+    met: Counter[str] = Counter()
+    for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
         found, works, trace = race(seed, use)
         assert not found, "\n".join([f"seed {seed}:", *found, *trace, *map(str, works)])
-        outcomes.update(_kind(work) for work in works)
-    print(outcomes)
+        met.update(_kind(work) for work in works)
+    # All of it has happened.
+    conflicts = {error.__name__ for _, error in RULES}
+    assert met.keys() >= {*conflicts, "repeated", "1 attempts", "2 attempts", "3 attempts"}
+
+
+def test_a_race_is_the_same_each_time(use: Use) -> None:
+    for seed in range(10):
+        (_, once, trace), (_, again, same) = race(seed, use), race(seed, use)
+        assert trace == same
+        assert [_kind(work) for work in once] == [_kind(work) for work in again]
+        assert len({line[0] for line in trace}) > 1
 
 
 def _kind(work: Work) -> str:
     if not isinstance(work.outcome, CommitResult):
         return type(work.outcome).__name__
-    return "repeated" if work.outcome.repeated else f"attempts {work.outcome.attempts}"
+    return "repeated" if work.outcome.repeated else f"{work.outcome.attempts} attempts"
