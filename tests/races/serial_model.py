@@ -20,7 +20,7 @@ from typing import Any
 from airflow_delta.engine import CommitResult
 from airflow_delta.engine.errors import CommitConflictError
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
-from tests.races.random_writers import JOB, Work
+from tests.races.random_writers import JOB, Condition, Work
 from tests.races.replayed_log import Commit, Log
 from tests.table_builder import Action, State, key_of
 
@@ -248,7 +248,7 @@ def _matrix(
     ):
         found.add("ConcurrentAppendError")
     removed = {file["path"] for file in winner.of("remove")}
-    read_all = any(condition.part is condition.above is None for condition in work.conditions)
+    read_all = Condition() in work.conditions
     read = {path for path, _ in work.read} | work.adds.keys()
     if removed & read or (removed and read_all):
         found.add("ConcurrentDeleteReadError")

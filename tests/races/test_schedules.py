@@ -24,7 +24,7 @@ from tests.races.serial_model import problems
 from tests.stepping import SteppedStorage, Turns, stepped_engine
 from tests.table_builder import MemoryTable, state_of
 
-SEEDS, BLOCKS = 2400, 3
+SEEDS, BLOCKS = 2000, 2
 Use = Callable[[Turns], None]
 
 
@@ -66,7 +66,7 @@ def race(seed: int, use: Use) -> tuple[list[str], list[Work], list[str]]:
         works = [work for writer in writers for work in writer.works]
         log.look()
         found += problems(log, works, table.level or "Serializable")
-        if seed % 4 == 0:
+        if seed % 8 == 0:
             for snapshot in (memory.delta().snapshot(), shared.transaction("READ").snapshot):
                 assert snapshot
                 if state_of(snapshot) != log.states[-1].visible():

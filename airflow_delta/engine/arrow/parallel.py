@@ -40,12 +40,15 @@ def map_ordered(
             per worker. Fewer take less memory.
     """
     stream = iter(items)
-    head = list(islice(stream, 2))
-    if len(head) < 2 or workers == 1:
-        yield from map(function, chain(head, stream))
+    head = deque(islice(stream, 2))
+    alone = len(head) < 2 or workers == 1
+    # Taken out of the head, which lives as long as the stream, so that they are forgotten as the rest.
+    drawn = chain((head.popleft() for _ in range(len(head))), stream)
+    if alone:
+        yield from map(function, drawn)
     else:
         workers = workers or os.cpu_count() or 1
-        yield from _map_in_threads(function, chain(head, stream), workers, ahead or 2 * workers)
+        yield from _map_in_threads(function, drawn, workers, ahead or 2 * workers)
 
 
 def _map_in_threads(
@@ -59,6 +62,7 @@ def _map_in_threads(
     try:
         for item in items:
             pending.append(executor.submit(function, item))
+            del item  # it may be done with before the next one is drawn
             if len(pending) >= ahead:
                 yield pending.popleft().result()
         while pending:

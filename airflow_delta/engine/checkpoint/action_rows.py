@@ -224,6 +224,7 @@ def _row_groups(files: Iterable[FileActionTable], *, typed_bytes: int) -> Iterat
     for kind, table in files:
         for group in gathered[kind].full(table):
             yield kind, group
+            del group  # it may be written before the next one is full
     for kind, rest in gathered.items():
         if rest.rows:
             yield kind, rest.taken()

@@ -8,8 +8,10 @@ Nothing here does I/O, knows Arrow or looks at a clock: what a rule needs comes 
 * `upgrade`: the protocol that a table needs, and whether its metadata fit together;
   `transitions`: what may change from one metadata to the next, and what its files must be like for
   that;
-* `new_table`, `property_changes`: what users ask for (`asked`, `known_properties`), and what comes of
-  it (`assigned`);
+* `new_table`, `property_changes`, `column_changes`: what users ask for (`asked`, `known_properties`),
+  and what comes of it (`assigned`);
+* `column_names`, `statistics_columns`: what columns may be called, and which get statistics;
+  `schema_walk`: how the others look through a schema;
 * one module per feature with rules of its own: `column_mapping` and `nested_ids`,
   `in_commit_timestamps`, `managed_commits`, `clustering` and `clustering_choice`, `row_tracking`,
   `identity`, `iceberg_compat`, `type_widening`.

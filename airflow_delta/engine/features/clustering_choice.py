@@ -9,30 +9,23 @@ others out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import physical_paths
 from airflow_delta.engine.features.schema_walk import SchemaPath
-from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import (
-    BINARY,
-    BOOLEAN,
-    VARIANT,
-    VOID,
-    ArrayType,
-    DataType,
-    MapType,
-    StructType,
+from airflow_delta.engine.features.statistics_columns import (
+    columns_with_statistics,
+    has_bounds,
+    leaf_columns,
 )
-from airflow_delta.engine.model.sql_names import split_names
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructType
 
 __all__ = ["MAX_COLUMNS", "clustering_paths"]
 
 MAX_COLUMNS = 4
 """So many columns the reference implementation clusters by."""
-
-_WITHOUT_BOUNDS: frozenset[DataType] = frozenset({BINARY, BOOLEAN, VARIANT, VOID})
 
 
 def clustering_paths(
@@ -66,8 +59,8 @@ def clustering_paths(
     if len(chosen) > MAX_COLUMNS:
         raise _refused(chosen, f"expected at most {MAX_COLUMNS} columns", properties)
     columns = [(name,) if isinstance(name, str) else tuple(name) for name in chosen]
-    leaves = dict(_leaves(schema))
-    counted = _with_statistics(leaves, properties)
+    leaves = leaf_columns(schema)
+    counted = columns_with_statistics(leaves, properties)
     for number, path in enumerate(columns):
         name = ".".join(path)
         if path in columns[:number]:
@@ -77,7 +70,7 @@ def clustering_paths(
             raise _refused(
                 chosen, f"{problem}; those to choose from are {_told(leaves)}", properties
             )
-        if isinstance(leaves[path], (ArrayType, MapType)) or leaves[path] in _WITHOUT_BOUNDS:
+        if not has_bounds(leaves[path]):
             problem = (
                 f"{name} is of the type {leaves[path]}, which has no least and greatest values"
             )
@@ -94,33 +87,6 @@ def clustering_paths(
 
 def _refused(chosen: object, problem: str, properties: TableProperties) -> InvalidArgumentError:
     return InvalidArgumentError(f"cluster_by={chosen!r}: {problem}", table=properties.table)
-
-
-def _leaves(struct: StructType, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, DataType]]:
-    """The columns that hold values themselves, in order; arrays and maps count as such."""
-    for field in struct:
-        place = (*path, field.name)
-        if isinstance(field.data_type, StructType):
-            yield from _leaves(field.data_type, place)
-        else:
-            yield place, field.data_type
-
-
-def _with_statistics(
-    leaves: dict[SchemaPath, DataType], properties: TableProperties
-) -> frozenset[SchemaPath]:
-    listed = properties.data_skipping_stats_columns
-    if listed is None:
-        number = properties.data_skipping_num_indexed_cols
-        return frozenset(list(leaves)[: None if number == -1 else number])
-    names = [_lower(name) for name in split_names(listed)]
-    return frozenset(
-        path for path in leaves if any(_lower(path)[: len(name)] == name for name in names)
-    )
-
-
-def _lower(path: SchemaPath) -> SchemaPath:
-    return tuple(name.lower() for name in path)
 
 
 def _told(leaves: Iterable[SchemaPath]) -> str:

@@ -18,7 +18,7 @@ Spec: PROTOCOL.md, "Column Mapping".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from airflow_delta.engine.errors import InvalidTableError
@@ -39,6 +39,7 @@ __all__ = [
     "check_mapping",
     "field_id",
     "mapping_mode",
+    "partition_fields",
     "physical_name",
     "physical_paths",
     "physical_schema",
@@ -111,6 +112,29 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
     if mode == "none":
         return schema
     return map_fields(schema, lambda field: replace(field, name=physical_name(field, mode)))
+
+
+def partition_fields(
+    schema: StructType, partition_columns: Sequence[str], mode: str
+) -> dict[str, StructField]:
+    """The partition columns by their physical names, which they keep when they are renamed.
+
+    Args:
+        schema: the table's schema, logical names.
+        partition_columns: their logical names, as in the metadata.
+        mode: the column mapping mode.
+
+    Raises:
+        InvalidTableError: one isn't in the schema, or lacks its physical name.
+    """
+    fields = {name: schema.field(name) for name in partition_columns}
+    found = {name: field for name, field in fields.items() if field is not None}
+    if found.keys() != fields.keys():
+        raise InvalidTableError(
+            f"the partition columns are {list(fields)}, and the table has the columns "
+            f"{', '.join(schema.names)}"
+        )
+    return {physical_name(field, mode): field for field in found.values()}
 
 
 def physical_paths(schema: StructType, mode: str) -> dict[SchemaPath, SchemaPath]:

@@ -56,6 +56,8 @@ class Feature:
         read: whether the engine reads tables that support it.
         append: whether the engine commits data files to them.
         checkpoint: whether the engine writes checkpoints of them, and the like.
+        concurrent: whether a table may get it while a commit is being prepared: it asks nothing of that
+            commit, or the stages of the next attempt see to it.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Feature:
     read: Support = Support.YES
     append: Support = Support.YES
     checkpoint: Support = Support.YES
+    concurrent: bool = False
 
     @property
     def is_legacy(self) -> bool:

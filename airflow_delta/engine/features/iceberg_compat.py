@@ -21,7 +21,8 @@ integers) can't be seen here; whoever writes them declares it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.column_mapping import ID, PHYSICAL_NAME
@@ -92,8 +93,8 @@ def check_iceberg_compat(
     properties: TableProperties,
     schema: StructType,
     *,
-    partition_columns: Sequence[str] = (),
-    before: Sequence[str] = (),
+    partition_columns: Mapping[str, StructField] = MappingProxyType({}),
+    before: Mapping[str, StructField] = MappingProxyType({}),
 ) -> None:
     """Make sure that a table is as the version in force wants it.
 
@@ -101,8 +102,8 @@ def check_iceberg_compat(
         supported: the features that the table supports.
         properties: the table's properties.
         schema: the table's schema, logical names.
-        partition_columns: its partition columns.
-        before: the partition columns it had before; none for a new or unpartitioned table.
+        partition_columns: its partition columns, from `column_mapping.partition_fields`.
+        before: those that it had before; none for a new or unpartitioned table.
 
     Raises:
         InvalidTableError: the message tells the first thing that is wrong, and what to do about it.
@@ -111,11 +112,10 @@ def check_iceberg_compat(
     if version is None:
         return
     problems = _problems(version, supported, properties, schema)
+    # By their physical names: renamed ones are still the same.
     if before and tuple(before) != tuple(partition_columns):
-        problem = (
-            f"the table is partitioned by {list(before)}, which can't become "
-            f"{list(partition_columns)}; keep the partition columns"
-        )
+        old, new = ([field.name for field in side.values()] for side in (before, partition_columns))
+        problem = f"the table is partitioned by {old}, which can't become {new}; keep the partition columns"
     elif (found := next(problems, None)) is not None:
         problem = found
     else:

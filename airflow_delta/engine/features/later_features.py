@@ -17,9 +17,10 @@ _READABLE = (
         name="typeWidening",
         kind=Kind.READER_WRITER,
         spec="",
-        note="files of narrower types are read; the engine changes no types itself",
+        note="files of narrower types are read; columns get wider ones by an alteration of the table",
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
+        concurrent=True,
     ),
     Feature(
         name="typeWidening-preview",
@@ -28,12 +29,14 @@ _READABLE = (
         note="as typeWidening, of which it is the preview",
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
+        concurrent=True,
     ),
     Feature(
         name="vacuumProtocolCheck",
         kind=Kind.READER_WRITER,
         spec="",
         note="vacuum checks that it may write the table before it deletes anything",
+        concurrent=True,
     ),
     Feature(
         name="icebergCompatV3",

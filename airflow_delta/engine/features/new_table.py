@@ -36,6 +36,7 @@ from airflow_delta.engine.features.protocol import (
     legacy_features,
 )
 from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.statistics_columns import check_statistics_columns
 from airflow_delta.engine.features.upgrade import check_metadata, needed_features, protocol_with
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
@@ -114,8 +115,9 @@ def new_table(
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: the partition or clustering columns make no sense; a property is unknown,
-            or for commits to write and not for users, or what it asks of the protocol makes no sense.
+        InvalidArgumentError: partition, clustering or statistics columns make no sense; a property is
+            unknown, or for commits to write and not for users, or what it asks of the protocol makes no
+            sense.
         UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
         InvalidTableError: a property holds a value that it can't have, or schema, partitioning and
             properties don't fit together; see `upgrade.check_metadata`.
@@ -135,6 +137,7 @@ def new_table(
         # Files don't hold the partition columns, and needn't call them anything.
         in_files = tuple(field for field in schema if field.name not in partition_columns)
         check_column_names(StructType(in_files), table=table)
+    check_statistics_columns(mapped, partition_columns, facts)
     domains: tuple[DomainMetadata, ...] = ()
     chosen = asked.features
     if cluster_by:

@@ -24,6 +24,10 @@ from airflow_delta.engine.features.known_properties import (
     check_values,
 )
 from airflow_delta.engine.features.protocol import legacy_features
+from airflow_delta.engine.features.statistics_columns import (
+    STATISTICS_COLUMNS,
+    check_statistics_columns,
+)
 from airflow_delta.engine.features.transitions import check_transition
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
@@ -63,7 +67,8 @@ def changed_properties(
 
     Raises:
         InvalidArgumentError: a property is unknown, or not for users to change this way; it is both set
-            and removed, or not there to be removed; or column mapping can't change so.
+            and removed, or not there to be removed; it lists columns that the table hasn't, or that have
+            no statistics; or column mapping can't change so.
         UnsupportedFeatureError: the engine doesn't know a feature or version that is asked for.
         InvalidTableError: a property has a value that it can't have.
     """
@@ -83,6 +88,12 @@ def changed_properties(
     # Not the others: a malformed one must not stop the change of another.
     check_values(TableProperties(asked.properties, table))
     check_transition(metadata, changed, table=table)
+    if STATISTICS_COLUMNS in asked.properties:
+        check_statistics_columns(
+            parse_schema(changed.schema_string, table),
+            changed.partition_columns,
+            TableProperties(changed.configuration, table),
+        )
     return _with_assigned(metadata, changed, unique, table), _features(asked)
 
 

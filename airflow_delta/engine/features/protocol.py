@@ -102,13 +102,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, tabl
             engine lacks, or a change of a column's type that it can't follow.
     """
     check_versions(protocol, table)
-    if protocol.min_reader_version > FEATURES_READER_VERSION:
-        raise UnsupportedFeatureError(
-            f"the table needs reader version {protocol.min_reader_version}, the engine has "
-            f"{FEATURES_READER_VERSION}; use a newer release of it",
-            table=table,
-            features=(),
-        )
+    _check_version("reader", protocol.min_reader_version, FEATURES_READER_VERSION, table)
     check_lists(protocol, table)
     binding = reader_side(protocol) | listed_for_writers_only(protocol)
     refused = [
@@ -121,6 +115,15 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, tabl
         _, schema = _facts(metadata, table)
         changes = unsupported_type_changes(schema, table=table)
         _refuse([("typeWidening", f"the type of {change}") for change in changes], "read", table)
+
+
+def _check_version(side: str, needed: int, newest: int, table: str) -> None:
+    if needed > newest:
+        raise UnsupportedFeatureError(
+            f"the table needs {side} version {needed}, the engine has {newest}; use a newer release of it",
+            table=table,
+            features=(),
+        )
 
 
 def check_writable(
@@ -147,13 +150,7 @@ def check_writable(
             declares to have enforced.
     """
     check_readable(protocol, metadata, table=table)
-    if protocol.min_writer_version > FEATURES_WRITER_VERSION:
-        raise UnsupportedFeatureError(
-            f"the table needs writer version {protocol.min_writer_version}, the engine has "
-            f"{FEATURES_WRITER_VERSION}; use a newer release of it",
-            table=table,
-            features=(),
-        )
+    _check_version("writer", protocol.min_writer_version, FEATURES_WRITER_VERSION, table)
     supported = supported_features(protocol)
     properties, schema = _facts(metadata, table)
     refused = []

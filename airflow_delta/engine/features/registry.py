@@ -13,6 +13,9 @@ on writers:
 * a **checkpoint**, and everything else that just re-tells the log, adds nothing to the table, but
   must keep what it doesn't understand.
 
+A commit that lost the race for a version may come after one that gave the table a feature only if the
+row says that the feature is *concurrent*.
+
 Rows whose ``spec`` is empty are features of later editions of the protocol, see `later_features`.
 
 Spec: PROTOCOL.md, "Table Features" and "Valid Feature Names in Table Features".
@@ -40,6 +43,7 @@ _LEGACY = (
         writer_version=2,
         table_property="delta.appendOnly",
         active=lambda properties, _: properties.append_only,
+        concurrent=True,
     ),
     Feature(
         name="invariants",
@@ -63,10 +67,12 @@ _LEGACY = (
         name="changeDataFeed",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Add CDC File",
-        note="appended and removed files describe their changes themselves, without cdc files",
+        note="commits that both add and remove data need cdc files, or that their writer declares that no "
+        "row is in both",
         writer_version=4,
         table_property="delta.enableChangeDataFeed",
         active=lambda properties, _: properties.change_data_feed_enabled,
+        concurrent=True,
     ),
     Feature(
         name="generatedColumns",
@@ -86,6 +92,7 @@ _LEGACY = (
         writer_version=5,
         table_property="delta.columnMapping.mode",
         active=lambda properties, _: properties.column_mapping_mode != "none",
+        concurrent=True,
     ),
     Feature(
         name="identityColumns",
@@ -103,9 +110,10 @@ _TABLE_FEATURES = (
         name="deletionVectors",
         kind=Kind.READER_WRITER,
         spec="PROTOCOL.md, Deletion Vectors",
-        note="deletion vectors are read; appended files have none",
+        note="they are read; files come with new ones while delta.enableDeletionVectors is true",
         table_property="delta.enableDeletionVectors",
         active=lambda properties, _: properties.deletion_vectors_enabled,
+        concurrent=True,
     ),
     Feature(
         name="rowTracking",
@@ -115,6 +123,7 @@ _TABLE_FEATURES = (
         requires=frozenset({"domainMetadata"}),
         table_property="delta.enableRowTracking",
         active=lambda properties, _: properties.row_tracking_enabled,
+        concurrent=True,
     ),
     Feature(
         name="timestampNtz",
@@ -122,12 +131,14 @@ _TABLE_FEATURES = (
         spec="PROTOCOL.md, Timestamp without timezone (TimestampNtz)",
         note="supported",
         active=column_type(TIMESTAMP_NTZ),
+        concurrent=True,
     ),
     Feature(
         name="domainMetadata",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Domain Metadata",
         note="all domains are kept; users may not change those of the protocol",
+        concurrent=True,
     ),
     Feature(
         name="v2Checkpoint",
@@ -136,6 +147,7 @@ _TABLE_FEATURES = (
         note="read and written, by delta.checkpointPolicy",
         table_property="delta.checkpointPolicy",
         active=lambda properties, _: properties.checkpoint_policy == "v2",
+        concurrent=True,
     ),
     Feature(
         name="icebergCompatV1",
@@ -146,6 +158,7 @@ _TABLE_FEATURES = (
         table_property="delta.enableIcebergCompatV1",
         active=lambda properties, _: properties.iceberg_compat_v1_enabled,
         append=Support.IF_ENFORCED,
+        concurrent=True,
     ),
     Feature(
         name="icebergCompatV2",
@@ -156,6 +169,7 @@ _TABLE_FEATURES = (
         table_property="delta.enableIcebergCompatV2",
         active=lambda properties, _: properties.iceberg_compat_v2_enabled,
         append=Support.IF_ENFORCED,
+        concurrent=True,
     ),
     Feature(
         name="clustering",
@@ -179,6 +193,7 @@ _TABLE_FEATURES = (
         note="every commit gets an in-commit timestamp while delta.enableInCommitTimestamps is true",
         table_property="delta.enableInCommitTimestamps",
         active=lambda properties, _: properties.in_commit_timestamps_enabled,
+        concurrent=True,
     ),
     Feature(
         name="managedCommit",

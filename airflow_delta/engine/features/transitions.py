@@ -17,8 +17,12 @@ row tracking on                              every file has row ids (a *backfill
                                              of what is in arrays and maps
 a constraint, an invariant or a generation   no files, as nobody has checked their rows
 expression added or changed
+NOT NULL, of a column that is there or new   no files, as nobody has checked their rows; a new column
+                                             reads as null in them
 other partition columns                      no files: they lie and are cut by the old ones
 ===========================================  ===================================================
+
+Columns are told by what files call them, so that a change of their names alone is none.
 
 Spec: PROTOCOL.md, the sections of these features.
 """
@@ -30,12 +34,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    partition_fields,
+    physical_schema,
+)
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import ArrayType, MapType, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 
 __all__ = ["Condition", "Demand", "check_transition", "demands"]
@@ -101,7 +110,7 @@ def demands(
         table: the table's location, for messages.
 
     Raises:
-        InvalidTableError: a schema or property can't be read.
+        InvalidTableError: a schema or property can't be read, or a partition column isn't there.
     """
     return tuple(_demands(_Side.of(*old, table), _Side.of(*new, table)))
 
@@ -111,29 +120,49 @@ class _Side:
     """What counts of one side of the change.
 
     Attributes:
-        row_rules: what to call each rule for the values of rows, by what tells it from others: a column
-            goes by the name that files call it, which stays when it is renamed.
+        row_rules: what to call each rule for the values of rows, by what tells it from others.
+        places: every place in the schema, physical names, with its logical path.
+        not_null: those of them that hold no null.
+        partition_columns: the logical names, by physical names.
     """
 
     iceberg_compat: int | None
     row_tracking: bool
     row_rules: Mapping[tuple[str, ...], str]
-    partition_columns: tuple[str, ...]
+    places: Mapping[SchemaPath, SchemaPath]
+    not_null: frozenset[SchemaPath]
+    partition_columns: Mapping[str, str]
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, table: str) -> _Side:
         """What counts of a protocol and metadata: that of which the feature is supported."""
         supported = supported_features(protocol)
         properties = TableProperties(metadata.configuration, table)
+        mode = mapping_mode(protocol, metadata, table=table)
+        schema = parse_schema(metadata.schema_string, table)
+        in_files = physical_schema(schema, mode)
+        partitioning = partition_fields(schema, metadata.partition_columns, mode)
+        physical, logical = _nullability(in_files), _nullability(schema)
         return cls(
             iceberg_compat_version(supported, properties),
             "rowTracking" in supported and properties.row_tracking_enabled,
             {
                 **(_constraints(properties) if "checkConstraints" in supported else {}),
-                **_rules_of_columns(protocol, metadata, supported, table),
+                **_rules_of_columns(schema, in_files, supported),
             },
-            metadata.partition_columns,
+            dict(zip(physical, logical, strict=True)),
+            frozenset(place for place, nullable in physical.items() if not nullable),
+            {name: field.name for name, field in partitioning.items()},
         )
+
+    def newly_not_null(self, old: _Side) -> Iterator[SchemaPath]:
+        """The logical paths of places that hold no null any more.
+
+        What lies inside of something that is new has no values yet in the files that are there.
+        """
+        for place in sorted(self.not_null - old.not_null):
+            if len(place) == 1 or place[:-1] in old.places:
+                yield self.places[place]
 
 
 def _constraints(properties: TableProperties) -> dict[tuple[str, ...], str]:
@@ -144,10 +173,8 @@ def _constraints(properties: TableProperties) -> dict[tuple[str, ...], str]:
 
 
 def _rules_of_columns(
-    protocol: Protocol, metadata: Metadata, supported: frozenset[str], table: str
+    schema: StructType, in_files: StructType, supported: frozenset[str]
 ) -> dict[tuple[str, ...], str]:
-    schema = parse_schema(metadata.schema_string, table)
-    in_files = physical_schema(schema, mapping_mode(protocol, metadata, table=table))
     rules: dict[tuple[str, ...], str] = {}
     for named, placed in zip(all_fields(schema), all_fields(in_files), strict=True):
         (path, field), place = named, placed[0]
@@ -159,12 +186,31 @@ def _rules_of_columns(
     return rules
 
 
+def _nullability(schema: StructType) -> dict[SchemaPath, bool]:
+    """Whether each place below the schema may hold null; that of a map's key may not."""
+    found: dict[SchemaPath, bool] = {}
+    for path, data_type in all_types(schema):
+        inner: dict[str, bool] = {}
+        match data_type:
+            case StructType():
+                inner = {field.name: field.nullable for field in data_type}
+            case ArrayType():
+                inner = {"element": data_type.contains_null}
+            case MapType():
+                inner = {"key": False, "value": data_type.value_contains_null}
+            case _:
+                pass
+        found |= {(*path, name): nullable for name, nullable in inner.items()}
+    return found
+
+
 def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
     if new.row_tracking and not old.row_tracking:
         yield Demand(
             Condition.ROW_IDS,
-            "row tracking can be enabled once every file has row ids; files that were added before the "
-            "feature was supported must be given them first, by a backfill with an engine that has it",
+            "row tracking can be enabled once every file has row ids; add the feature rowTracking first, "
+            "and then the files that lack them once more, as they are and with dataChange=false: that "
+            "gives them theirs",
         )
     compat = new.iceberg_compat
     if compat is not None and compat != old.iceberg_compat:
@@ -180,15 +226,17 @@ def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
                 "icebergCompatV1 needs files with materialised partition columns, which those of the "
                 "table lack; create a new table with it",
             )
-    for rule in sorted(new.row_rules.keys() - old.row_rules.keys()):
+    rules = [new.row_rules[rule] for rule in sorted(new.row_rules.keys() - old.row_rules.keys())]
+    rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]
+    for rule in rules:
         yield Demand(
             Condition.NO_FILES,
-            f"nobody has checked the rows of the table against the {new.row_rules[rule]}; the engine "
-            "doesn't see rows",
+            f"nobody has checked the rows of the table against the {rule}; the engine doesn't see rows, "
+            "so have an engine that runs SQL do it",
         )
-    if new.partition_columns != old.partition_columns:
+    if [*new.partition_columns] != [*old.partition_columns]:
         yield Demand(
             Condition.NO_FILES,
-            f"the files are partitioned by {list(old.partition_columns)}; create a new table with other "
-            "partition columns",
+            f"the files are partitioned by {[*old.partition_columns.values()]}; create a new table with "
+            "other partition columns",
         )

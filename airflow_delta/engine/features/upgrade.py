@@ -180,7 +180,7 @@ def check_metadata(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
     partition_columns = metadata.partition_columns
     if "columnMapping" in supported:
         check_mapping(schema, properties)
-    check_iceberg_compat(supported, properties, schema, partition_columns=partition_columns)
+    check_iceberg_compat(supported, properties, schema)
     if "clustering" in supported and partition_columns:
         raise InvalidTableError(
             f"the table is partitioned by {list(partition_columns)}, so it can't be clustered as well: "

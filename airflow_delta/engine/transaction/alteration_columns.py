@@ -7,7 +7,6 @@ statistics follow a new name.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,6 +61,7 @@ from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.alteration_plan import Alteration
+from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = [
     "added",
@@ -159,11 +159,7 @@ def widened(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteratio
 def nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration:
     """A column that may, or may not, hold null; see `with_nullable`."""
     path = column_path(column)
-    made = _changed(base, path, with_nullable(base.schema, path, nullable=allowed))
-    # Nothing is demanded of the rows by what holds already.
-    if allowed or not field_at(base.schema, path).nullable:
-        return made
-    return replace(made, row_rule=f"NOT NULL of the column {shown(path)}")
+    return _changed(base, path, with_nullable(base.schema, path, nullable=allowed))
 
 
 def commented(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
@@ -258,10 +254,10 @@ def _with_schema(
     made = dict(base.metadata.configuration if configuration is None else configuration)
     if _mode(base) != "none":
         schema, made = with_assigned(
-            schema, made, name_of=lambda _: f"col-{_unique()}", unique=_unique, table=base.table
+            schema,
+            made,
+            name_of=lambda _: f"col-{unique_text()}",
+            unique=unique_text,
+            table=base.table,
         )
     return replace(base.metadata, schema_string=schema_to_json(schema), configuration=made)
-
-
-def _unique() -> str:
-    return str(uuid.uuid4())

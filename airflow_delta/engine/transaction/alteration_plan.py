@@ -1,8 +1,8 @@
 """What an alteration does to a table, and the commit that does it.
 
 An alteration is worked out of the newest version as new metadata; the protocol follows from them
-(`features.upgrade`). One that rests on a table without data notes that it has read all of it, so that
-files that arrive meanwhile are a conflict.
+(`features.upgrade`). What it demands of the files that are there is judged with each attempt
+(`prepare.transitions`), so that files that arrive meanwhile count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.upgrade import upgraded_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -33,8 +32,6 @@ class Alteration:
         asked: features that the table is to support, whether or not its metadata use them.
         domain: a metadata domain that it sets; None where it sets none.
         relies_on: a metadata domain that must stay as it is meanwhile; None for none.
-        row_rule: what it demands of each row, so that it takes a table without any; None where it
-            demands nothing.
     """
 
     operation: str
@@ -43,7 +40,6 @@ class Alteration:
     asked: frozenset[str] = frozenset()
     domain: DomainMetadata | None = None
     relies_on: str | None = None
-    row_rule: str | None = None
 
 
 def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) -> CommitResult:
@@ -58,7 +54,7 @@ def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) 
         alteration: what to do.
 
     Raises:
-        ConstraintViolationError: the table has data that nobody has checked against what is demanded.
+        ConstraintViolationError: the table has data files that aren't as it demands.
         UnsupportedFeatureError: the table would need a feature that the engine can't write.
         InvalidTableError: the metadata contradict themselves or the table's features.
         CommitConflictError: a commit made meanwhile changed what this one rests on.
@@ -72,8 +68,6 @@ def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) 
     protocol = upgraded_protocol(base.protocol, metadata, asked=alteration.asked, table=table)
     if alteration.relies_on is not None:
         transaction.read_domain(alteration.relies_on)
-    if alteration.row_rule is not None:
-        _check_no_rows(transaction.read_table(), alteration.row_rule)
     if protocol != base.protocol:
         transaction.set_protocol(protocol)
     if alteration.domain is not None:
@@ -81,14 +75,3 @@ def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) 
     if metadata != base.metadata or (protocol == base.protocol and alteration.domain is None):
         transaction.set_metadata(metadata)
     return transaction.commit()
-
-
-def _check_no_rows(snapshot: Snapshot, rule: str) -> None:
-    if snapshot.num_files:
-        raise ConstraintViolationError(
-            f"the table has {snapshot.num_files} data files, whose rows must be checked against "
-            f"{rule} first; the engine doesn't see rows, so it takes a table without data: have an "
-            "engine that runs SQL do it",
-            table=snapshot.table,
-            version=snapshot.version,
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.alteration_plan import Alteration
+from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = [
     "clustered",
@@ -43,7 +43,7 @@ def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
     if not properties:
         raise InvalidArgumentError("there are no properties to set")
     metadata, asked = changed_properties(
-        base.metadata, set=properties, unique=_unique, table=base.table
+        base.metadata, set=properties, unique=unique_text, table=base.table
     )
     return Alteration(_SET, {"properties": dict(properties)}, metadata, asked)
 
@@ -54,7 +54,7 @@ def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -
     if not given:
         raise InvalidArgumentError(f"{names!r}: expected a list of properties to unset")
     metadata, asked = changed_properties(
-        base.metadata, unset=given, if_exists=if_exists, unique=_unique, table=base.table
+        base.metadata, unset=given, if_exists=if_exists, unique=unique_text, table=base.table
     )
     return Alteration(_UNSET, {"properties": given, "ifExists": if_exists}, metadata, asked)
 
@@ -83,12 +83,8 @@ def constrained(base: Snapshot, name: str, expression: str) -> Alteration:
         )
     text = expression.strip()
     configuration = {**base.metadata.configuration, CONSTRAINT_PREFIX + name.lower(): text}
-    return Alteration(
-        "ADD CONSTRAINT",
-        {"name": name, "expr": text},
-        replace(base.metadata, configuration=configuration),
-        row_rule=f"the constraint {name!r}, {text!r},",
-    )
+    metadata = replace(base.metadata, configuration=configuration)
+    return Alteration("ADD CONSTRAINT", {"name": name, "expr": text}, metadata)
 
 
 def unconstrained(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
@@ -159,7 +155,3 @@ def _constraint_key(base: Snapshot, name: str) -> str | None:
     """The property of a constraint; names of constraints are the same in any case."""
     wanted = CONSTRAINT_PREFIX.lower() + name.lower()
     return next((key for key in base.metadata.configuration if key.lower() == wanted), None)
-
-
-def _unique() -> str:
-    return str(uuid.uuid4())

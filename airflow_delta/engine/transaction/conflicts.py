@@ -53,6 +53,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.identity import ONLY_MARKS_TAG
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
+from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys
@@ -108,7 +109,9 @@ def _protocol(loser: Loser, winner: Winner) -> str | None:
     before, after = map(supported_features, (winner.protocol_before, winner.protocol))
     if before - after:
         return f"dropped the features {sorted(before - after)}"
-    binding = after - before - _FEATURES_TO_FOLLOW
+    binding = {
+        name for name in after - before if name not in FEATURES or not FEATURES[name].concurrent
+    }
     if binding:
         return f"added the features {sorted(binding)}, which bind what was prepared before"
     try:
@@ -122,29 +125,6 @@ def _protocol(loser: Loser, winner: Winner) -> str | None:
     except UnsupportedFeatureError as error:
         return f"changed the protocol, and {error.message}"
     return None
-
-
-_FEATURES_TO_FOLLOW = frozenset(
-    {
-        "appendOnly",
-        "catalogManaged",
-        "changeDataFeed",
-        "columnMapping",
-        "deletionVectors",
-        "domainMetadata",
-        "icebergCompatV1",
-        "icebergCompatV2",
-        "inCommitTimestamp",
-        "rowTracking",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
-"""Features that a table may get while a commit is being prepared: they ask nothing of it, or the stages of
-the next attempt see to it."""
 
 
 def _metadata(loser: Loser, winner: Winner) -> str | None:

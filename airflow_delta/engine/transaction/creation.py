@@ -8,17 +8,19 @@ PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
+from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
 from airflow_delta.engine.features.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = ["begin_creation", "create_table"]
 
@@ -28,7 +30,7 @@ def create_table(
     schema: StructType,
     *,
     partition_by: Sequence[str] = (),
-    cluster_by: Sequence[str | Sequence[str]] = (),
+    cluster_by: Sequence[ColumnName] = (),
     properties: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
@@ -61,7 +63,7 @@ def create_table(
         dict(properties or {}),
         partition_by=partition_by,
         cluster_by=cluster_by,
-        unique=_unique,
+        unique=unique_text,
         table=storage.root,
     )
     transaction = begin_creation(
@@ -72,7 +74,7 @@ def create_table(
             "isManaged": "false",
             "description": description,
             "partitionBy": list(made.partition_columns),
-            "clusterBy": [_sql_name(column) for column in cluster_by],
+            "clusterBy": [sql_name(column_path(column)) for column in cluster_by],
             "properties": made.configuration,
         },
         name=name,
@@ -105,7 +107,7 @@ def begin_creation(
             table's log.
     """
     metadata = made.metadata(
-        id=str(uuid.uuid4()),
+        id=unique_text(),
         name=name,
         description=description,
         created_time=time.time_ns() // 1_000_000,
@@ -127,15 +129,3 @@ def _check_is_free(storage: Storage) -> None:
     except TableNotFoundError:
         return
     raise TableAlreadyExistsError("there is a table already", table=storage.root, version=0)
-
-
-def _unique() -> str:
-    return str(uuid.uuid4())
-
-
-def _sql_name(column: str | Sequence[str]) -> str:
-    """A column's name as SQL has it, for people who read the history."""
-    parts = [column] if isinstance(column, str) else column
-    return ".".join(
-        part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in parts
-    )

@@ -221,3 +221,15 @@ def test_real_tables_are_mapped_soundly(golden_case: Callable[[str], Path], case
         )
         mapped += table.configuration.get("delta.columnMapping.mode", "none") != "none"
     assert mapped
+
+
+def test_partition_columns_go_by_physical_names_in_the_order_of_partitioning() -> None:
+    schema = StructType((column("a", 1, "p1"), column("b", 2, "p2"), column("c", 3, "p3")))
+    for mode, names in (("none", ["c", "a"]), ("name", ["p3", "p1"]), ("id", ["p3", "p1"])):
+        found = cm.partition_fields(schema, ("c", "a"), mode)
+        assert [*found] == names
+        assert [field.name for field in found.values()] == ["c", "a"]
+    with pytest.raises(
+        InvalidTableError, match=r"\['a', 'z'\], and the table has the columns a, b"
+    ):
+        cm.partition_fields(schema, ("a", "z"), "name")

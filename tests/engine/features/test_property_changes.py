@@ -58,6 +58,26 @@ def test_properties_come_and_go_and_nothing_else_changes() -> None:
     assert table.configuration == {"delta.appendOnly": "true", "owner": "me", "old": "1"}
 
 
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        ("nope", "'nope' is no column of the table; those to choose from are a, s"),
+        ("a.b", "'a.b' is no column"),
+        ("a, s", "'s' is of the type array<.*>, which has no least and greatest values"),
+        ("a,A", "'A' is listed twice"),
+    ],
+)
+def test_statistics_are_kept_of_columns_that_are_there(listed: str, problem: str) -> None:
+    key = "delta.dataSkippingStatsColumns"
+    with pytest.raises(InvalidArgumentError, match=problem):
+        change(metadata(), {key: listed})
+    # What is there already doesn't stop other changes.
+    changed, _ = change(metadata({key: listed}), {"mine": "1"})
+    assert changed.configuration == {key: listed, "mine": "1"}
+    for fine in ("A", ""):
+        assert change(metadata(), {key: fine})[0].configuration == {key: fine}
+
+
 def test_names_are_found_in_any_case() -> None:
     changed, _ = change(metadata(), {"DELTA.appendONLY": "true"})
     assert changed.configuration == {"delta.appendOnly": "true"}

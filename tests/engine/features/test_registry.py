@@ -51,6 +51,8 @@ def test_each_row_is_consistent(row: Feature) -> None:
         assert row.reader_version is None
     if row.read is Support.NO:
         assert row.append is row.checkpoint is Support.NO, "who writes must read first"
+    if row.concurrent:
+        assert row.append is not Support.NO, "what can't be committed to can't be followed"
     assert row.checkpoint is not Support.IF_ENFORCED, "a checkpoint has no rows of its own"
 
 

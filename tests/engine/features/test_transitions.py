@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.transitions import Condition, check_transition, demands
 from airflow_delta.engine.model.actions import Metadata, Protocol
-from airflow_delta.engine.model.schema import INTEGER, StructField, StructType
+from airflow_delta.engine.model.schema import (
+    INTEGER,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
 from airflow_delta.engine.model.schema_json import schema_to_json
 
 ALL = Protocol(
@@ -83,7 +90,7 @@ V2 = {"delta.enableIcebergCompatV2": "true"}
             metadata(),
             metadata({"delta.enableRowTracking": "true"}),
             Condition.ROW_IDS,
-            "by a backfill",
+            "with dataChange=false",
         ),
         (metadata(), metadata(V2), Condition.NO_FILES, "icebergCompatV2 needs files"),
         (metadata(V1), metadata(V2), Condition.NO_FILES, "icebergCompatV2 needs files"),
@@ -157,6 +164,98 @@ def test_a_column_with_a_rule_may_be_mapped_and_renamed() -> None:
     other = replace(before, schema_string=schema_to_json(renamed))
     (demand,) = demands((ALL, before), (ALL, other), table="tbl")
     assert "column z" in demand.reason
+
+
+def of_fields(*fields: StructField, **options: Any) -> Metadata:
+    return replace(metadata(), schema_string=schema_to_json(StructType(fields)), **options)
+
+
+def struct(*fields: StructField) -> StructType:
+    return StructType(fields)
+
+
+def null(name: str, data_type: DataType = INTEGER) -> StructField:
+    return StructField(name, data_type)
+
+
+def full(name: str, data_type: DataType = INTEGER) -> StructField:
+    return StructField(name, data_type, nullable=False)
+
+
+def array_of(data_type: DataType, *, nulls: bool = True) -> ArrayType:
+    return ArrayType(data_type, nulls)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ([null("a")], [full("a")], ["a"]),
+        ([full("a")], [full("a")], []),
+        ([full("a")], [null("a")], []),
+        ([null("a")], [null("a"), full("b")], ["b"]),
+        ([null("a")], [null("a"), null("s", struct(full("x")))], []),
+        ([null("a")], [null("a"), full("s", struct(full("x")))], ["s"]),
+        ([null("s", struct(null("x")))], [null("s", struct(full("x")))], ["s.x"]),
+        ([null("s", struct(null("x")))], [null("s", struct(null("x"), full("y")))], ["s.y"]),
+        (
+            [null("l", array_of(struct(null("x"))))],
+            [null("l", array_of(struct(null("x"), full("y")), nulls=False))],
+            ["l.element", "l.element.y"],
+        ),
+        (
+            [null("m", MapType(struct(null("k")), INTEGER, True))],
+            [null("m", MapType(struct(full("k")), INTEGER, False))],
+            ["m.key.k", "m.value"],
+        ),
+    ],
+)
+def test_a_place_that_was_null_or_missing_holds_values_only_without_files(
+    old: list[StructField], new: list[StructField], named: list[str]
+) -> None:
+    made = demands((ALL, of_fields(*old)), (ALL, of_fields(*new)), table="tbl")
+    assert all(demand.condition is Condition.NO_FILES for demand in made)
+    told = [demand.reason.split("NOT NULL of the column ")[1].split(";")[0] for demand in made]
+    assert told == named
+
+
+BY_NAME = {"delta.columnMapping.mode": "name"}
+
+
+def column(name: str, physical: str, number: int, *, nullable: bool = True) -> StructField:
+    keys = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
+    return StructField(name, INTEGER, nullable=nullable, metadata=keys)
+
+
+def test_a_column_that_is_renamed_is_still_partitioned_by_and_not_null() -> None:
+    before = of_fields(
+        column("a", "c1", 1),
+        column("b", "c2", 2, nullable=False),
+        configuration=BY_NAME,
+        partition_columns=("a",),
+    )
+    renamed = of_fields(
+        column("x", "c1", 1),
+        column("a", "c2", 2, nullable=False),
+        configuration=BY_NAME,
+        partition_columns=("x",),
+    )
+    assert demands((ALL, before), (ALL, renamed), table="tbl") == ()
+    other = replace(renamed, partition_columns=("a",))
+    (demand,) = demands((ALL, before), (ALL, other), table="tbl")
+    assert "the files are partitioned by ['a']" in demand.reason
+
+
+def test_partition_columns_keep_their_order() -> None:
+    fields = null("a"), null("b")
+    before, after = (of_fields(*fields, partition_columns=tuple(by)) for by in ("ab", "ba"))
+    (demand,) = demands((ALL, before), (ALL, after), table="tbl")
+    assert "partitioned by ['a', 'b']" in demand.reason
+
+
+def test_a_partition_column_that_is_not_there_is_told() -> None:
+    parted = of_fields(null("a"), partition_columns=("b",))
+    with pytest.raises(InvalidTableError, match=r"partition columns are \['b'\].* columns a"):
+        demands((ALL, parted), (ALL, parted), table="tbl")
 
 
 def test_taking_a_rule_away_demands_nothing() -> None:

@@ -13,7 +13,6 @@ from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import AddFile, CommitResult, DeltaTable
 from airflow_delta.engine.errors import (
-    ConcurrentAppendError,
     ConcurrentTransactionError,
     ConstraintViolationError,
     DeltaError,
@@ -185,22 +184,47 @@ def test_clustering_needs_statistics_of_the_files_that_are_there(tmp_path: Path)
 
 
 ROW_RULES: dict[str, Callable[[TableAlteration], CommitResult]] = {
-    "NOT NULL of the column id": lambda alter: alter.set_not_null("id"),
-    "the constraint 'Few', 'id < 9',": lambda alter: alter.add_constraint("Few", "id < 9"),
+    "NOT NULL of the column id;": lambda alter: alter.set_not_null("id"),
+    "constraint 'few', 'id < 9';": lambda alter: alter.add_constraint("Few", "id < 9"),
 }
 
 
 @pytest.mark.parametrize("rule", ROW_RULES)
-def test_rules_for_rows_need_a_table_without_any(tmp_path: Path, rule: str) -> None:
-    table = create(tmp_path)
+@pytest.mark.parametrize("level", ["Serializable", "SnapshotIsolation"])
+def test_rules_for_rows_need_a_table_without_any(tmp_path: Path, rule: str, level: str) -> None:
+    table = create(tmp_path, {"delta.isolationLevel": level})
     stale = table.snapshot()
     append(table)
-    with pytest.raises(ConstraintViolationError, match=f"1 data files, .* against {rule} first"):
+    refused = f"against the {rule} .* no data files, and 1 files .* 'f'"
+    with pytest.raises(ConstraintViolationError, match=f"version 2 was refused: .* {refused}"):
         ROW_RULES[rule](table.alter)
     # The file came while the alteration was under way.
-    with pytest.raises(ConcurrentAppendError, match="version 1"):
+    with pytest.raises(ConstraintViolationError, match=f"version 2 was refused: .* {refused}"):
         ROW_RULES[rule](TableAlteration(table.storage, lambda: stale))
     assert table.latest_version() == 1
+
+
+def test_files_from_before_row_tracking_get_their_ids_by_being_added_once_more(
+    tmp_path: Path,
+) -> None:
+    table = create(tmp_path)
+    append(table)
+    on = {"delta.enableRowTracking": "true"}
+    with pytest.raises(
+        ConstraintViolationError, match="row ids; add the feature rowTracking first"
+    ):
+        table.alter.set_properties(on)
+    table.alter.add_feature("rowTracking")
+    with pytest.raises(ConstraintViolationError, match="with dataChange=false"):
+        table.alter.set_properties(on)
+    again = table.transaction("ROW TRACKING BACKFILL")
+    stats = json.dumps({"numRecords": 1})
+    again.add_file(AddFile("f", {}, size=1, modification_time=1, data_change=False, stats=stats))
+    again.commit()
+    table.alter.set_properties(on)
+    assert table.snapshot().files(columns=["path", "baseRowId"]).to_pylist() == [
+        {"path": "f", "baseRowId": 0}
+    ]
 
 
 def test_what_is_demanded_already_can_be_said_again(tmp_path: Path) -> None:

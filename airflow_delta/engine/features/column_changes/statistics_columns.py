@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.features.statistics_columns import STATISTICS_COLUMNS
 from airflow_delta.engine.model.sql_names import split_names, sql_name
 
-__all__ = ["STATISTICS_COLUMNS", "with_dropped", "with_renamed"]
-
-STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
-"""The property."""
+__all__ = ["with_dropped", "with_renamed"]
 
 
 def with_renamed(configuration: Mapping[str, str], path: SchemaPath, name: str) -> dict[str, str]:

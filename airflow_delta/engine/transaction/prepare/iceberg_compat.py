@@ -6,13 +6,21 @@ like is in ``features/iceberg_compat.py``; this stage adds what its files must t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
 from airflow_delta.engine.features.iceberg_compat import (
     check_iceberg_compat,
     iceberg_compat_version,
 )
+from airflow_delta.engine.model.schema import StructField
+from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.statistics import record_counts
-from airflow_delta.engine.transaction.prepare.table_columns import schema_after
+from airflow_delta.engine.transaction.prepare.table_columns import (
+    partition_fields_after,
+    schema_after,
+)
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_iceberg"]
@@ -32,8 +40,13 @@ def check_iceberg(actions: Actions, context: CommitContext) -> Actions:
         context.supported,
         context.properties,
         schema_after(context),
-        partition_columns=context.metadata.partition_columns,
-        before=context.base.metadata.partition_columns if context.base else (),
+        partition_columns=partition_fields_after(context),
+        before=_partition_fields_before(context.base) if context.base else {},
     )
     record_counts(actions.adds, context, why=f"icebergCompatV{version} needs it")
     return actions
+
+
+def _partition_fields_before(base: Snapshot) -> Mapping[str, StructField]:
+    mode = mapping_mode(base.protocol, base.metadata, table=base.table)
+    return partition_fields(base.schema, base.metadata.partition_columns, mode)

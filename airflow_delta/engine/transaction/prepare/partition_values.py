@@ -6,15 +6,12 @@ Files"; edge case G6: what stands for null in the names of directories is no val
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import StructField
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.table_columns import mode_after, schema_after
+from airflow_delta.engine.transaction.prepare.table_columns import partition_fields_after
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_partition_values"]
@@ -34,7 +31,7 @@ def check_partition_values(actions: Actions, context: CommitContext) -> Actions:
     files: tuple[AddFile | AddCdcFile, ...] = (*actions.adds, *actions.cdc)
     if not files:
         return actions
-    columns = _partition_columns(context)
+    columns = partition_fields_after(context)
     names = columns.keys()
     for file in files:
         if file.partition_values.keys() != names:
@@ -48,13 +45,6 @@ def check_partition_values(actions: Actions, context: CommitContext) -> Actions:
         for text, file in by_value.items():
             _check_value(text, field, file, context)
     return actions
-
-
-def _partition_columns(context: CommitContext) -> Mapping[str, StructField]:
-    """The partition columns by physical name."""
-    mode, partitioning = mode_after(context), set(context.metadata.partition_columns)
-    fields = [field for field in schema_after(context) if field.name in partitioning]
-    return {physical_name(field, mode): field for field in fields}
 
 
 def _check_value(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
-from airflow_delta.engine.model.schema import StructType
+from collections.abc import Mapping
+
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    partition_fields,
+    physical_schema,
+)
+from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.transaction.context import CommitContext
 
-__all__ = ["mode_after", "physical_schema_after", "schema_after"]
+__all__ = ["mode_after", "partition_fields_after", "physical_schema_after", "schema_after"]
 
 
 def schema_after(context: CommitContext) -> StructType:
@@ -29,6 +35,16 @@ def mode_after(context: CommitContext) -> str:
         InvalidTableError: the property holds something else.
     """
     return mapping_mode(context.protocol, context.metadata, table=context.table)
+
+
+def partition_fields_after(context: CommitContext) -> Mapping[str, StructField]:
+    """The partition columns that the commit leaves, by their physical names.
+
+    Raises:
+        InvalidTableError: see `schema_after`; or one lacks its physical name.
+    """
+    columns = context.metadata.partition_columns
+    return partition_fields(schema_after(context), columns, mode_after(context))
 
 
 def physical_schema_after(context: CommitContext) -> StructType:

@@ -8,13 +8,13 @@ that a table may change in whatever way while it is overwritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.features.transitions import Condition, Demand, check_transition, demands
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
@@ -62,7 +62,9 @@ def _check_demand(demand: Demand, live: pa.Table, actions: Actions, context: Com
         )
 
 
-def _without(files: pa.Table, others: Sequence[Any], context: CommitContext) -> pa.Table:
+def _without(
+    files: pa.Table, others: Sequence[AddFile | RemoveFile], context: CommitContext
+) -> pa.Table:
     """The files that aren't among others."""
     keys = file_keys(files, table=context.table)
     return files.filter(

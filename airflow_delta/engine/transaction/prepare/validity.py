@@ -8,13 +8,14 @@ Spec: PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.upgrade import check_metadata, check_no_shrinking
 from airflow_delta.engine.model.actions import Metadata
-from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.transaction.context import CommitContext
@@ -108,14 +109,18 @@ def check_files(actions: Actions, context: CommitContext) -> Actions:
     Raises:
         ConstraintViolationError: one has or is, or a path is no well-formed URI.
     """
-    for kind in ("adds", "removes", "cdc"):
+    kinds: Mapping[str, Sequence[AddFile | RemoveFile | AddCdcFile]] = {
+        "add": actions.adds,
+        "remove": actions.removes,
+        "cdc": actions.cdc,
+    }
+    for kind, files in kinds.items():
         # A loop over the files of one commit: they came as objects, from one writer.
-        paths = [context.path_key(file) for file in getattr(actions, kind)]
+        paths = [context.path_key(file) for file in files]
         if len(set(paths)) < len(paths):
             path, count = Counter(paths).most_common(1)[0]
             raise context.violation(
-                f"the file {path!r} has {count} {kind.removesuffix('s')} actions; a commit may hold "
-                "one"
+                f"the file {path!r} has {count} {kind} actions; a commit may hold one"
             )
     removed = {_file_key(file, context) for file in actions.removes}
     for file in actions.adds if removed else ():

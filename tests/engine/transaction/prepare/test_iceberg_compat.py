@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,18 @@ def test_the_partition_columns_stay(tmp_path: Path, number: int) -> None:
     for columns in ((), ("id",)):
         with pytest.raises(InvalidTableError, match=r"\['part'\], which can't become"):
             attempt(tmp_path, metadata=replace(current, partition_columns=columns))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_partition_column_may_get_another_name(tmp_path: Path, number: int) -> None:
+    iceberg_table(tmp_path, number, partition_columns=["part"])
+    current = DeltaTable(str(tmp_path)).snapshot().metadata
+    swapped = mapped(schema(part="long", other="string"))  # physical names stay with the places
+    renamed = replace(current, schema_string=json.dumps(swapped), partition_columns=("other",))
+    attempt(tmp_path, metadata=renamed)
+    # The old name is another column's by now.
+    with pytest.raises(InvalidTableError, match=r"\['part'\], which can't become \['part'\]"):
+        attempt(tmp_path, metadata=replace(renamed, partition_columns=("part",)))
 
 
 def test_deletion_vectors_are_not_turned_on(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""Which columns get statistics, by the table's properties.
+
+``delta.dataSkippingStatsColumns`` lists them by their logical names, in whatever case; one that holds
+others stands for all of them. Without it the first ones do, as many as
+``delta.dataSkippingNumIndexedCols`` says.
+
+The specification leaves statistics to writers. The rules for the list are those of the reference
+implementation, which refuses any later change of a table whose list breaks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import (
+    BINARY,
+    BOOLEAN,
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+)
+from airflow_delta.engine.model.sql_names import split_names
+
+__all__ = [
+    "STATISTICS_COLUMNS",
+    "check_statistics_columns",
+    "columns_with_statistics",
+    "has_bounds",
+    "leaf_columns",
+]
+
+STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
+"""The property that lists the columns."""
+
+_WITHOUT_BOUNDS: frozenset[DataType] = frozenset({BINARY, BOOLEAN, VARIANT, VOID})
+
+
+def has_bounds(data_type: DataType) -> bool:
+    """Whether files can be skipped by the least and greatest values of a type."""
+    return not isinstance(data_type, (ArrayType, MapType)) and data_type not in _WITHOUT_BOUNDS
+
+
+def leaf_columns(schema: StructType) -> Mapping[SchemaPath, DataType]:
+    """The columns that hold values themselves, in order; arrays and maps count as such."""
+    return dict(_leaves(schema, ()))
+
+
+def columns_with_statistics(
+    leaves: Mapping[SchemaPath, DataType], properties: TableProperties
+) -> frozenset[SchemaPath]:
+    """Those of the columns that get statistics.
+
+    Args:
+        leaves: the table's columns, from `leaf_columns`, logical names.
+        properties: the table's properties.
+
+    Raises:
+        InvalidTableError: their number isn't one.
+    """
+    listed = properties.data_skipping_stats_columns
+    if listed is None:
+        number = properties.data_skipping_num_indexed_cols
+        return frozenset([*leaves][: None if number == -1 else number])
+    return frozenset(path for name in split_names(listed) for path in _inside(name, leaves))
+
+
+def check_statistics_columns(
+    schema: StructType, partition_columns: Sequence[str], properties: TableProperties
+) -> None:
+    """Make sure that the list, where there is one, names columns that can have statistics.
+
+    Args:
+        schema: the table's schema, logical names.
+        partition_columns: the table's partition columns.
+        properties: the table's properties.
+
+    Raises:
+        InvalidArgumentError: one isn't there, is there twice, is a partition column, or is or holds a
+            column without least and greatest values.
+    """
+    listed = properties.data_skipping_stats_columns or ""
+    leaves = leaf_columns(schema)
+    seen: set[SchemaPath] = set()
+    for name in split_names(listed) if listed.strip() else ():
+        inside = _inside(name, leaves)
+        shown = ".".join(name)
+        if not inside:
+            known = ", ".join(map(".".join, leaves))
+            problem = f"{shown!r} is no column of the table; those to choose from are {known}"
+        elif any(path[0] in partition_columns for path in inside):
+            problem = f"{shown!r} is a partition column, of which files hold no values"
+        elif unfit := [path for path in inside if not has_bounds(leaves[path])]:
+            problem = (
+                f"{'.'.join(unfit[0])!r} is of the type {leaves[unfit[0]]}, which has no least and "
+                "greatest values"
+            )
+        elif not seen.isdisjoint(inside):
+            problem = f"{shown!r} is listed twice"
+        else:
+            seen.update(inside)
+            continue
+        raise InvalidArgumentError(
+            f"the property {STATISTICS_COLUMNS} is {listed!r}: {problem}",
+            table=properties.table,
+            property=STATISTICS_COLUMNS,
+        )
+
+
+def _inside(name: SchemaPath, leaves: Mapping[SchemaPath, DataType]) -> list[SchemaPath]:
+    """The columns that a listed name stands for."""
+    place = _lower(name)
+    return [path for path in leaves if _lower(path[: len(place)]) == place]
+
+
+def _leaves(struct: StructType, path: SchemaPath) -> Iterator[tuple[SchemaPath, DataType]]:
+    for field in struct:
+        place = (*path, field.name)
+        if isinstance(field.data_type, StructType):
+            yield from _leaves(field.data_type, place)
+        else:
+            yield place, field.data_type
+
+
+def _lower(path: SchemaPath) -> SchemaPath:
+    return tuple(name.lower() for name in path)
