@@ -11,7 +11,7 @@ demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
 test: setup azurite delta-spark
-	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest
+	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile
 
 setup: $(STAMP)
 
