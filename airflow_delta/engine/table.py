@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.snapshot.transactions import TransactionSearch
     from airflow_delta.engine.transaction.alteration import TableAlteration
     from airflow_delta.engine.transaction.result import CommitResult
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -55,6 +56,10 @@ class DeltaTable:
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         self._uri = uri
         self._options = dict(storage_options or {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is open or known here is of no use to another process.
+        return {"_uri": self._uri, "_options": self._options}
 
     def __repr__(self) -> str:
         return f"DeltaTable({self._uri!r})"
@@ -206,10 +211,13 @@ class DeltaTable:
 
         Raises:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks.
-            InvalidArgumentError: ``enforces`` names something that is no feature.
+            InvalidArgumentError: ``enforces`` names something that is no feature; or the operation,
+                its parameters or the user's metadata aren't of the types above.
         """
+        from airflow_delta.engine.transaction.commit_loop import monotonic_s
         from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
+        seen_s = monotonic_s()
         return OptimisticTransaction(
             self.storage,
             self._newest.get(),
@@ -217,11 +225,18 @@ class DeltaTable:
             operation_parameters=operation_parameters,
             user_metadata=user_metadata,
             enforces=enforces,
+            seen_s=seen_s,
         )
 
     @cached_property
     def _newest(self) -> NewestSnapshot:
         return NewestSnapshot(self.storage)
+
+    @cached_property
+    def _transactions(self) -> TransactionSearch:
+        from airflow_delta.engine.snapshot.transactions import TransactionSearch
+
+        return TransactionSearch()
 
     @property
     def alter(self) -> TableAlteration:
@@ -244,6 +259,7 @@ class DeltaTable:
         operation_parameters: Mapping[str, Any] | None = None,
         user_metadata: str | None = None,
         enforces: Iterable[str] = (),
+        ascending: bool = False,
     ) -> CommitResult:
         """Change the table once, however often that is tried.
 
@@ -260,6 +276,9 @@ class DeltaTable:
             operation_parameters: see `transaction`.
             user_metadata: see `transaction`.
             enforces: see `transaction`.
+            ascending: whether the application's numbers only grow, as those of a stream do. Then one above
+                its newest is new without a search of the log; and if that isn't so, and the number
+                was used before the newest, it is committed twice.
 
         Returns:
             The commit, ``repeated`` if it is an earlier one.
@@ -278,7 +297,9 @@ class DeltaTable:
                 enforces=enforces,
             )
 
-        return commit_once(_begin, app_id, version, stage)
+        return commit_once(
+            _begin, app_id, version, stage, search=self._transactions, ascending=ascending
+        )
 
     def version_of_transaction(self, app_id: str, version: int) -> int | None:
         """The table version whose commit set a transaction identifier, None where there is none.
@@ -287,9 +308,7 @@ class DeltaTable:
             app_id: the application.
             version: the application's version, as it was set.
         """
-        from airflow_delta.engine.snapshot.transactions import version_of_transaction
-
-        return version_of_transaction(self._open(), app_id, version)
+        return self._transactions.version_of(self._open(), app_id, version)
 
     @classmethod
     def create(

@@ -27,6 +27,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from airflow_delta.engine.features.statistics_columns import columns_with_statistics
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
     VARIANT,
@@ -37,7 +38,6 @@ from airflow_delta.engine.model.schema import (
     MapType,
     StructType,
 )
-from airflow_delta.engine.model.sql_names import split_names
 
 __all__ = ["IndexedColumn", "file_statistics", "indexed_columns", "longer_prefix"]
 
@@ -75,19 +75,14 @@ def indexed_columns(
         stored: the schema of the data files: without partition columns and void.
         properties: the table's.
         also: paths of columns that must have statistics in any case: the clustering columns.
+
+    Raises:
+        InvalidTableError: the properties that choose columns can't be read.
     """
     leaves = _leaves(stored)
-    chosen = properties.data_skipping_stats_columns
-    names = list(also)
-    limit = properties.data_skipping_num_indexed_cols
-    if chosen is not None:
-        names += split_names(chosen)
-        limit = 0
-    return tuple(
-        leaf
-        for index, leaf in enumerate(leaves)
-        if limit == -1 or index < limit or any(leaf.path[: len(name)] == name for name in names)
-    )
+    types = {leaf.path: leaf.data_type for leaf in leaves}
+    chosen = columns_with_statistics(types, properties).union(also)
+    return tuple(leaf for leaf in leaves if leaf.path in chosen)
 
 
 def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:

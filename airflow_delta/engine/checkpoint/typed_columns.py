@@ -22,13 +22,12 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.typed_stats import bound_type, stats_type, typed_stats
 from airflow_delta.engine.checkpoint.cast_texts import cast_text
 from airflow_delta.engine.errors import DeltaWarning, InvalidTableError
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
+from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
 from airflow_delta.engine.features.column_mapping import physical_schema as to_physical
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import DataType, PrimitiveType, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
-from airflow_delta.engine.model.sql_names import split_names
 
 __all__ = ["TypedColumns", "typed_columns"]
 
@@ -81,21 +80,16 @@ def typed_columns(protocol: Protocol, metadata: Metadata, *, table: str) -> Type
         return None
     schema = parse_schema(metadata.schema_string, f"{table}: metaData.schemaString")
     mode = mapping_mode(protocol, metadata, table=table)
-    partitions = {}
-    for name in metadata.partition_columns:
-        field = schema.field(name)
-        if field is None:
-            raise InvalidTableError(
-                f"the partition column {name!r} isn't in the schema, whose columns are "
-                f"{', '.join(schema.names)}",
-                table=table,
-            )
-        partitions[physical_name(field, mode)] = field.data_type
+    try:
+        fields = partition_fields(schema, metadata.partition_columns, mode)
+    except InvalidTableError as error:
+        raise InvalidTableError(error.message, table=table) from error
+    partitions = {name: field.data_type for name, field in fields.items()}
     data = StructType(tuple(f for f in schema if f.name not in metadata.partition_columns))
     columns = properties.data_skipping_num_indexed_cols
     listed = properties.data_skipping_stats_columns
     if listed is not None:
-        names = {tuple(map(str.lower, name)) for name in split_names(listed)}
+        names = {tuple(map(str.lower, name)) for name in listed}
         data, columns = _listed(data, names), -1
     return TypedColumns(stats_type(to_physical(data, mode), columns=columns), partitions)
 

@@ -16,6 +16,7 @@ from airflow_delta.engine.features.known_properties import (
     READER_VERSION,
     WRITER_VERSION,
     canonical_name,
+    canonical_value,
     check_settable,
 )
 from airflow_delta.engine.features.protocol import FEATURES_READER_VERSION, FEATURES_WRITER_VERSION
@@ -29,7 +30,7 @@ class Asked:
     """What is asked for.
 
     Attributes:
-        properties: those to store, by the names that they are stored by.
+        properties: those to store, with names and values as they are stored.
         features: those asked for by name.
         reader_version: the least reader version; None for any.
         writer_version: the least writer version; None for any.
@@ -56,7 +57,7 @@ def read_asked(given: Mapping[str, str], *, table: str) -> Asked:
     named = _by_stored_name(given, table)
     return Asked(
         {
-            name: value
+            name: canonical_value(name, value)
             for name, value in named.items()
             if name not in PROTOCOL_PROPERTIES and not name.startswith(FEATURE_PREFIX)
         },

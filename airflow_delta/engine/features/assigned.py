@@ -33,6 +33,7 @@ def with_assigned(
     schema: StructType,
     configuration: Mapping[str, str],
     *,
+    mapped: bool,
     name_of: Callable[[StructField], str],
     unique: Callable[[], str],
     table: str,
@@ -42,6 +43,7 @@ def with_assigned(
     Args:
         schema: the schema.
         configuration: the properties to be stored.
+        mapped: whether column mapping is in force.
         name_of: makes a column's physical name; see `column_mapping.assign_mapping`.
         unique: makes a text that no other call has made or will make, such as a UUID.
         table: the table's location, for messages.
@@ -51,7 +53,7 @@ def with_assigned(
     """
     properties = TableProperties(configuration, table)
     assigned = dict(configuration)
-    if properties.column_mapping_mode != "none":
+    if mapped:
         last = properties.column_mapping_max_column_id or 0
         schema, last = assign_mapping(
             schema, name_of=name_of, last=max(last, highest_nested_id(schema))

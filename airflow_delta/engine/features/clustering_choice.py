@@ -22,7 +22,7 @@ from airflow_delta.engine.features.statistics_columns import (
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 
-__all__ = ["MAX_COLUMNS", "clustering_paths"]
+__all__ = ["MAX_COLUMNS", "clustering_paths", "without_statistics"]
 
 MAX_COLUMNS = 4
 """So many columns the reference implementation clusters by."""
@@ -33,6 +33,8 @@ def clustering_paths(
     chosen: Sequence[str | Sequence[str]],
     partition_columns: Sequence[str],
     properties: TableProperties,
+    *,
+    mode: str,
 ) -> tuple[SchemaPath, ...]:
     """The physical paths of columns that a user chooses to cluster a table by.
 
@@ -42,6 +44,7 @@ def clustering_paths(
             for one inside structs.
         partition_columns: the table's partition columns.
         properties: the table's properties.
+        mode: the column mapping mode that is in force.
 
     Raises:
         InvalidArgumentError: the table is partitioned; the columns are no list, are too many, aren't
@@ -60,7 +63,7 @@ def clustering_paths(
         raise _refused(chosen, f"expected at most {MAX_COLUMNS} columns", properties)
     columns = [(name,) if isinstance(name, str) else tuple(name) for name in chosen]
     leaves = leaf_columns(schema)
-    counted = columns_with_statistics(leaves, properties)
+    uncounted = without_statistics(columns, schema, properties)
     for number, path in enumerate(columns):
         name = ".".join(path)
         if path in columns[:number]:
@@ -75,14 +78,31 @@ def clustering_paths(
                 f"{name} is of the type {leaves[path]}, which has no least and greatest values"
             )
             raise _refused(chosen, problem, properties)
-        if path not in counted:
+        if path in uncounted:
             problem = (
                 f"no statistics are kept of {name}; move it forward, or change "
                 "delta.dataSkippingNumIndexedCols or delta.dataSkippingStatsColumns"
             )
             raise _refused(chosen, problem, properties)
-    physical = physical_paths(schema, properties.column_mapping_mode)
+    physical = physical_paths(schema, mode)
     return tuple(physical[path] for path in columns)
+
+
+def without_statistics(
+    columns: Iterable[SchemaPath], schema: StructType, properties: TableProperties
+) -> list[SchemaPath]:
+    """Those of some columns that get no statistics by the table's properties.
+
+    Args:
+        columns: their logical paths.
+        schema: the table's schema.
+        properties: the table's properties.
+
+    Raises:
+        InvalidTableError: the properties that choose columns can't be read.
+    """
+    counted = columns_with_statistics(leaf_columns(schema), properties)
+    return [path for path in columns if path not in counted]
 
 
 def _refused(chosen: object, problem: str, properties: TableProperties) -> InvalidArgumentError:

@@ -1,4 +1,4 @@
-"""Names that a column can have.
+"""Names that a column can have: any but none, unless files call the column by it.
 
 The specification speaks of naming restrictions that column mapping lifts, without telling them; they
 are those of the reference implementation's Parquet writer.
@@ -10,9 +10,25 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.engine.model.schema import StructType
 
-__all__ = ["check_column_names"]
+__all__ = ["check_column_names", "check_named"]
 
 _UNFIT_CHARACTERS = frozenset(" ,;{}()\n\t=")
+
+
+def check_named(schema: StructType, *, table: str) -> None:
+    """Make sure that every column has a name. The protocol doesn't say so; SQL has none for others.
+
+    Raises:
+        InvalidTableError: a column has none.
+    """
+    nameless = next((path for path, field in all_fields(schema) if not field.name), None)
+    if nameless is not None:
+        raise InvalidTableError(
+            f"a column {f'in {".".join(nameless[:-1])!r}' if nameless[:-1] else 'of the table'} has the "
+            "empty name: expected a name",
+            table=table,
+            columns=(".".join(nameless),),
+        )
 
 
 def check_column_names(schema: StructType, *, table: str) -> None:

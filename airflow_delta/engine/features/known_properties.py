@@ -3,7 +3,8 @@
 Everything that begins with ``delta.`` belongs to the protocol and its implementations. A name that
 none of them knows is a slip of the pen, which would turn nothing on and say nothing; the reference
 implementations refuse it, and so does the engine. Their names are found in any case, and stored in the
-one of the table below. All other keys are users' own.
+one of the table below. So are their values, where those are a few words: some implementations would take
+``TRUE`` for nothing at all, and delete from an append-only table. All other keys are users' own.
 
 Spec: PROTOCOL.md, "Change Metadata", and the section of each feature; the rest are properties of the
 reference implementation and of its vendor's platform, which a table may come to use.
@@ -22,7 +23,7 @@ from airflow_delta.engine.features.row_tracking import (
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN,
     MATERIALIZED_ROW_ID_COLUMN,
 )
-from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
+from airflow_delta.engine.model.properties import CHOICES, CONSTRAINT_PREFIX, TableProperties
 
 __all__ = [
     "FEATURE_PREFIX",
@@ -31,6 +32,7 @@ __all__ = [
     "READER_VERSION",
     "WRITER_VERSION",
     "canonical_name",
+    "canonical_value",
     "check_removable",
     "check_settable",
     "check_values",
@@ -50,43 +52,41 @@ PROTOCOL_PROPERTIES = frozenset({READER_VERSION, WRITER_VERSION, "delta.ignorePr
 
 _PREFIX = "delta."
 
-# What `TableProperties` reads.
-_TYPED = (
+# ``true`` or ``false``, whether or not `TableProperties` reads them.
+_FLAGS = (
     "appendOnly",
+    "castIcebergTimeType",
     "checkpoint.writeStatsAsJson",
     "checkpoint.writeStatsAsStruct",
+    "compatibility.symlinkFormatManifest.enabled",
+    "enableChangeDataFeed",
+    "enableDeletionVectors",
+    "enableExpiredLogCleanup",
+    "enableFullRetentionRollback",
+    "enableIcebergCompatV1",
+    "enableIcebergCompatV2",
+    "enableIcebergCompatV3",
+    "enableInCommitTimestamps",
+    "enableRowTracking",
+    "enableTypeWidening",
+    "enableVariantShredding",
+    "ignoreIcebergBucketPartition",
+    "randomizeFilePrefixes",
+    "rowTrackingSuspended",
+    "tuneFileSizesForRewrites",
+)
+
+# What else `TableProperties` reads, beside `CHOICES`.
+_TYPED = (
     "checkpointInterval",
-    "checkpointPolicy",
-    "columnMapping.mode",
     "dataSkippingNumIndexedCols",
     "dataSkippingStatsColumns",
     "deletedFileRetentionDuration",
     "dropFeatureTruncateHistory.retentionDuration",
-    "enableChangeDataFeed",
-    "enableDeletionVectors",
-    "enableExpiredLogCleanup",
-    "enableIcebergCompatV1",
-    "enableIcebergCompatV2",
-    "enableInCommitTimestamps",
-    "enableRowTracking",
-    "enableTypeWidening",
-    "isolationLevel",
     "logRetentionDuration",
     "managedCommit.commitOwner",
     "managedCommit.commitOwnerConf",
-    "rowTrackingSuspended",
     "setTransactionRetentionDuration",
-)
-
-_FLAGS = (
-    "castIcebergTimeType",
-    "compatibility.symlinkFormatManifest.enabled",
-    "enableFullRetentionRollback",
-    "enableIcebergCompatV3",
-    "enableVariantShredding",
-    "ignoreIcebergBucketPartition",
-    "randomizeFilePrefixes",
-    "tuneFileSizesForRewrites",
 )
 
 # Kept for others, and not looked into.
@@ -142,6 +142,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         name.lower(): name
         for name in (
             *(_PREFIX + name for name in (*_TYPED, *_FLAGS, *_TEXTS)),
+            *CHOICES,
             *PROTOCOL_PROPERTIES,
             *_RECORDS,
             *_UNWANTED,
@@ -149,6 +150,11 @@ KNOWN: Mapping[str, str] = MappingProxyType(
     }
 )
 """Every name without a variable part, as it is stored, by the name in lower case."""
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((_PREFIX + name for name in _FLAGS), ("true", "false")),
+    **CHOICES,
+}
 
 
 def canonical_name(key: str, *, table: str) -> str:
@@ -176,6 +182,17 @@ def canonical_name(key: str, *, table: str) -> str:
             property=key,
         )
     return KNOWN[lower]
+
+
+def canonical_value(name: str, value: str) -> str:
+    """A property's value as it is stored: of a few words in the protocol's case, others as given.
+
+    Args:
+        name: the property's name, as it is stored.
+        value: its value; one that it can't have stays, for `check_values` to refuse.
+    """
+    words = _WORDS.get(name, ())
+    return next((word for word in words if word.lower() == value.lower()), value)
 
 
 def check_settable(name: str, *, table: str) -> None:
@@ -210,11 +227,20 @@ def _refused(name: str, verb: str, reason: str, table: str) -> InvalidArgumentEr
 
 
 def check_values(properties: TableProperties) -> None:
-    """Judge properties now: later each would be an error of an operation that asks for it.
+    """Judge properties that a user sets: later each would be an error of an operation that asks for it.
 
     Raises:
+        InvalidArgumentError: the isolation level is none that a table should have.
         InvalidTableError: a property holds a value that it can't have.
     """
+    if properties.isolation_level == "SnapshotIsolation":
+        raise _refused(
+            "delta.isolationLevel",
+            "set to SnapshotIsolation",
+            "two commits could each miss what the other one adds; choose Serializable or "
+            "WriteSerializable",
+            properties.table,
+        )
     for name, attribute in vars(TableProperties).items():
         if isinstance(attribute, property):
             getattr(properties, name)

@@ -14,6 +14,8 @@ clustering columns           the domain that lists them, by physical names
 in-commit timestamps         nothing: a new table has them from version 0
 ===========================  ====================================================================
 
+A table without columns is one that gets them later; the reference implementation makes such tables, too.
+
 Spec: PROTOCOL.md, "Table Features for New and Existing Tables" and the sections of the features.
 """
 
@@ -27,17 +29,16 @@ from airflow_delta.engine.features.asked import Asked, read_asked
 from airflow_delta.engine.features.assigned import with_assigned
 from airflow_delta.engine.features.clustering import clustering_domain
 from airflow_delta.engine.features.clustering_choice import clustering_paths
-from airflow_delta.engine.features.column_names import check_column_names
-from airflow_delta.engine.features.feature import Kind
+from airflow_delta.engine.features.column_mapping import without_mapping
+from airflow_delta.engine.features.column_names import check_column_names, check_named
 from airflow_delta.engine.features.known_properties import check_values
-from airflow_delta.engine.features.protocol import (
-    FEATURES_READER_VERSION,
-    FEATURES_WRITER_VERSION,
-    legacy_features,
-)
-from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.statistics_columns import check_statistics_columns
-from airflow_delta.engine.features.upgrade import check_metadata, needed_features, protocol_with
+from airflow_delta.engine.features.upgrade import (
+    check_metadata,
+    needed_features,
+    protocol_of_versions,
+    protocol_with,
+)
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
@@ -107,7 +108,8 @@ def new_table(
     """What a new table has to be.
 
     Args:
-        schema: the columns; ids and physical names that they have are kept under column mapping.
+        schema: the columns; ids and physical names that they have are kept under column mapping, and
+            left out without it, where they would pass for true once it is turned on.
         properties: the properties that the user asks for.
         partition_by: the partition columns, in order.
         cluster_by: the clustering columns, in order; a column inside a struct as a list of names.
@@ -122,32 +124,36 @@ def new_table(
         InvalidTableError: a property holds a value that it can't have, or schema, partitioning and
             properties don't fit together; see `upgrade.check_metadata`.
     """
+    check_named(schema, table=table)
     partition_columns = _partition_columns(schema, partition_by, table)
     asked = read_asked(properties, table=table)
     check_values(TableProperties(asked.properties, table))
-    mapped, configuration = with_assigned(
-        schema,
-        _with_implied(asked.properties, table),
+    implied = _with_implied(asked.properties, table)
+    mode = TableProperties(implied, table).column_mapping_mode
+    made, configuration = with_assigned(
+        without_mapping(schema) if mode == "none" else schema,
+        implied,
+        mapped=mode != "none",
         name_of=lambda _: f"col-{unique()}",
         unique=unique,
         table=table,
     )
     facts = TableProperties(configuration, table)
-    if facts.column_mapping_mode == "none":
+    if mode == "none":
         # Files don't hold the partition columns, and needn't call them anything.
         in_files = tuple(field for field in schema if field.name not in partition_columns)
         check_column_names(StructType(in_files), table=table)
-    check_statistics_columns(mapped, partition_columns, facts)
+    check_statistics_columns(made, partition_columns, facts)
     domains: tuple[DomainMetadata, ...] = ()
     chosen = asked.features
     if cluster_by:
-        paths = clustering_paths(mapped, cluster_by, partition_columns, facts)
+        paths = clustering_paths(made, cluster_by, partition_columns, facts, mode=mode)
         domains = (clustering_domain(paths),)
         chosen |= {"clustering"}
-    needed = needed_features(facts, mapped, asked=chosen)
-    made = NewTable(_protocol(needed, asked), mapped, partition_columns, configuration, domains)
-    check_metadata(made.protocol, made.metadata(id=""), table=table)
-    return made
+    protocol = _protocol(needed_features(facts, made, asked=chosen), asked)
+    new = NewTable(protocol, made, partition_columns, configuration, domains)
+    check_metadata(protocol, new.metadata(id=""), table=table)
+    return new
 
 
 def _with_implied(configuration: dict[str, str], table: str) -> dict[str, str]:
@@ -159,23 +165,11 @@ def _with_implied(configuration: dict[str, str], table: str) -> dict[str, str]:
 
 
 def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:
-    """The lowest versions that support the features and are no lower than asked for.
-
-    Versions that are asked for by number promise their features; lists must keep that.
-    """
-    reader, writer = asked.reader_version or 1, asked.writer_version or 1
-    if reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
-        made = protocol_with(needed, least=Protocol(reader, writer))
-        if asked.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
-            return made
-        return Protocol(made.min_reader_version, _DEFAULT_WRITER_VERSION)
-    promised = legacy_features(reader, writer if writer < FEATURES_WRITER_VERSION else 0)
-    if reader < FEATURES_READER_VERSION:
-        least = Protocol(reader, FEATURES_WRITER_VERSION, None, promised)
-    else:
-        for_readers = frozenset(n for n in promised if FEATURES[n].kind is Kind.READER_WRITER)
-        least = Protocol(reader, FEATURES_WRITER_VERSION, for_readers, promised)
-    return protocol_with(needed, least=least)
+    """The lowest versions that support the features and are no lower than asked for."""
+    made = protocol_with(needed, protocol_of_versions(asked.reader_version, asked.writer_version))
+    if asked.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
+        return made
+    return Protocol(made.min_reader_version, _DEFAULT_WRITER_VERSION)
 
 
 def _partition_columns(

@@ -1,9 +1,12 @@
 """Changes of an existing table's properties.
 
-What users set is not always what is stored: names are put in the case of the protocol, properties that
-speak about the protocol become features to add, and turning on column mapping gives every column an id
-and a physical name. What else follows is up to others: the protocol (`upgrade`), what the table's files
+What users set is not always what is stored: names and words are put in the case of the protocol,
+properties that speak about the protocol become a part of it (`upgrade`), and turning on column mapping
+gives every column an id and a physical name. What else follows is up to others: what the table's files
 must be like (`transitions`), the enablement properties of in-commit timestamps (their commit).
+
+Column mapping is turned on by its mode, or by whatever lets the protocol support it where the table has a
+mode already: that one has counted for nothing so far.
 
 Spec: PROTOCOL.md, "Change Metadata", "Table Features for New and Existing Tables" and the sections of
 the features; edge case E18.
@@ -17,19 +20,27 @@ from dataclasses import replace
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.asked import Asked, read_asked
 from airflow_delta.engine.features.assigned import with_assigned
-from airflow_delta.engine.features.column_mapping import physical_name, without_mapping
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    physical_name,
+    without_mapping,
+)
 from airflow_delta.engine.features.known_properties import (
     KNOWN,
     check_removable,
     check_values,
 )
-from airflow_delta.engine.features.protocol import legacy_features
 from airflow_delta.engine.features.statistics_columns import (
     STATISTICS_COLUMNS,
     check_statistics_columns,
 )
 from airflow_delta.engine.features.transitions import check_transition
-from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.features.upgrade import (
+    check_metadata,
+    grown_protocol,
+    protocol_of_versions,
+)
+from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
 from airflow_delta.engine.model.schema import StructField
 from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
@@ -44,6 +55,7 @@ _OTHERWISE: Mapping[str, str] = {
 
 
 def changed_properties(
+    protocol: Protocol,
     metadata: Metadata,
     *,
     set: Mapping[str, str] | None = None,  # noqa: A002 - the word that SQL has for it
@@ -51,10 +63,11 @@ def changed_properties(
     if_exists: bool = False,
     unique: Callable[[], str],
     table: str,
-) -> tuple[Metadata, frozenset[str]]:
-    """A table's metadata with other properties.
+) -> tuple[Protocol, Metadata]:
+    """A table's protocol and metadata with other properties.
 
     Args:
+        protocol: the table's.
         metadata: the table's.
         set: properties to set; ``delta.feature.<name>=supported`` asks for a feature.
         unset: names of properties to remove.
@@ -63,14 +76,16 @@ def changed_properties(
         table: the table's location, for messages.
 
     Returns:
-        The metadata, and the features that were asked for, for `upgrade.upgraded_protocol`.
+        The protocol, the same object where no more is needed, and the metadata.
 
     Raises:
         InvalidArgumentError: a property is unknown, or not for users to change this way; it is both set
             and removed, or not there to be removed; it lists columns that the table hasn't, or that have
             no statistics; or column mapping can't change so.
-        UnsupportedFeatureError: the engine doesn't know a feature or version that is asked for.
-        InvalidTableError: a property has a value that it can't have.
+        UnsupportedFeatureError: the table would need a feature or version that the engine doesn't know
+            or can't write.
+        InvalidTableError: a property has a value that it can't have, or protocol and metadata don't fit
+            together; see `upgrade.check_metadata`.
     """
     asked = read_asked(set or {}, table=table)
     removed = frozenset(_present_name(key, metadata.configuration) for key in unset)
@@ -87,14 +102,24 @@ def changed_properties(
     changed = replace(metadata, configuration={**kept, **asked.properties})
     # Not the others: a malformed one must not stop the change of another.
     check_values(TableProperties(asked.properties, table))
-    check_transition(metadata, changed, table=table)
+    grown = grown_protocol(
+        protocol,
+        changed,
+        before=metadata,
+        asked=asked.features | _mapping_asked(asked.properties, table),
+        least=protocol_of_versions(asked.reader_version, asked.writer_version),
+        table=table,
+    )
+    check_transition(metadata, changed, protocols=(protocol, grown), table=table)
     if STATISTICS_COLUMNS in asked.properties:
         check_statistics_columns(
             parse_schema(changed.schema_string, table),
             changed.partition_columns,
             TableProperties(changed.configuration, table),
         )
-    return _with_assigned(metadata, changed, unique, table), _features(asked)
+    made = _with_assigned((protocol, metadata), (grown, changed), unique, table)
+    check_metadata(grown, made, table=table)
+    return grown, made
 
 
 def _present_name(key: str, configuration: Mapping[str, str]) -> str:
@@ -121,20 +146,21 @@ def _check_removable(
         )
 
 
-def _features(asked: Asked) -> frozenset[str]:
-    """What is asked for; a version stands for what it implies."""
-    reader, writer = asked.reader_version or 1, asked.writer_version or 1
-    implied = legacy_features(reader, writer)
-    if asked.reader_version == 2:
-        implied |= {"columnMapping"}
-    return asked.features | implied
+def _mapping_asked(properties: Mapping[str, str], table: str) -> frozenset[str]:
+    mode = TableProperties(properties, table).column_mapping_mode
+    return frozenset() if mode == "none" else frozenset({"columnMapping"})
 
 
 def _with_assigned(
-    old: Metadata, changed: Metadata, unique: Callable[[], str], table: str
+    old: tuple[Protocol, Metadata],
+    new: tuple[Protocol, Metadata],
+    unique: Callable[[], str],
+    table: str,
 ) -> Metadata:
-    """The metadata with the ids and names that the new properties make necessary."""
-    mode = TableProperties(old.configuration, table).column_mapping_mode
+    """The new metadata with the ids and names that its properties make necessary."""
+    mode = mapping_mode(*old, table=table)
+    mapped = mapping_mode(*new, table=table) != "none"
+    _, changed = new
     schema = before = parse_schema(changed.schema_string, table)
     if mode == "none":
         # Ids and names left over from elsewhere mean nothing to the files that are there.
@@ -145,9 +171,13 @@ def _with_assigned(
         return field.name if mode == "none" else physical_name(field, mode)
 
     schema, configuration = with_assigned(
-        schema, changed.configuration, name_of=_name_of, unique=unique, table=table
+        schema,
+        changed.configuration,
+        mapped=mapped,
+        name_of=_name_of,
+        unique=unique,
+        table=table,
     )
-    mapped = TableProperties(configuration, table).column_mapping_mode != "none"
     if not mapped or schema == before:
         return replace(changed, configuration=configuration)
     return replace(changed, schema_string=schema_to_json(schema), configuration=configuration)

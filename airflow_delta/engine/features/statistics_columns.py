@@ -25,7 +25,6 @@ from airflow_delta.engine.model.schema import (
     MapType,
     StructType,
 )
-from airflow_delta.engine.model.sql_names import split_names
 
 __all__ = [
     "STATISTICS_COLUMNS",
@@ -61,13 +60,13 @@ def columns_with_statistics(
         properties: the table's properties.
 
     Raises:
-        InvalidTableError: their number isn't one.
+        InvalidTableError: their number isn't one, or their list isn't.
     """
     listed = properties.data_skipping_stats_columns
     if listed is None:
         number = properties.data_skipping_num_indexed_cols
         return frozenset([*leaves][: None if number == -1 else number])
-    return frozenset(path for name in split_names(listed) for path in _inside(name, leaves))
+    return frozenset(path for name in listed for path in _inside(name, leaves))
 
 
 def check_statistics_columns(
@@ -83,11 +82,11 @@ def check_statistics_columns(
     Raises:
         InvalidArgumentError: one isn't there, is there twice, is a partition column, or is or holds a
             column without least and greatest values.
+        InvalidTableError: it isn't a list of names.
     """
-    listed = properties.data_skipping_stats_columns or ""
     leaves = leaf_columns(schema)
     seen: set[SchemaPath] = set()
-    for name in split_names(listed) if listed.strip() else ():
+    for name in properties.data_skipping_stats_columns or ():
         inside = _inside(name, leaves)
         shown = ".".join(name)
         if not inside:
@@ -106,7 +105,7 @@ def check_statistics_columns(
             seen.update(inside)
             continue
         raise InvalidArgumentError(
-            f"the property {STATISTICS_COLUMNS} is {listed!r}: {problem}",
+            f"the property {STATISTICS_COLUMNS} is {properties.raw[STATISTICS_COLUMNS]!r}: {problem}",
             table=properties.table,
             property=STATISTICS_COLUMNS,
         )

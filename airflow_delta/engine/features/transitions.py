@@ -22,7 +22,8 @@ NOT NULL, of a column that is there or new   no files, as nobody has checked the
 other partition columns                      no files: they lie and are cut by the old ones
 ===========================================  ===================================================
 
-Columns are told by what files call them, so that a change of their names alone is none.
+Columns are told by what files call them, so that a change of their names alone is none. A mode of
+column mapping that the protocol doesn't support means nothing, before as after.
 
 Spec: PROTOCOL.md, the sections of these features.
 """
@@ -76,15 +77,32 @@ class Demand:
     reason: str
 
 
-def check_transition(old: Metadata, new: Metadata, *, table: str) -> None:
+def check_transition(
+    old: Metadata,
+    new: Metadata,
+    *,
+    protocols: tuple[Protocol, Protocol] | None = None,
+    table: str,
+) -> None:
     """Make sure that a change of metadata is none of those that no commit can make.
+
+    Args:
+        old: the metadata before.
+        new: the metadata after.
+        protocols: the protocols before and after; a mode counts only where they support column
+            mapping. Without them every mode counts.
+        table: the table's location, for messages.
 
     Raises:
         InvalidArgumentError: column mapping is turned on by id, off, or from one mode to the other.
         InvalidTableError: a property can't be read.
     """
-    before = TableProperties(old.configuration, table).column_mapping_mode
-    after = TableProperties(new.configuration, table).column_mapping_mode
+    if protocols is None:
+        before = TableProperties(old.configuration, table).column_mapping_mode
+        after = TableProperties(new.configuration, table).column_mapping_mode
+    else:
+        before = mapping_mode(protocols[0], old, table=table)
+        after = mapping_mode(protocols[1], new, table=table)
     if before == after or (before, after) == ("none", "name"):
         return
     reason = (

@@ -2,10 +2,14 @@
 
 Features come from three sides:
 
-* asked for by name;
+* asked for, by name or by a version;
 * used by the schema or the properties, such as a ``timestamp_ntz`` column or
   ``delta.enableDeletionVectors``;
 * required by other features.
+
+A version before table features asks for all that it implies; reader version 3 and writer version 7 ask for
+nothing but lists. Column mapping is special: where a table has a mode that its protocol doesn't support,
+its files know the columns by their names. Another change of the table must not bring the mode into force.
 
 A protocol only grows. Versions before table features stay as they are while they, or higher ones of
 their kind, promise all that is needed; the first feature that no such version knows turns the protocol
@@ -39,6 +43,7 @@ from airflow_delta.engine.features.protocol import (
     FEATURES_WRITER_VERSION,
     Operation,
     check_writable,
+    legacy_features,
     supported_features,
 )
 from airflow_delta.engine.features.registry import FEATURES
@@ -52,18 +57,23 @@ from airflow_delta.engine.model.schema_json import parse_schema
 __all__ = [
     "check_metadata",
     "check_no_shrinking",
+    "grown_protocol",
     "needed_features",
+    "protocol_of_versions",
     "protocol_with",
     "upgraded_protocol",
 ]
 
 _PREVIEW = "-preview"
+_MAPPING = "columnMapping"
+_NOTHING = Protocol(1, 1)
 
 
 def upgraded_protocol(
     protocol: Protocol,
     metadata: Metadata,
     *,
+    before: Metadata | None = None,
     asked: frozenset[str] = frozenset(),
     table: str,
 ) -> Protocol:
@@ -72,6 +82,7 @@ def upgraded_protocol(
     Args:
         protocol: the protocol that it has.
         metadata: the metadata that it is to have.
+        before: the metadata that it has; see `grown_protocol`.
         asked: features that it is to support, whether or not it uses them.
         table: the table's location, for messages.
 
@@ -81,6 +92,35 @@ def upgraded_protocol(
     Raises:
         UnsupportedFeatureError: the table needs a feature that the engine can't write, or doesn't know.
         InvalidTableError: metadata and features don't fit together; see `check_metadata`.
+    """
+    upgraded = grown_protocol(protocol, metadata, before=before, asked=asked, table=table)
+    check_metadata(upgraded, metadata, table=table)
+    return upgraded
+
+
+def grown_protocol(
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    before: Metadata | None = None,
+    asked: frozenset[str] = frozenset(),
+    least: Protocol = _NOTHING,
+    table: str,
+) -> Protocol:
+    """As `upgraded_protocol`, for metadata that may lack ids and names that the features need.
+
+    Args:
+        protocol: the protocol that the table has.
+        metadata: the metadata that it is to have.
+        before: the metadata that it has. A mode of column mapping that its protocol doesn't support
+            comes into force only if something asks for column mapping or requires it.
+        asked: features that it is to support, whether or not it uses them.
+        least: a protocol that it must not fall behind either.
+        table: the table's location, for messages.
+
+    Raises:
+        UnsupportedFeatureError: the engine doesn't know a feature that is asked for.
+        InvalidTableError: the schema or a property that decides can't be read.
     """
     unknown = asked - FEATURES.keys()
     if unknown:
@@ -93,10 +133,18 @@ def upgraded_protocol(
     supported = supported_features(protocol)
     properties = TableProperties(metadata.configuration, table)
     schema = parse_schema(metadata.schema_string, table)
-    needed = needed_features(properties, schema, asked=asked, supported=supported)
-    upgraded = protocol if needed <= supported else protocol_with(needed, least=protocol)
-    check_metadata(upgraded, metadata, table=table)
-    return upgraded
+    ignored = frozenset[str]()
+    if before is not None and _MAPPING not in supported:
+        mode = TableProperties(before.configuration, table).column_mapping_mode
+        ignored = frozenset({_MAPPING}) if mode != "none" else ignored
+    needed = needed_features(properties, schema, asked=asked, supported=supported, ignored=ignored)
+    reached = (
+        protocol.min_reader_version >= least.min_reader_version
+        and protocol.min_writer_version >= least.min_writer_version
+    )
+    if reached and needed | supported_features(least) <= supported:
+        return protocol
+    return protocol_with(needed, protocol, least)
 
 
 def needed_features(
@@ -105,6 +153,7 @@ def needed_features(
     *,
     asked: frozenset[str] = frozenset(),
     supported: frozenset[str] = frozenset(),
+    ignored: frozenset[str] = frozenset(),
 ) -> frozenset[str]:
     """The features that a table must support.
 
@@ -116,21 +165,48 @@ def needed_features(
         schema: its schema.
         asked: known features that are asked for by name.
         supported: those that it supports already.
+        ignored: those whose use by the metadata counts for nothing.
     """
-    return _with_required(asked | _used_features(properties, schema, asked | supported))
+    used = _used_features(properties, schema, asked | supported) - ignored
+    return _with_required(asked | used)
 
 
-def protocol_with(features: frozenset[str], *, least: Protocol) -> Protocol:
-    """The lowest protocol that supports features, and all that another one supports.
+def protocol_of_versions(reader: int | None, writer: int | None) -> Protocol:
+    """The protocol that versions ask for: the lowest with them, and all that they promise.
+
+    Args:
+        reader: the least reader version; None for any.
+        writer: the least writer version; None for any.
+    """
+    reader, writer = reader or 1, writer or 1
+    if reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
+        return Protocol(reader, writer)
+    promised = legacy_features(reader, writer if writer < FEATURES_WRITER_VERSION else 0)
+    if reader < FEATURES_READER_VERSION:
+        return Protocol(reader, FEATURES_WRITER_VERSION, None, promised)
+    for_readers = frozenset(n for n in promised if FEATURES[n].kind is Kind.READER_WRITER)
+    return Protocol(reader, FEATURES_WRITER_VERSION, for_readers, promised)
+
+
+def protocol_with(features: frozenset[str], *least: Protocol) -> Protocol:
+    """The lowest protocol that supports features, and all that others support.
 
     Args:
         features: names of known features; what they require must be among them.
-        least: the protocol that it must not fall behind.
+        least: the protocols that it must not fall behind, one at least.
     """
-    listed = features | supported_features(least)
+    listed = features.union(*map(supported_features, least))
     rows = [FEATURES[name] for name in listed if name in FEATURES]
-    reader = max(least.min_reader_version, *(row.reader_version or 1 for row in rows), 1)
-    writer = max(least.min_writer_version, *(row.writer_version or 1 for row in rows), 1)
+    reader = max(
+        *(protocol.min_reader_version for protocol in least),
+        *(row.reader_version or 1 for row in rows),
+        1,
+    )
+    writer = max(
+        *(protocol.min_writer_version for protocol in least),
+        *(row.writer_version or 1 for row in rows),
+        1,
+    )
     legacy = all(FEATURES[name].is_legacy for name in features)
     if legacy and reader < FEATURES_READER_VERSION and writer < FEATURES_WRITER_VERSION:
         return Protocol(reader, writer)
@@ -142,7 +218,7 @@ def protocol_with(features: frozenset[str], *, least: Protocol) -> Protocol:
     return Protocol(
         FEATURES_READER_VERSION,
         FEATURES_WRITER_VERSION,
-        for_readers | (least.reader_features or frozenset()),
+        for_readers.union(*(protocol.reader_features or () for protocol in least)),
         listed,
     )
 

@@ -14,22 +14,33 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.intervals import parse_interval
+from airflow_delta.engine.model.sql_names import split_names
 
-__all__ = ["CONSTRAINT_PREFIX", "TableProperties"]
+__all__ = ["CHOICES", "CONSTRAINT_PREFIX", "TableProperties"]
 
 CONSTRAINT_PREFIX = "delta.constraints."
 """What the names of CHECK constraints begin with in the configuration."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "delta.checkpointPolicy": ("classic", "v2"),
+        "delta.columnMapping.mode": ("none", "name", "id"),
+        "delta.isolationLevel": ("Serializable", "WriteSerializable", "SnapshotIsolation"),
+    }
+)
+"""The values of each property that is one of a few, the default first; their case doesn't matter."""
 
 _T = TypeVar("_T")
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _INTERVAL = "an interval such as 'interval 7 days'"
-_MAX_LONG = 2**63 - 1
+_MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 
@@ -57,12 +68,12 @@ class TableProperties:
     @property
     def checkpoint_interval(self) -> int:
         """After how many commits a checkpoint is due; 10 unless set."""
-        return self._integer("delta.checkpointInterval", 10, minimum=1)
+        return self._integer("delta.checkpointInterval", 10, minimum=1, maximum=_MAX_INT)
 
     @property
     def checkpoint_policy(self) -> str:
         """Which specification new checkpoints follow: ``classic``, the default, or ``v2``."""
-        return self._choice("delta.checkpointPolicy", ("classic", "v2"), "classic")
+        return self._choice("delta.checkpointPolicy")
 
     @property
     def write_stats_as_json(self) -> bool:
@@ -102,7 +113,8 @@ class TableProperties:
     @property
     def require_checkpoint_protection_before_version(self) -> int:
         """Below this version metadata cleanup must follow "Checkpoint Protection"; 0 unless set."""
-        return self._integer("delta.requireCheckpointProtectionBeforeVersion", 0, minimum=0)
+        name = "delta.requireCheckpointProtectionBeforeVersion"
+        return self._integer(name, 0, minimum=0, maximum=_MAX_LONG)
 
     # In-commit timestamps and managed commits
 
@@ -157,8 +169,7 @@ class TableProperties:
     @property
     def isolation_level(self) -> str:
         """``Serializable`` (the default), ``WriteSerializable`` or ``SnapshotIsolation``."""
-        levels = ("Serializable", "WriteSerializable", "SnapshotIsolation")
-        return self._choice("delta.isolationLevel", levels, "Serializable")
+        return self._choice("delta.isolationLevel")
 
     @property
     def constraints(self) -> Mapping[str, str]:
@@ -172,19 +183,19 @@ class TableProperties:
     @property
     def data_skipping_num_indexed_cols(self) -> int:
         """How many leaf columns get statistics, from the first; -1 means all; 32 unless set."""
-        return self._integer("delta.dataSkippingNumIndexedCols", 32, minimum=-1)
+        return self._integer("delta.dataSkippingNumIndexedCols", 32, minimum=-1, maximum=_MAX_INT)
 
     @property
-    def data_skipping_stats_columns(self) -> str | None:
-        """The columns that get statistics, as SQL names between commas; overrides their number."""
-        return self.raw.get("delta.dataSkippingStatsColumns")
+    def data_skipping_stats_columns(self) -> list[tuple[str, ...]] | None:
+        """The columns that get statistics, each as the parts of its name; overrides their number."""
+        return self._optional("delta.dataSkippingStatsColumns", split_names, "column names")
 
     # Features that a property turns on
 
     @property
     def column_mapping_mode(self) -> str:
         """``none`` (the default), ``name`` or ``id`` ("Column Mapping")."""
-        return self._choice("delta.columnMapping.mode", ("none", "name", "id"), "none")
+        return self._choice("delta.columnMapping.mode")
 
     @property
     def column_mapping_max_column_id(self) -> int | None:
@@ -239,25 +250,27 @@ class TableProperties:
     def _boolean(self, name: str, *, default: bool) -> bool:
         return self._read(name, _boolean, "'true' or 'false'", default)
 
-    def _integer(self, name: str, default: int, *, minimum: int) -> int:
+    def _integer(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
         def parse(text: str) -> int:
             number = _whole_number(text)
-            if number < minimum:
+            if not minimum <= number <= maximum:
                 raise ValueError
             return number
 
-        return self._read(name, parse, f"an integer of at least {minimum}", default)
+        expected = f"an integer of at least {minimum} and at most {maximum}"
+        return self._read(name, parse, expected, default)
 
     def _interval(self, name: str, default_ms: int) -> int:
         return self._read(name, parse_interval, _INTERVAL, default_ms)
 
-    def _choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+    def _choice(self, name: str) -> str:
+        choices = CHOICES[name]
         by_lower_case = {choice.lower(): choice for choice in choices}
 
         def parse(text: str) -> str:
             return by_lower_case[text.lower()]
 
-        return self._read(name, parse, f"one of {', '.join(choices)}", default)
+        return self._read(name, parse, f"one of {', '.join(choices)}", choices[0])
 
     def _read(self, name: str, parse: Callable[[str], _T], expected: str, default: _T) -> _T:
         value = self._optional(name, parse, expected)

@@ -56,5 +56,8 @@ class DomainMetadata(JsonRecord):
 
     @property
     def is_system_controlled(self) -> bool:
-        """Whether the domain belongs to the protocol, so that users may not change it."""
-        return self.domain.startswith("delta.")
+        """Whether the domain belongs to the protocol, so that users may not change it.
+
+        The case of its prefix doesn't matter, as some implementations compare without.
+        """
+        return self.domain.lower().startswith("delta.")

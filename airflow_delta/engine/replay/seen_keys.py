@@ -27,7 +27,7 @@ _FILLED = 2 / 3
 _STEP = 1 << 15
 """Keys that get their slots in a larger table at once."""
 
-_SMALL, _LARGE = 1 << 16, 1 << 22
+_SMALL, _LARGE = 1 << 16, 1 << 24
 """There is room for fewer keys than the one or for more than the other, never for a number between."""
 
 _HALF = np.uint64(32)
@@ -136,7 +136,8 @@ def _with_room(values: UInt64Vector, used: int, needed: int) -> UInt64Vector:
     if needed <= len(values):
         return values
     if len(values) >= _LARGE:
-        # So large a vector has pages of its own, which the system moves without copying them.
+        # So large a vector has pages of its own, which the system moves without copying them. Except for
+        # the first time, because numpy has asked for huge pages in a part of it: few logs get there.
         values.resize(max(needed, len(values) + len(values) // 16), refcheck=False)
         return values
     # From some size on at once a large one: memory that was never touched costs nothing.

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import Commit, commit_path
 from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
@@ -26,7 +28,7 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json_actions import ParsedCommits
 
-__all__ = ["NewCommits", "commits_after", "read_new_commits"]
+__all__ = ["NewCommits", "commits_after", "is_newest", "read_new_commits"]
 
 _PROBES = 32
 """So many commits are asked for one by one, where that is cheaper than listing; then it isn't."""
@@ -82,6 +84,27 @@ def commits_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
     ):
         return None
     return found[1:]
+
+
+def is_newest(storage: Storage, segment: LogSegment) -> bool:
+    """Whether a version is still the newest of its table.
+
+    That the name of the next commit is free doesn't tell: where a cleanup has taken the commits after
+    the version, or the table was deleted and made anew, the name is free and long past.
+
+    Args:
+        storage: where the log is.
+        segment: the part of the log that gave the version.
+
+    Raises:
+        TableNotFoundError: there is no table any more.
+        StorageError: the store failed.
+    """
+    known = segment.last_commit
+    if isinstance(known, Commit):
+        return commits_after(storage, known) == ()
+    # Known by its checkpoint alone: there is no commit to be recognised.
+    return find_latest_version(storage) == segment.version
 
 
 def read_new_commits(storage: Storage, commits: tuple[Commit, ...], *, table: str) -> NewCommits:

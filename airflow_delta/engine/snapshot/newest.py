@@ -2,14 +2,23 @@
 
 A job that makes a thousand small commits opens the table a thousand times. The last snapshot is kept
 here, and carried on by the commits that are new; see `new_commits` for what makes that right.
+
+That the newest commit is still the same file is told by its size and time. Some remote stores tell the
+time in whole seconds, and one file may replace another within one. So a commit that was a few seconds
+old when it was seen is recognised by its ``txnId``, which is read once more.
 """
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.files import Commit, LogCommit
+from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.new_commits import commits_after, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -23,6 +32,26 @@ _MOST_BYTES = 32 << 20
 _SOME_COMMITS = 100
 """After so many new commits, and as many as there were, the log is looked at for a newer checkpoint."""
 
+_YOUNG_MS = 5_000
+"""A commit is settled at this age, by our clock, which may not be the store's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of a table.
+
+    Attributes:
+        snapshot: given to nobody, and only ever read: each caller gets a copy.
+        most_commits: with more after the checkpoint the table is opened again.
+        txn_id: that of the newest commit; None where it has none, or nobody has looked.
+        seen_ms: a time, in epoch ms, after which the newest commit was there.
+    """
+
+    snapshot: Snapshot
+    most_commits: int
+    txn_id: str | None
+    seen_ms: int
+
 
 class NewestSnapshot:
     """Opens a table once and then follows it. May be asked by several threads.
@@ -33,31 +62,67 @@ class NewestSnapshot:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # What is kept is given to nobody, and only ever read: each caller gets a copy.
-        self._kept: tuple[Snapshot, int] | None = None
+        self._kept: _Kept | None = None
 
     def get(self) -> Snapshot:
         """The newest snapshot, its commits parsed; see `open_newest` for the errors."""
-        snapshot, most_commits = self._followed() or self._opened()
-        size = sum(commit.size for commit in snapshot.segment.commits)
-        self._kept = (snapshot, most_commits) if size <= _MOST_BYTES else None
-        return snapshot.copied()
+        kept = self._followed() or self._opened()
+        size = sum(commit.size for commit in kept.snapshot.segment.commits)
+        self._kept = kept if size <= _MOST_BYTES else None
+        return kept.snapshot.copied()
 
-    def _opened(self) -> tuple[Snapshot, int]:
+    def _opened(self) -> _Kept:
+        seen_ms = now_ms()
         snapshot = open_newest(self._storage, parsed=True)
-        return snapshot, 2 * len(snapshot.segment.commits) + _SOME_COMMITS
-
-    def _followed(self) -> tuple[Snapshot, int] | None:
-        if self._kept is None:
-            return None
-        snapshot, most_commits = self._kept
+        most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
         known = snapshot.segment.last_commit
-        commits = commits_after(self._storage, known) if isinstance(known, Commit) else None
-        if commits is None or len(snapshot.segment.commits) + len(commits) > most_commits:
+        txn_id = None
+        if self._is_young(known, seen_ms):
+            with suppress(ObjectNotFoundError):
+                txn_id = self._txn_id(known)
+        return _Kept(snapshot, most_commits, txn_id, seen_ms)
+
+    def _followed(self) -> _Kept | None:
+        kept, seen_ms = self._kept, now_ms()
+        if kept is None:
             return None
-        if not commits:
-            return self._kept
+        known = kept.snapshot.segment.last_commit
+        commits = commits_after(self._storage, known) if isinstance(known, Commit) else None
+        if commits is None or len(kept.snapshot.segment.commits) + len(commits) > kept.most_commits:
+            return None
         with suppress(ObjectNotFoundError):  # a cleanup runs
-            news = read_new_commits(self._storage, commits, table=snapshot.table)
-            return snapshot.carried_on(news), most_commits
+            if self._may_be_another(kept):
+                return None
+            if not commits:
+                return replace(kept, seen_ms=seen_ms)
+            news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
+            info = news.newest_info
+            return _Kept(
+                kept.snapshot.carried_on(news),
+                kept.most_commits,
+                None if info is None else info.txn_id,
+                seen_ms,
+            )
         return None
+
+    def _may_be_another(self, kept: _Kept) -> bool:
+        """Whether the newest commit may have been replaced by one of the same size and time."""
+        known = kept.snapshot.segment.last_commit
+        if not self._is_young(known, kept.seen_ms):
+            return False
+        return kept.txn_id is None or self._txn_id(known) != kept.txn_id
+
+    def _is_young(self, commit: LogCommit | None, seen_ms: int) -> TypeGuard[Commit]:
+        """Whether a commit, when it was seen, could still be replaced without its time showing it."""
+        if not (isinstance(commit, Commit) and self._storage.capabilities.remote):
+            return False
+        return commit.modified_ms % 1000 == 0 and seen_ms - commit.modified_ms < _YOUNG_MS
+
+    def _txn_id(self, commit: Commit) -> str | None:
+        info = read_commit_info(self._storage, commit.version, path=commit.path)
+        return CommitInfo.from_json(info or {}, version=commit.version).txn_id
+
+
+def now_ms() -> int:
+    """The clock by which commits are young, in epoch milliseconds."""
+    return time.time_ns() // 1_000_000

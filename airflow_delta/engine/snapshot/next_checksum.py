@@ -1,8 +1,9 @@
 """Leave a version checksum beside a commit or a checkpoint, where its content is certain and cheap.
 
 The file (``log/version_checksum.py``) is optional, and a wrong one is worse than none: Delta Spark
-refuses to write a checkpoint that disagrees with it. So an existing file is never replaced, nothing is
-written that isn't certain, and failing to write is no more than a `DeltaWarning`.
+refuses to write a checkpoint that disagrees with it. So nothing is written that isn't certain, and failing
+to write is no more than a `DeltaWarning`. An existing file is kept, unless it tells of another commit than
+the one just made, by its ``txnId``: then it is left from a version of that number that was taken back.
 
 ===========================================  =====================================================
 field                                        told
@@ -26,17 +27,23 @@ Edge cases A18 to A20.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.log.commit_file import read_commit_info
-from airflow_delta.engine.log.version_checksum import VersionChecksum, write_checksum
+from airflow_delta.engine.log.files import checksum_path
+from airflow_delta.engine.log.version_checksum import (
+    VersionChecksum,
+    read_checksum,
+    write_checksum,
+)
 from airflow_delta.engine.model.actions import (
     AddFile,
     CommitInfo,
@@ -53,6 +60,8 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["MadeCommit", "leave_checksum", "leave_next_checksum"]
+
+_LOG = logging.getLogger(__name__)
 
 _MANY = 100
 """More transactions or domains than this would make the file large."""
@@ -136,7 +145,22 @@ def _write_next(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> 
     if totals is None:
         return False
     info = CommitInfo.from_json(commit.info, version=commit.version)
-    return _write(storage, _after(base, commit, storage.root), totals, info)
+    version = _after(base, commit, storage.root)
+    if _write(storage, version, totals, info):
+        return True
+    if not _is_stale(storage, info):
+        return False
+    storage.delete([checksum_path(commit.version)])
+    return _write(storage, version, totals, info)
+
+
+def _is_stale(storage: Storage, info: CommitInfo) -> bool:
+    """Whether the checksum beside the commit just made is that of another one."""
+    try:
+        there = read_checksum(storage, info.version)
+    except CorruptLogError:
+        return True
+    return there is not None and there.txn_id != info.txn_id
 
 
 def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
@@ -198,10 +222,13 @@ def _best_effort(storage: Storage, version: int, write: Callable[[], bool]) -> b
     try:
         return write()
     except Exception as error:  # noqa: BLE001 - the version is there; nothing may make it look failed
-        warnings.warn(
+        message = (
             f"{storage.root}: version {version} is there, but its version checksum can't be written "
-            f"({error}); readers do without",
-            DeltaWarning,
-            stacklevel=4,
+            f"({error}); readers do without"
         )
+        try:
+            warnings.warn(message, DeltaWarning, stacklevel=4)
+        except DeltaWarning:
+            # Warnings are errors to this process; but not one that undoes what was done.
+            _LOG.warning(message)
         return False

@@ -1,80 +1,135 @@
 """Find the commit that set a transaction identifier: how a retry recognises its own work.
 
 The state knows the newest identifier of each application, so one that it doesn't know costs no
-reading of commits. Which commit set an identifier, and whether one that was set before the newest
-was set at all, only the commits tell. The ones below the checkpoint are no longer needed for
-anything else: they may be gone or damaged, and that must not keep anyone from writing.
+reading of commits, unless the table lets identifiers expire: then a checkpoint may have dropped it.
+Which commit set an identifier, and whether one that was set before the newest was set at all, only the
+commits tell. The ones below the checkpoint are no longer needed for anything else: they may be gone or
+damaged, and that must not keep anyone from writing.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["version_of_transaction"]
+__all__ = ["TransactionSearch"]
 
 _RUN_COMMITS = 64
 _RUN_BYTES = 16 << 20
 """Commits are read in runs, which end at whichever comes first."""
 
 
-def version_of_transaction(snapshot: Snapshot, app_id: str, version: int) -> int | None:
-    """The table version whose commit set a transaction identifier.
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """What a search through the whole log has come upon.
 
-    PROTOCOL.md, "Transaction Identifiers". The commits are searched from the newest back. A damaged
-    one is passed over with a `DeltaWarning`.
-
-    Args:
-        snapshot: the newest one.
-        app_id: the application.
-        version: the application's version, as it was set.
-
-    Returns:
-        The version. Where the state holds the identifier, but its commit is gone or damaged: the
-        oldest version that can be told to hold it. None where the state doesn't know the
-        application, and where no commit that is there and whole set the identifier.
+    Attributes:
+        oldest: the oldest version whose commit was there.
+        newest: the newest commit. While it is there, as it was, so is what came before it.
+        found: the newest version that set each identifier: application and number.
     """
-    newest = snapshot.state.small.transactions.get(app_id)
-    if newest is None:
-        return None
-    held = newest.version == version
-    oldest = snapshot.version
-    for commit, content in _newest_first(snapshot):
-        if content is None:
-            break
-        oldest = commit.version
-        try:
-            if _sets(commit, content, app_id, version, table=snapshot.table):
-                return oldest
-        except CorruptLogError as error:
-            if held:
-                # No later commit set it, so this version holds it; whether the one before does is
-                # what can't be told.
-                return oldest
-            warnings.warn(
-                f"{snapshot.table}: {commit.path} is passed over in the search for the transaction "
-                f"{version} of {app_id!r} ({error.message})",
-                DeltaWarning,
-                stacklevel=2,
-            )
-    return oldest if held else None
+
+    oldest: int
+    newest: Commit
+    found: Mapping[tuple[str, int], int]
 
 
-def _sets(commit: Commit, content: bytes, app_id: str, version: int, *, table: str) -> bool:
+class TransactionSearch:
+    """Searches a table, and no commit twice if it wasn't there. May be asked by several threads."""
+
+    def __init__(self) -> None:
+        self._searched: _Searched | None = None
+
+    def version_of(
+        self, snapshot: Snapshot, app_id: str, version: int, *, ascending: bool = False
+    ) -> int | None:
+        """The table version whose commit set a transaction identifier.
+
+        PROTOCOL.md, "Transaction Identifiers". The commits are searched from the newest back. A damaged
+        one is passed over with a `DeltaWarning`.
+
+        Args:
+            snapshot: the newest one.
+            app_id: the application.
+            version: the application's version, as it was set.
+            ascending: whether the application's versions only grow, so that one above its newest can't
+                have been set.
+
+        Returns:
+            The version. Where the state holds the identifier, but its commit is gone or damaged: the
+            oldest version that can be told to hold it. None where the state doesn't know the
+            application, and where no commit that is there and whole set the identifier.
+        """
+        newest = snapshot.state.small.transactions.get(app_id)
+        if newest is None and snapshot.properties.set_transaction_retention_ms is None:
+            return None
+        if newest is not None and ascending and version > newest.version:
+            return None
+        held = newest is not None and newest.version == version
+        commits, searched = self._unsearched(snapshot)
+        found: dict[tuple[str, int], int] = {}
+        oldest = snapshot.version
+        for commit, content in _newest_first(snapshot.state.storage, commits):
+            if content is None:
+                break
+            oldest = commit.version
+            try:
+                identifiers = _identifiers(commit, content, table=snapshot.table)
+            except CorruptLogError as error:
+                if held:
+                    # No later commit set it, so this version holds it; whether the one before does is
+                    # what can't be told.
+                    return oldest
+                _warn(commit, app_id, version, error, table=snapshot.table)
+                continue
+            for identifier in identifiers:
+                found.setdefault(identifier, oldest)
+            if (app_id, version) in found:
+                return oldest
+        if searched is not None:
+            oldest, found = searched.oldest, {**searched.found, **found}
+        if commits:
+            self._searched = _Searched(oldest, commits[-1], found)
+        return found.get((app_id, version), oldest if held else None)
+
+    def _unsearched(self, snapshot: Snapshot) -> tuple[Sequence[Commit], _Searched | None]:
+        """The commits to be searched, and what is known of those before them."""
+        searched = self._searched
+        if searched is None:
+            return snapshot.timeline.commits, None
+        start = searched.newest.version
+        commits = [
+            c for c in snapshot.segment.commits if isinstance(c, Commit) and c.version >= start
+        ]
+        if not commits or commits[0].version != start:
+            listed = list_log(snapshot.state.storage, start=start, end=snapshot.version)
+            commits = list(listed.commits)
+        versions = [commit.version for commit in commits]
+        if versions != [*range(start, snapshot.version + 1)] or commits[:1] != [searched.newest]:
+            return snapshot.timeline.commits, None
+        return commits[1:], searched
+
+
+def _identifiers(commit: Commit, content: bytes, *, table: str) -> list[tuple[str, int]]:
     actions = find_small_actions([(commit.version, content)], kinds=("txn",), table=table)
-    identifiers = [(action.value.get("appId"), action.value.get("version")) for action in actions]
-    return (app_id, version) in identifiers
+    pairs = [(action.value.get("appId"), action.value.get("version")) for action in actions]
+    return [(app, v) for app, v in pairs if isinstance(app, str) and isinstance(v, int)]
 
 
-def _newest_first(snapshot: Snapshot) -> Iterator[tuple[Commit, bytes | None]]:
+def _newest_first(
+    storage: Storage, commits: Sequence[Commit]
+) -> Iterator[tuple[Commit, bytes | None]]:
     """The commits with their contents; None for one that vanished."""
-    for run in _runs(snapshot.timeline.commits):
-        contents = snapshot.state.storage.read_many([commit.path for commit in run])
+    for run in _runs(commits):
+        contents = storage.read_many([commit.path for commit in run])
         yield from zip(run, contents, strict=True)
 
 
@@ -89,3 +144,12 @@ def _runs(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
             run, size = [], 0
     if run:
         yield run
+
+
+def _warn(commit: Commit, app_id: str, version: int, error: CorruptLogError, *, table: str) -> None:
+    warnings.warn(
+        f"{table}: {commit.path} is passed over in the search for the transaction {version} of "
+        f"{app_id!r} ({error.message})",
+        DeltaWarning,
+        stacklevel=3,
+    )

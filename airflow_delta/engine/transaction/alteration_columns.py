@@ -256,6 +256,7 @@ def _with_schema(
         schema, made = with_assigned(
             schema,
             made,
+            mapped=True,
             name_of=lambda _: f"col-{unique_text()}",
             unique=unique_text,
             table=base.table,

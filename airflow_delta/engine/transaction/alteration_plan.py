@@ -1,7 +1,7 @@
 """What an alteration does to a table, and the commit that does it.
 
-An alteration is worked out of the newest version as new metadata; the protocol follows from them
-(`features.upgrade`). What it demands of the files that are there is judged with each attempt
+An alteration is worked out of the newest version as new metadata; the protocol follows from them, or
+comes with them where more is asked for (`features.upgrade`). What it demands of the files that are there is judged with each attempt
 (`prepare.transitions`), so that files that arrive meanwhile count.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.features.upgrade import upgraded_protocol
-from airflow_delta.engine.model.actions import DomainMetadata, Metadata
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.result import CommitResult
@@ -29,7 +29,7 @@ class Alteration:
         operation: what the commit calls itself, as Delta Spark does.
         parameters: its parameters.
         metadata: the metadata that it leaves.
-        asked: features that the table is to support, whether or not its metadata use them.
+        protocol: the protocol that it leaves; None for what the metadata need.
         domain: a metadata domain that it sets; None where it sets none.
         relies_on: a metadata domain that must stay as it is meanwhile; None for none.
     """
@@ -37,7 +37,7 @@ class Alteration:
     operation: str
     parameters: Mapping[str, Any]
     metadata: Metadata
-    asked: frozenset[str] = frozenset()
+    protocol: Protocol | None = None
     domain: DomainMetadata | None = None
     relies_on: str | None = None
 
@@ -65,7 +65,9 @@ def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) 
     transaction = OptimisticTransaction(
         storage, base, alteration.operation, operation_parameters=alteration.parameters
     )
-    protocol = upgraded_protocol(base.protocol, metadata, asked=alteration.asked, table=table)
+    protocol = alteration.protocol or upgraded_protocol(
+        base.protocol, metadata, before=base.metadata, table=table
+    )
     if alteration.relies_on is not None:
         transaction.read_domain(alteration.relies_on)
     if protocol != base.protocol:

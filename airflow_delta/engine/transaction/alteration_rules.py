@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.clustering import (
@@ -12,13 +13,16 @@ from airflow_delta.engine.features.clustering import (
     clustering_domain,
     parse_clustering_columns,
 )
-from airflow_delta.engine.features.clustering_choice import clustering_paths
+from airflow_delta.engine.features.clustering_choice import clustering_paths, without_statistics
 from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
 from airflow_delta.engine.features.known_properties import FEATURE_PREFIX
 from airflow_delta.engine.features.property_changes import changed_properties
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.features.statistics_columns import STATISTICS_COLUMNS
+from airflow_delta.engine.features.upgrade import upgraded_protocol
+from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.alteration_plan import Alteration
@@ -36,16 +40,14 @@ __all__ = [
 ]
 
 _SET, _UNSET = "SET TBLPROPERTIES", "UNSET TBLPROPERTIES"
+_ABOUT_STATISTICS = ("delta.dataSkippingNumIndexedCols", STATISTICS_COLUMNS)
 
 
 def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
     """More or other properties; see `changed_properties`."""
     if not properties:
         raise InvalidArgumentError("there are no properties to set")
-    metadata, asked = changed_properties(
-        base.metadata, set=properties, unique=unique_text, table=base.table
-    )
-    return Alteration(_SET, {"properties": dict(properties)}, metadata, asked)
+    return _with_properties(base, _SET, {"properties": dict(properties)}, set=properties)
 
 
 def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
@@ -53,10 +55,8 @@ def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -
     given = [] if isinstance(names, str) else list(names)
     if not given:
         raise InvalidArgumentError(f"{names!r}: expected a list of properties to unset")
-    metadata, asked = changed_properties(
-        base.metadata, unset=given, if_exists=if_exists, unique=unique_text, table=base.table
-    )
-    return Alteration(_UNSET, {"properties": given, "ifExists": if_exists}, metadata, asked)
+    parameters = {"properties": given, "ifExists": if_exists}
+    return _with_properties(base, _UNSET, parameters, unset=given, if_exists=if_exists)
 
 
 def with_feature(base: Snapshot, name: str) -> Alteration:
@@ -116,20 +116,28 @@ def clustered(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     """
     if not columns and FEATURE not in supported_features(base.protocol):
         raise InvalidArgumentError("the table isn't clustered; expected columns to cluster it by")
-    paths = clustering_paths(base.schema, columns, base.metadata.partition_columns, base.properties)
-    mode = mapping_mode(base.protocol, base.metadata, table=base.table)
-    logical = {place: path for path, place in physical_paths(base.schema, mode).items()}
-    before = base.domains.get(DOMAIN)
-    old = parse_clustering_columns(before.configuration, table=base.table) if before else ()
+    paths = clustering_paths(
+        base.schema,
+        columns,
+        base.metadata.partition_columns,
+        base.properties,
+        mode=mapping_mode(base.protocol, base.metadata, table=base.table),
+    )
     parameters = {
-        "oldClusteringColumns": ",".join(sql_name(logical.get(path, path)) for path in old),
+        "oldClusteringColumns": ",".join(map(sql_name, _clustering_columns(base))),
         "newClusteringColumns": ",".join(sql_name(column_path(column)) for column in columns),
     }
     return Alteration(
         "CLUSTER BY",
         parameters,
         base.metadata,
-        frozenset({FEATURE}),
+        upgraded_protocol(
+            base.protocol,
+            base.metadata,
+            before=base.metadata,
+            asked=frozenset({FEATURE}),
+            table=base.table,
+        ),
         domain=clustering_domain(paths),
     )
 
@@ -149,6 +157,46 @@ def described(base: Snapshot, description: str | None) -> Alteration:
     if description is None:
         return Alteration(_UNSET, {"properties": ["comment"], "ifExists": True}, metadata)
     return Alteration(_SET, {"properties": {"comment": description}}, metadata)
+
+
+def _with_properties(
+    base: Snapshot, operation: str, parameters: Mapping[str, Any], **changes: Any
+) -> Alteration:
+    protocol, metadata = changed_properties(
+        base.protocol, base.metadata, unique=unique_text, table=base.table, **changes
+    )
+    old, new = base.metadata.configuration, metadata.configuration
+    alteration = Alteration(operation, parameters, metadata, protocol)
+    if all(old.get(name) == new.get(name) for name in _ABOUT_STATISTICS):
+        return alteration
+    _check_statistics_stay(base, TableProperties(new, base.table))
+    return replace(alteration, relies_on=DOMAIN)
+
+
+def _check_statistics_stay(base: Snapshot, properties: TableProperties) -> None:
+    """Other properties leave the clustering columns their statistics, as `clustering_paths` wants it.
+
+    Those that had none are no obstacle: the change may be on the way to mend that.
+    """
+    columns = _clustering_columns(base)
+    before = without_statistics(columns, base.schema, base.properties)
+    for path in without_statistics(columns, base.schema, properties):
+        if path not in before:
+            raise InvalidArgumentError(
+                f"the table is clustered by {sql_name(path)}, of which no statistics would be kept; let "
+                f"{' and '.join(_ABOUT_STATISTICS)} include it, or cluster the table by others first"
+            )
+
+
+def _clustering_columns(base: Snapshot) -> list[SchemaPath]:
+    """The logical paths of the clustering columns; physical ones of those that aren't there."""
+    domain = base.domains.get(DOMAIN)
+    if domain is None:
+        return []
+    mode = mapping_mode(base.protocol, base.metadata, table=base.table)
+    logical = {place: path for path, place in physical_paths(base.schema, mode).items()}
+    columns = parse_clustering_columns(domain.configuration, table=base.table)
+    return [logical.get(path, path) for path in columns]
 
 
 def _constraint_key(base: Snapshot, name: str) -> str | None:

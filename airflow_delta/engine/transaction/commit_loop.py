@@ -4,6 +4,11 @@ An attempt takes the staged actions through the stages of ``prepare``, against t
 known, and has the committer put the result. If another writer took the version, all the commits made
 meanwhile are loaded at once and checked for conflicts in their order, after a pause that grows and is
 left to chance, so that writers that collided once don't again; the next attempt follows on the newest.
+
+Before each put the version that it follows is looked at once more. The put fails where the next version
+is there, but succeeds where it *was* there: a cleanup has taken it, or the table was deleted and another
+one begun. Such a commit would lie before the checkpoint, or behind a gap, and be lost. On a remote store
+that look is a request, and so is left out while the last one is a few seconds old.
 """
 
 from __future__ import annotations
@@ -15,11 +20,15 @@ from dataclasses import dataclass, field
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.errors import (
     CommitConflictError,
+    CorruptLogError,
     InvalidArgumentError,
     TableAlreadyExistsError,
+    VersionNotFoundError,
 )
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.version_checksum import read_checksum
+from airflow_delta.engine.snapshot.new_commits import is_newest
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -28,15 +37,19 @@ from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.isolation import isolation_level
 from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
+from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.transaction.winners import commits_meanwhile
 
-__all__ = ["MAX_ATTEMPTS", "CommitLoop", "now_ms", "pause"]
+__all__ = ["MAX_ATTEMPTS", "CommitLoop", "monotonic_s", "now_ms", "pause"]
 
 MAX_ATTEMPTS = 200
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 """A writer that has lost often must not wait much longer than the others, or it never gets its turn."""
+
+_FRESH_S = 5.0
+"""So long what was seen of a remote table is taken to be so: logs are kept for days."""
 
 
 @dataclass(slots=True)
@@ -50,6 +63,8 @@ class CommitLoop:
         provenance: what the commit says of itself.
         base: the version that the first attempt follows; None to create the table.
         enforced: see `CommitContext`.
+        seen_s: when, by `monotonic_s`, `base` was found to be the newest version, at the latest; None
+            where nobody can tell.
         tried: what was sent to the store by now, or is about to be, by version.
     """
 
@@ -59,12 +74,14 @@ class CommitLoop:
     provenance: Provenance
     base: Snapshot | None
     enforced: frozenset[str]
+    seen_s: float | None = None
     tried: dict[int, CommitResult] = field(default_factory=dict)
 
     def run(self) -> CommitResult:
         """Commit; see `OptimisticTransaction.commit` for the errors."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            prepared = prepare(self.actions, self._context())
+            context = self._context()
+            prepared = prepare(self.actions, context)
             if self._put(prepared, attempt):
                 return self.tried[prepared.context.version]
             # First the pause: what is built on should be as new as can be when the put is sent.
@@ -75,7 +92,7 @@ class CommitLoop:
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
             "the table is less busy",
             table=self.storage.root,
-            version=max(self.tried),
+            version=context.version,
         )
 
     def _context(self) -> CommitContext:
@@ -88,7 +105,7 @@ class CommitLoop:
             )
         timestamp_ms = now_ms()
         if base is not None and is_enabled(protocol, metadata, table=self.storage.root):
-            timestamp_ms = next_in_commit_timestamp(timestamp_ms, base.timestamp_ms)
+            timestamp_ms = next_in_commit_timestamp(timestamp_ms, _time_of(base))
         return CommitContext(
             table=self.storage.root,
             version=0 if base is None else base.version + 1,
@@ -119,6 +136,8 @@ class CommitLoop:
             attempt,
             checkpoint_due=_checkpoint_due(context),
         )
+        if not self._is_current():
+            return False
         # Before the put: whatever interrupts it, the commit may have been made from here on.
         self.tried[context.version] = result
         committer = FileSystemCommitter(self.storage, table=context.table)
@@ -137,6 +156,20 @@ class CommitLoop:
         leave_next_checksum(self.storage, self.base, made)
         return True
 
+    def _is_current(self) -> bool:
+        """Whether the version to follow is the newest; see the module."""
+        if self.base is None:
+            check_no_remains(self.storage)
+            return True
+        now_s = monotonic_s()
+        fresh = self.seen_s is not None and now_s - self.seen_s < _FRESH_S
+        if fresh and self.storage.capabilities.remote:
+            return True
+        if not is_newest(self.storage, self.base.segment):
+            return False
+        self.seen_s = now_s
+        return True
+
     def _follow_winners(self, prepared: Prepared) -> CommitResult | None:
         """Go on to the newest version, if nothing on the way is in ours.
 
@@ -153,15 +186,30 @@ class CommitLoop:
                 table=self.storage.root,
                 version=0,
             )
+        seen_s = monotonic_s()
         meanwhile = commits_meanwhile(self.base)
         level = isolation_level(prepared.actions, prepared.context.properties)
-        loser = Loser(prepared.actions, self.reads, level, self.enforced)
+        loser = Loser(self.base, prepared.actions, self.reads, level, self.enforced)
         for winner in meanwhile.winners:
             if winner.info.txn_id == txn_id:
                 return self.tried[winner.version]
             check_conflicts(loser, winner)
-        self.base = meanwhile.newest()
+        self.base, self.seen_s = meanwhile.newest(), seen_s
         return None
+
+
+def _time_of(base: Snapshot) -> int:
+    """The in-commit timestamp of a version, even where its commit is gone and its checksum tells it."""
+    try:
+        return base.timestamp_ms
+    except VersionNotFoundError as gone:
+        try:
+            told = read_checksum(base.state.storage, base.version)
+        except CorruptLogError:
+            told = None
+        if told is None or told.in_commit_timestamp is None:
+            raise gone from None
+        return told.in_commit_timestamp
 
 
 def _checkpoint_due(context: CommitContext) -> bool:
@@ -176,6 +224,11 @@ def pause(attempt: int) -> None:
     """
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
     time.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
+
+
+def monotonic_s() -> float:
+    """A clock that is never set, in seconds from any point in time."""
+    return time.monotonic()
 
 
 def now_ms() -> int:

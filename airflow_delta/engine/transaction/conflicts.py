@@ -18,6 +18,9 @@ set a ``txn``               we looked up that of the same application           
                                                                                           Transaction
 added files                 one may match what we read, and the isolation level cares     ConcurrentAppend
                             (`isolation`)
+added files                 we add one of them too, by path: they are two files, and one  ConcurrentAppend
+                            has overwritten the other; but not where it was there before,
+                            and both only tell something else of it
 removed files               we read one of them, by path, whatever its deletion vector,   Concurrent-
                             or the whole table                                            DeleteRead
 removed files               we remove one of them, by path                                Concurrent-
@@ -35,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,6 +61,7 @@ from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_matter
 from airflow_delta.engine.transaction.metadata_changes import can_adopt
 from airflow_delta.engine.transaction.read_files import may_have_been_read
@@ -66,21 +71,41 @@ from airflow_delta.engine.transaction.winners import Winner
 __all__ = ["Loser", "check_conflicts"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loser:
     """A commit that came too late for its version.
 
     Attributes:
+        base: the version that it is based on, before all the winners.
         actions: what it would have committed, prepared.
         reads: what its transaction had looked at.
         isolation: the level that it runs at.
         enforced: see `CommitContext`.
     """
 
+    base: Snapshot
     actions: Actions
     reads: Reads
     isolation: IsolationLevel
     enforced: frozenset[str] = frozenset()
+
+    # Each is compared with every winner.
+
+    @cached_property
+    def read_keys(self) -> pa.ChunkedArray:
+        """The files that were read."""
+        chunks = [chunk for paths in self.reads.paths for chunk in paths.chunks]
+        return _path_keys(pa.chunked_array(chunks, pa.string()), self.base.table)
+
+    @cached_property
+    def added_keys(self) -> pa.ChunkedArray:
+        """The files that it adds."""
+        return _path_keys(_paths(self.actions.adds), self.base.table)
+
+    @cached_property
+    def removed_keys(self) -> pa.ChunkedArray:
+        """The files that it removes."""
+        return _path_keys(_paths(self.actions.removes), self.base.table)
 
 
 def check_conflicts(loser: Loser, winner: Winner) -> None:
@@ -174,35 +199,53 @@ _RESTATING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
 
 def _delete_read(loser: Loser, winner: Winner) -> str | None:
     removed = winner.files.removes["path"]
-    read = removed if loser.reads.whole_table else _shared(removed, loser.reads.paths, winner.table)
-    return f"removed the file {read[0].as_py()!r}, which was read" if len(read) else None
+    if loser.reads.whole_table:
+        read = removed[0].as_py() if len(removed) else None
+    else:
+        read = _first_shared(winner.files.removes, loser, lambda: loser.read_keys)
+    return None if read is None else f"removed the file {read!r}, which was read"
 
 
 def _delete_delete(loser: Loser, winner: Winner) -> str | None:
     # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
-    both = _shared(winner.files.removes["path"], _paths(loser.actions.removes), winner.table)
-    return f"removed the file {both[0].as_py()!r}, which is removed here too" if len(both) else None
+    both = _first_shared(winner.files.removes, loser, lambda: loser.removed_keys)
+    return None if both is None else f"removed the file {both!r}, which is removed here too"
 
 
 def _revived(loser: Loser, winner: Winner) -> str | None:
     # Whoever adds a file that is there already, as with new statistics, relies on its being there.
-    both = _shared(winner.files.removes["path"], _paths(loser.actions.adds), winner.table)
-    return f"removed the file {both[0].as_py()!r}, which is added here" if len(both) else None
+    both = _first_shared(winner.files.removes, loser, lambda: loser.added_keys)
+    return None if both is None else f"removed the file {both!r}, which is added here"
 
 
-def _paths(files: Sequence[AddFile | RemoveFile]) -> list[pa.ChunkedArray]:
-    return [pa.chunked_array([array_of([file.path for file in files], pa.string())])]
+def _twice(loser: Loser, winner: Winner) -> str | None:
+    both = _shared(winner.files.adds, loser, lambda: loser.added_keys)
+    if not len(both):
+        return None
+    # Hardly ever reached, so that the look at all live files costs nothing.
+    live = _path_keys(loser.base.files(columns=["path"])["path"], loser.base.table)
+    new = both.filter(pc.invert(pc.is_in(_path_keys(both, loser.base.table), value_set=live)))
+    return f"added the file {new[0].as_py()!r}, which is added here too" if len(new) else None
 
 
-def _shared(
-    removed: pa.ChunkedArray, mine: Sequence[pa.ChunkedArray], table: str
-) -> pa.ChunkedArray:
-    """Those of some paths that are among others, by whatever spelling."""
-    if not len(removed):
-        return removed
-    chunks = [chunk for paths in mine for chunk in _path_keys(paths, table).chunks]
-    values = pa.chunked_array(chunks, pa.string())
-    return removed.filter(pc.is_in(_path_keys(removed, table), value_set=values))
+def _first_shared(
+    theirs: pa.Table, loser: Loser, mine: Callable[[], pa.ChunkedArray]
+) -> str | None:
+    """The first of a winner's files that is among some of the loser's, by whatever spelling."""
+    shared = _shared(theirs, loser, mine)
+    return shared[0].as_py() if len(shared) else None
+
+
+def _shared(theirs: pa.Table, loser: Loser, mine: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Those of a winner's files that are among some of the loser's, by whatever spelling."""
+    paths = theirs["path"]
+    if not len(paths):
+        return paths
+    return paths.filter(pc.is_in(_path_keys(paths, loser.base.table), value_set=mine()))
+
+
+def _paths(files: Sequence[AddFile | RemoveFile]) -> pa.ChunkedArray:
+    return pa.chunked_array([array_of([file.path for file in files], pa.string())])
 
 
 def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
@@ -221,5 +264,6 @@ RULES: tuple[tuple[Callable[[Loser, Winner], str | None], type[CommitConflictErr
     (_delete_read, ConcurrentDeleteReadError),
     (_delete_delete, ConcurrentDeleteDeleteError),
     (_revived, ConcurrentDeleteReadError),
+    (_twice, ConcurrentAppendError),
 )
 """What conflicts, and as which error: the first rule that finds something decides."""

@@ -6,11 +6,12 @@ such as a compaction of small files, gets by with the least (edge cases E7)::
     level                files added meanwhile that matter, where they match what was read
     Serializable         all
     WriteSerializable    all but blind appends; those too if the commit changes the metadata
-    SnapshotIsolation    none
+    SnapshotIsolation    none, unless the commit changes the metadata
 
 ``WriteSerializable`` lets a commit take its place before a blind append that was there first: readers may
 see a state that the commits in their order wouldn't have given. Files *removed* meanwhile matter on any
-level.
+level. As a table's level ``SnapshotIsolation`` lets two commits each miss what the other one adds; Delta
+Spark takes no other property than ``Serializable``.
 """
 
 from __future__ import annotations
@@ -64,4 +65,5 @@ def appends_matter(level: IsolationLevel, *, blind: bool, metadata_changed: bool
         case IsolationLevel.WRITE_SERIALIZABLE:
             return metadata_changed or not blind
         case IsolationLevel.SNAPSHOT_ISOLATION:
-            return False
+            # What a change of the metadata says of the rows, it must say of all of them.
+            return metadata_changed

@@ -6,23 +6,28 @@ that is the same for each try. Whoever finds the pair in the log finds the commi
 
 The pair itself counts, and not whether its number is above the last one, as streams count: tasks that are
 run for older dates come with smaller numbers, and are no repetition. The price is a search of the commits
-that are there, which are kept as long as ``delta.logRetentionDuration`` says; the newest number of an
-application is known for good. Where that is the one that is asked for, or the application is new, the
-search ends at once.
+that are there, which are kept as long as ``delta.logRetentionDuration`` says; one `TransactionSearch`
+reads each of them once. The newest number of an application is known for good, or where the table has
+``delta.setTransactionRetentionDuration`` for that long and as long as the commit is there. No search is
+needed where that is the number that is asked for, or the application is new and identifiers don't expire,
+or the caller says that numbers only ascend, and this one is above.
 
 Between the search and the commit another try may commit. The transaction has looked the application up,
-so that this is a conflict, and the search is made again.
+so that this is a conflict; and whatever the conflict, the search is made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
-from airflow_delta.engine.errors import ConcurrentTransactionError, ObjectNotFoundError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    ConcurrentTransactionError,
+    ObjectNotFoundError,
+)
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.model.actions import CommitInfo
-from airflow_delta.engine.snapshot.transactions import version_of_transaction
+from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -38,6 +43,9 @@ def commit_once(
     app_id: str,
     version: int,
     stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
+    *,
+    search: TransactionSearch,
+    ascending: bool = False,
 ) -> CommitResult:
     """Make a commit, unless there is one with the same transaction identifier.
 
@@ -47,6 +55,8 @@ def commit_once(
         version: the application's number of what is committed.
         stage: stages it, and returns its metrics, if any. Called again, with another transaction,
             where a commit of the application came in between.
+        search: of the table.
+        ascending: see `TransactionSearch.version_of`.
 
     Returns:
         The commit that was made; or the earlier one, as ``repeated``.
@@ -56,25 +66,29 @@ def commit_once(
             touches what ``stage`` has looked up, came in between.
         DeltaError: see `OptimisticTransaction.commit`; or what ``stage`` raises.
     """
-    for _ in range(_ROUNDS - 1):
-        with suppress(ConcurrentTransactionError):
-            return _round(begin(), app_id, version, stage)
-    return _round(begin(), app_id, version, stage)
 
+    def _earlier(transaction: OptimisticTransaction) -> CommitResult | None:
+        # Set before the search: what is committed after the version that is searched is a conflict.
+        transaction.set_transaction(app_id, version)
+        base = transaction.base
+        earlier = search.version_of(base, app_id, version, ascending=ascending)
+        return None if earlier is None else _repeated(base.state.storage, earlier)
 
-def _round(
-    transaction: OptimisticTransaction,
-    app_id: str,
-    version: int,
-    stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
-) -> CommitResult:
-    # Set before the search: what is committed after the version that is searched is a conflict.
-    transaction.set_transaction(app_id, version)
-    base = transaction.snapshot
-    earlier = None if base is None else version_of_transaction(base, app_id, version)
-    if base is not None and earlier is not None:
-        return _repeated(base.state.storage, earlier)
-    return transaction.commit(operation_metrics=stage(transaction))
+    rounds = 0
+    while True:
+        rounds += 1
+        transaction = begin()
+        if (earlier := _earlier(transaction)) is not None:
+            return earlier
+        try:
+            return transaction.commit(operation_metrics=stage(transaction))
+        except CommitConflictError as conflict:
+            if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
+                continue
+            # Another try may have made the commit that is in the way, or one beside it.
+            if (earlier := _earlier(begin())) is not None:
+                return earlier
+            raise
 
 
 def _repeated(storage: Storage, version: int) -> CommitResult:

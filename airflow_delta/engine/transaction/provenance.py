@@ -12,15 +12,24 @@ Delta Spark, whose history and conflict checks read them:
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.transaction.isolation import IsolationLevel
 from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.version import VERSION
 
-__all__ = ["ENGINE_INFO", "Provenance", "is_blind_append"]
+__all__ = [
+    "ENGINE_INFO",
+    "Provenance",
+    "check_texts",
+    "is_blind_append",
+    "metric_texts",
+    "parameter_texts",
+]
 
 ENGINE_INFO = f"airflow-delta/{VERSION}"
 """How commits of this engine call their writer."""
@@ -32,16 +41,16 @@ class Provenance:
 
     Attributes:
         operation: what the commit calls itself.
-        operation_parameters: its parameters, of any JSON type.
-        operation_metrics: its metrics.
+        operation_parameters: its parameters; see `parameter_texts`.
+        operation_metrics: its metrics; see `metric_texts`.
         user_metadata: a text of the user's.
         txn_id: unique to the transaction.
         read_version: the version that the transaction read, None for a new table.
     """
 
     operation: str
-    operation_parameters: Mapping[str, Any]
-    operation_metrics: Mapping[str, int]
+    operation_parameters: Mapping[str, str]
+    operation_metrics: Mapping[str, str]
     user_metadata: str | None
     txn_id: str
     read_version: int | None
@@ -69,17 +78,12 @@ class Provenance:
             info["inCommitTimestamp"] = timestamp_ms
         info["timestamp"] = timestamp_ms
         info["operation"] = self.operation
-        info["operationParameters"] = {
-            name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-            for name, value in self.operation_parameters.items()
-        }
+        info["operationParameters"] = dict(self.operation_parameters)
         if self.read_version is not None:
             info["readVersion"] = self.read_version
         info["isolationLevel"] = isolation.value
         info["isBlindAppend"] = blind
-        info["operationMetrics"] = {
-            name: str(value) for name, value in self.operation_metrics.items()
-        }
+        info["operationMetrics"] = dict(self.operation_metrics)
         if self.user_metadata is not None:
             info["userMetadata"] = self.user_metadata
         if tags:
@@ -87,6 +91,78 @@ class Provenance:
         info["engineInfo"] = ENGINE_INFO
         info["txnId"] = self.txn_id
         return info
+
+
+def check_texts(operation: object, user_metadata: object, *, table: str) -> None:
+    """Refuse what other readers of the log couldn't read as a text.
+
+    Raises:
+        InvalidArgumentError: the operation is no text or an empty one, or the user's metadata is none.
+    """
+    if not isinstance(operation, str) or not operation:
+        raise InvalidArgumentError(
+            f"operation: expected a text such as 'WRITE', found {operation!r}", table=table
+        )
+    if not isinstance(user_metadata, str | None):
+        raise InvalidArgumentError(
+            f"user_metadata: expected a text or None, found the {type(user_metadata).__name__} "
+            f"{user_metadata!r}; a structure can be given as JSON",
+            table=table,
+        )
+
+
+def parameter_texts(parameters: Mapping[str, Any], *, table: str) -> dict[str, str]:
+    """The ``operationParameters``: a text as it is, anything else as JSON.
+
+    Raises:
+        InvalidArgumentError: a name is no text, or a value nothing that JSON has.
+    """
+    return {
+        _name(name, "operation_parameters", table): _parameter_text(name, value, table)
+        for name, value in parameters.items()
+    }
+
+
+def metric_texts(metrics: Mapping[str, int], *, table: str) -> dict[str, str]:
+    """The ``operationMetrics``: the texts of whole numbers.
+
+    Raises:
+        InvalidArgumentError: a name is no text, or a value no whole number.
+    """
+    return {
+        _name(name, "operation_metrics", table): _metric_text(name, value, table)
+        for name, value in metrics.items()
+    }
+
+
+def _name(name: object, what: str, table: str) -> str:
+    if isinstance(name, str):
+        return name
+    raise InvalidArgumentError(f"{what}: expected texts as names, found {name!r}", table=table)
+
+
+def _parameter_text(name: str, value: Any, table: str) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(
+            f"operation_parameters[{name!r}]: expected a text, or what JSON has, found "
+            f"{type(value).__name__} {value!r} ({error})",
+            table=table,
+        ) from error
+
+
+def _metric_text(name: str, value: Any, table: str) -> str:
+    try:
+        if not isinstance(value, bool):
+            return str(operator.index(value))
+    except TypeError:
+        pass
+    raise InvalidArgumentError(
+        f"operation_metrics[{name!r}]: expected a whole number, found {value!r}", table=table
+    )
 
 
 def is_blind_append(actions: Actions, reads: Reads) -> bool:

@@ -30,7 +30,12 @@ from airflow_delta.engine.model.actions import (
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import CommitLoop, now_ms
-from airflow_delta.engine.transaction.provenance import Provenance
+from airflow_delta.engine.transaction.provenance import (
+    Provenance,
+    check_texts,
+    metric_texts,
+    parameter_texts,
+)
 from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
@@ -49,11 +54,15 @@ class OptimisticTransaction:
         user_metadata: a text for ``commitInfo.userMetadata``.
         enforces: the features whose rules about rows the writer of the files to be added enforces, such
             as ``"checkConstraints"``.
+        seen_s: when, by `commit_loop.monotonic_s`, the version was found to be the newest, at the latest;
+            None where nobody can tell. It saves a request while that is a few seconds ago.
 
     Raises:
         UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+        TableAlreadyExistsError: the table is to be new, and is there without its first commits.
         InvalidTableError: the table is new, and there are remains of a former one's log.
-        InvalidArgumentError: ``enforces`` names something that is no feature.
+        InvalidArgumentError: ``enforces`` names something that is no feature; or what the commit is to
+            say of itself isn't of the right types.
     """
 
     def __init__(
@@ -65,13 +74,16 @@ class OptimisticTransaction:
         operation_parameters: Mapping[str, Any] | None = None,
         user_metadata: str | None = None,
         enforces: Iterable[str] = (),
+        seen_s: float | None = None,
     ) -> None:
+        check_texts(operation, user_metadata, table=storage.root)
         self._storage = storage
         self._snapshot = snapshot
         self._operation = operation
-        self._parameters = dict(operation_parameters or {})
+        self._parameters = parameter_texts(operation_parameters or {}, table=storage.root)
         self._user_metadata = user_metadata
         self._enforced = frozenset(enforces)
+        self._seen_s = seen_s
         self._staged = StagedActions()
         self._reads = Reads()
         self._was_tried = False
@@ -106,6 +118,15 @@ class OptimisticTransaction:
         relied on in any case.
         """
         return self._snapshot
+
+    @property
+    def base(self) -> Snapshot:
+        """As `snapshot`, for those who change a table that is there.
+
+        Raises:
+            InvalidArgumentError: the table is new.
+        """
+        return self._existing()
 
     @property
     def read_version(self) -> int | None:
@@ -201,7 +222,11 @@ class OptimisticTransaction:
         Whoever sets one has decided so by the one that was there, wherever it was looked up; so a
         commit made meanwhile that sets the same application's is a conflict, as if by
         `transaction_version`. Otherwise two tries of one task could commit twice.
+
+        Raises:
+            InvalidArgumentError: the application is no text, or the version no integer of 64 bits.
         """
+        _check_identifier(app_id, version, table=self.table)
         self._reads.app_ids.add(app_id)
         self._staged.transactions[app_id] = Txn(app_id, version, now_ms())
 
@@ -244,8 +269,10 @@ class OptimisticTransaction:
             operation_metrics: numbers for ``commitInfo.operationMetrics``.
 
         Raises:
-            InvalidArgumentError: there is nothing to commit, or the commit was tried already.
-            CommitConflictError: a commit made meanwhile touches what this one relies on.
+            InvalidArgumentError: there is nothing to commit, the commit was tried already, or a metric is
+                no whole number.
+            CommitConflictError: a commit made meanwhile touches what this one relies on, or is gone so
+                that it can't be told what it touches.
             TableAlreadyExistsError: the table was to be created and is there.
             ConstraintViolationError: the staged actions break a rule.
             UnsupportedFeatureError: the table needs something of writers that the engine lacks, or a
@@ -266,13 +293,19 @@ class OptimisticTransaction:
         provenance = Provenance(
             self._operation,
             self._parameters,
-            dict(operation_metrics or {}),
+            metric_texts(operation_metrics or {}, table=self.table),
             self._user_metadata,
             txn_id=str(uuid.uuid4()),
             read_version=self.read_version,
         )
         loop = CommitLoop(
-            self._storage, actions, self._reads, provenance, self._snapshot, self._enforced
+            self._storage,
+            actions,
+            self._reads,
+            provenance,
+            self._snapshot,
+            self._enforced,
+            self._seen_s,
         )
         try:
             return loop.run()
@@ -292,3 +325,17 @@ class OptimisticTransaction:
                 table=self.table,
             )
         return action
+
+
+def _check_identifier(app_id: object, version: object, *, table: str) -> None:
+    whole = isinstance(version, int) and not isinstance(version, bool) and _fits(version)
+    if not (isinstance(app_id, str) and whole):
+        raise InvalidArgumentError(
+            "a transaction identifier is a text and an integer of 64 bits, found "
+            f"{app_id!r} and {version!r}",
+            table=table,
+        )
+
+
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63

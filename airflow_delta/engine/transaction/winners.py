@@ -17,7 +17,12 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION, FileActions
 from airflow_delta.engine.arrow.python_arrays import scalar_of
-from airflow_delta.engine.errors import MetadataChangedError, ObjectNotFoundError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    CorruptLogError,
+    MetadataChangedError,
+    ObjectNotFoundError,
+)
 from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import Commit
 from airflow_delta.engine.log.listing import list_log
@@ -104,12 +109,7 @@ class Meanwhile:
             DeltaError: see `Snapshot.carried_on`.
         """
         newest = self.opened or self.base.carried_on(self.commits)
-        if newest.metadata.id != self.base.metadata.id:
-            raise MetadataChangedError(
-                "the table was replaced by another one meanwhile; run the operation again on that",
-                table=newest.table,
-                version=newest.version,
-            )
+        _check_is_same_table(self.base, newest)
         return newest
 
 
@@ -117,18 +117,62 @@ def commits_meanwhile(base: Snapshot) -> Meanwhile:
     """Find and read the commits since a snapshot.
 
     Raises:
-        CorruptLogError: one is gone, or breaks the protocol.
+        MetadataChangedError: the table was deleted, and another one created in its place.
+        CommitConflictError: the table has a newest version, but what was committed on the way to it
+            can't be told, because commits are gone; or the snapshot's own version was taken back.
+        TableNotFoundError: the table was deleted.
+        CorruptLogError: the newest version can't be opened.
         StorageError: the store failed.
     """
     storage, known = base.state.storage, base.segment.last_commit
     commits = commits_after(storage, known) if isinstance(known, Commit) else None
     if commits is not None:
-        with suppress(ObjectNotFoundError):  # of a cleanup that runs, the other way tells
+        # Of a cleanup that runs, and of damage that a checkpoint has left behind, the other way tells.
+        with suppress(ObjectNotFoundError, CorruptLogError):
             return Meanwhile(base, read_new_commits(storage, commits, table=base.table))
-    opened = open_newest(storage, parsed=True)
-    commits = list_log(storage, start=base.version + 1, end=opened.version).commits
-    check_commits(commits, after=base.version, to=opened.version, table=base.table)
-    return Meanwhile(base, read_new_commits(storage, commits, table=base.table), opened)
+    return _opened_afresh(base)
+
+
+def _opened_afresh(base: Snapshot) -> Meanwhile:
+    """The commits since a snapshot that can't be carried on just so."""
+    storage, version = base.state.storage, base.version
+    newest = open_newest(storage, parsed=True)
+    _check_is_same_table(base, newest)
+    commits = list_log(storage, start=version, end=max(version, newest.version)).commits
+    if commits and commits[0].version == version:
+        own, commits = commits[0], commits[1:]
+        taken_back = (
+            isinstance(base.segment.last_commit, Commit) and own != base.segment.last_commit
+        )
+    else:
+        taken_back = newest.version < version
+    if taken_back:
+        raise CommitConflictError(
+            f"version {version}, on which this commit is based, was taken back or replaced meanwhile; "
+            "run the operation again on the version that is there",
+            table=base.table,
+            version=newest.version,
+        )
+    try:
+        check_commits(commits, after=version, to=newest.version, table=base.table)
+        return Meanwhile(base, read_new_commits(storage, commits, table=base.table), newest)
+    except (CorruptLogError, ObjectNotFoundError) as error:
+        raise CommitConflictError(
+            f"the table has come to version {newest.version} since version {version}, on which this "
+            "commit is based, and what was committed on the way can't be told any more: commits were "
+            "cleaned up, or are damaged; run the operation again on the new version",
+            table=base.table,
+            version=newest.version,
+        ) from error
+
+
+def _check_is_same_table(base: Snapshot, newest: Snapshot) -> None:
+    if newest.metadata.id != base.metadata.id:
+        raise MetadataChangedError(
+            "the table was replaced by another one meanwhile; run the operation again on that",
+            table=newest.table,
+            version=newest.version,
+        )
 
 
 def _winners(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from threading import Barrier, Event, current_thread, main_thread
 
@@ -47,6 +48,29 @@ def test_items_are_drawn_a_bounded_way_ahead(ahead: int | None, most: int) -> No
     results = map_ordered(lambda item: item, items(), workers=2, ahead=ahead)
     assert [next(results) for _ in range(10)] == list(range(10))
     assert len(drawn) <= 10 + most
+
+
+class Large:
+    """What an item may be; unlike numbers it can be seen to be forgotten."""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_items_that_are_done_are_forgotten_before_more_are_drawn(workers: int) -> None:
+    forgotten = []
+
+    def items() -> Iterator[Large]:
+        gone: list[Event] = []
+        for _ in range(5):
+            item = Large()
+            gone.append(Event())
+            weakref.finalize(item, gone[-1].set)
+            yield item
+            del item
+            if len(gone) >= 2:  # two are drawn to see whether threads are worth it
+                forgotten.append(all(event.wait(5) for event in gone))
+
+    assert len(list(map_ordered(id, items(), workers=workers))) == 5
+    assert forgotten == [True] * 4
 
 
 def test_an_error_is_raised_in_its_turn() -> None:

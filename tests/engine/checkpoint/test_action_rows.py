@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +110,39 @@ def test_few_row_groups_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -
         rows.write_files(counted())
     assert appended == 20
     assert most <= 2 * action_rows._ENCODERS + 1
+
+
+class Text(bytearray):
+    """Memory of a table that can be seen to be given back."""
+
+
+def test_a_row_group_that_is_written_is_forgotten_before_the_next_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(action_rows, "_GROUP_ROWS", 14)
+    forgotten = []
+
+    def watched() -> Iterator[FileActionTable]:
+        gone: list[threading.Event] = []
+        for number, (kind, table) in enumerate(files(*["add"] * 10)):
+            nulls, offsets, data = table["path"].chunk(0).buffers()
+            text = Text(data.to_pybytes())
+            gone.append(threading.Event())
+            weakref.finalize(text, gone[-1].set)
+            paths = pa.Array.from_buffers(
+                pa.string(), table.num_rows, [nulls, offsets, pa.py_buffer(text)]
+            )
+            del text
+            yield kind, table.set_column(table.column_names.index("path"), "path", paths)
+            del paths
+            # Two tables fill a row group. Two of these are drawn to see whether threads are worth it.
+            if number >= 4:
+                full = number - number % 2
+                forgotten.append(all(event.wait(5) for event in gone[:full]))
+
+    with new_action_file(io.BytesIO(), checkpoint_schema(), table="t", version=7) as rows:
+        rows.write_files(watched())
+    assert forgotten == [True] * 6
 
 
 def test_a_file_without_actions_has_its_columns() -> None:

@@ -42,9 +42,10 @@ def paths(
     properties: dict[str, str] | None = None,
     schema: StructType = SCHEMA,
     partition_columns: Sequence[str] = (),
+    mode: str = "none",
 ) -> tuple[tuple[str, ...], ...]:
     return clustering_paths(
-        schema, chosen, partition_columns, TableProperties(properties or {}, "tbl")
+        schema, chosen, partition_columns, TableProperties(properties or {}, "tbl"), mode=mode
     )
 
 
@@ -56,8 +57,7 @@ def test_columns_inside_structs_are_lists_of_names() -> None:
 
 def test_the_paths_are_physical_ones() -> None:
     mapped, _ = assign_mapping(SCHEMA, name_of=lambda field: field.name.upper())
-    by_name = {"delta.columnMapping.mode": "name"}
-    assert paths(("s", "x"), schema=mapped, properties=by_name) == (("S", "X"),)
+    assert paths(("s", "x"), schema=mapped, mode="name") == (("S", "X"),)
     assert paths(("s", "x"), schema=mapped) == (("s", "x"),)
 
 
@@ -82,7 +82,7 @@ def test_columns_that_no_table_is_clustered_by(chosen: list[Any], problem: str) 
 
 def test_a_single_text_is_no_list() -> None:
     with pytest.raises(InvalidArgumentError, match=r"such as \['ti'\]"):
-        clustering_paths(SCHEMA, "ti", (), TableProperties({}, "tbl"))
+        clustering_paths(SCHEMA, "ti", (), TableProperties({}, "tbl"), mode="none")
 
 
 def test_a_partitioned_table_is_not_clustered() -> None:

@@ -284,7 +284,7 @@ def closed(names: set[str]) -> frozenset[str]:
 protocols = st.one_of(
     st.sampled_from([Protocol(*versions) for versions in LEGACY]),
     st.builds(
-        lambda names: protocol_with(closed(names), least=Protocol(1, 7, None, frozenset())),
+        lambda names: protocol_with(closed(names), Protocol(1, 7, None, frozenset())),
         st.sets(st.sampled_from(WRITABLE), max_size=5),
     ),
 )

@@ -29,12 +29,17 @@ def hashes(pairs: list[Pair]) -> KeyHashes:
 @given(
     batches=st.lists(st.lists(PAIRS, max_size=8), max_size=30),
     slots=st.sampled_from([1, 2, 1024]),
+    room=st.sampled_from([(4, 8), (1 << 10, 1 << 10)]),
 )
 @settings(max_examples=50, deadline=None)
-def test_what_was_added_is_there_and_nothing_else(batches: list[list[Pair]], slots: int) -> None:
+def test_what_was_added_is_there_and_nothing_else(
+    batches: list[list[Pair]], slots: int, room: tuple[int, int]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seen_keys, "_LEAST_SLOTS", slots)
         patch.setattr(seen_keys, "_STEP", 3)
+        patch.setattr(seen_keys, "_SMALL", room[0])
+        patch.setattr(seen_keys, "_LARGE", room[1])
         seen, model = SeenKeys(), dict[Pair, int]()
         for batch in batches:
             assert seen.contain(hashes(batch)).tolist() == [pair in model for pair in batch]

@@ -433,9 +433,9 @@ def test_a_transaction_that_is_merely_written_is_no_conflict(tmp_path: Path) -> 
     write_commit(tmp_path, 1, txn_of("app"))
     (winner,) = commits_meanwhile(base).winners
     actions = Actions(transactions=(Txn("app", 2),))
-    check_conflicts(Loser(actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
+    check_conflicts(Loser(base, actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
     with pytest.raises(ConcurrentTransactionError, match="application 'app'"):
-        check_conflicts(Loser(actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE), winner)
+        check_conflicts(Loser(base, actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE), winner)
 
 
 # Files that were added

@@ -1,11 +1,13 @@
 """Append-only tables lose no rows.
 
-Spec: PROTOCOL.md, "Append-only Tables". Files may still be rearranged.
+Spec: PROTOCOL.md, "Append-only Tables". Files may still be rearranged: all of it with
+``dataChange=false``, so that what is added as new data isn't taken for the rows of files that go.
 """
 
 from __future__ import annotations
 
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.vector_changes import vector_changes
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_append_only"]
@@ -19,9 +21,18 @@ def check_append_only(actions: Actions, context: CommitContext) -> Actions:
         InvalidTableError: the property is neither true nor false.
     """
     # By the property alone, as the reference does: a table that says so means it, whatever its protocol.
-    if context.properties.append_only and any(file.data_change for file in actions.removes):
+    if not (context.properties.append_only and actions.removes):
+        return actions
+    grown = vector_changes(actions, context)
+    # Files that may hold the rows of those that go. Whether one must is up to `logical_files`.
+    takes_rows = any(
+        not file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds
+    )
+    adds_data = any(file.data_change for file in actions.adds)
+    if any(file.data_change for file in actions.removes) or (adds_data and not takes_rows):
         raise context.violation(
-            "the table is append-only (delta.appendOnly=true), and the commit removes data; set the "
-            "property to false first"
+            "the table is append-only (delta.appendOnly=true), and the commit removes data: files are "
+            "removed with dataChange=true, or none is added with dataChange=false that their rows "
+            "could be in; set the property to false first"
         )
     return actions

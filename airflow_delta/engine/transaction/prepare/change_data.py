@@ -10,6 +10,10 @@ the commit changes data and       without ``cdc`` files
 ================================  ====================================================================
 only adds files                   its rows are the inserted ones
 only removes files                their rows are the deleted ones
+removes files and adds them       the rows in which the two vectors differ are the deleted ones: readers
+again with larger deletion        of changes compare the vectors of such a pair (``changes/``). So it
+vectors                           counts as a removal, one with a smaller vector as an addition, and one
+                                  with another of the same size as both
 adds and removes files            the same, if no row of a removed file is in an added one, as when a
                                   table is overwritten. Only the writer of the files knows that: it
                                   declares the feature ``changeDataFeed`` as enforced
@@ -19,6 +23,7 @@ adds and removes files            the same, if no row of a removed file is in an
 from __future__ import annotations
 
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.vector_changes import vector_changes
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_change_data"]
@@ -48,12 +53,24 @@ def check_change_data(actions: Actions, context: CommitContext) -> Actions:
             raise context.violation(
                 f"the change data file {file.path!r} lies outside of the folder {_FOLDER}; put it there"
             )
-    adds = any(file.data_change for file in actions.adds)
-    removes = any(file.data_change for file in actions.removes)
-    if enabled and adds and removes and not actions.cdc and _FEATURE not in context.enforced:
+    if not enabled or actions.cdc or _FEATURE in context.enforced:
+        return actions
+    if _may_update(actions, context):
         raise context.violation(
             "it adds and removes data, and the table keeps change data (delta.enableChangeDataFeed="
             "true): commit the change data files as well, or, if no row of a removed file is in an "
             f"added one, declare that by enforces=['{_FEATURE}']"
         )
     return actions
+
+
+def _may_update(actions: Actions, context: CommitContext) -> bool:
+    """Whether rows come and rows go, so that they may be former and new values of one row."""
+    grown = vector_changes(actions, context)
+    come = any(
+        file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds
+    )
+    go = any(
+        file.data_change and grown.get(context.path_key(file), 0) >= 0 for file in actions.removes
+    )
+    return come and go

@@ -1,7 +1,7 @@
 """A clustered table has statistics of its clustering columns for each file.
 
 Spec: PROTOCOL.md, "Clustered Table". Bounds may be missing where all values are null, and for types of
-which they can't always be told. A commit that makes other columns the clustering columns needs
+which they can't always be told; of a file without records there is nothing to tell. A commit that makes other columns the clustering columns needs
 statistics of them for the files that are in the table already.
 """
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
+from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.arrow.stats import parse_stats
 from airflow_delta.engine.features.clustering import (
     DOMAIN,
@@ -88,9 +89,12 @@ def _check_staying_files(
     keys = file_keys(live, table=context.table)
     staying = live.filter(pc.invert(pc.is_in(keys, value_set=touched)))
     for path in added:
-        parsed = parse_stats(staying["stats"], pa.struct([("nullCount", _nested(path))]))
+        told = pa.struct([("numRecords", pa.int64()), ("nullCount", _nested(path))])
+        parsed = parse_stats(staying["stats"], told)
         counts = pc.struct_field(pc.struct_field(parsed, "nullCount"), list(path))
-        lacking = staying["path"].filter(pc.is_null(counts))
+        filled = pc.not_equal(pc.struct_field(parsed, "numRecords"), scalar_of(0, pa.int64()))
+        needed = pc.coalesce(filled, scalar_of(True, pa.bool_()))
+        lacking = staying["path"].filter(pc.and_(needed, pc.is_null(counts)))
         if len(lacking):
             raise _without_statistics("nullCount", lacking[0].as_py(), path, context)
 
@@ -104,6 +108,8 @@ def _lacking(statistics: Mapping[str, Any], path: SchemaPath, *, bounded: bool) 
     """The statistic of a column that is missing; None where all are there."""
     records = count_of(statistics.get("numRecords"))
     nulls = count_of(statistic(statistics, "nullCount", path))
+    if records == 0:
+        return None
     if records is None or nulls is None:
         return "numRecords" if records is None else "nullCount"
     if nulls == records or not bounded:

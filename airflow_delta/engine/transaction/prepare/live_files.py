@@ -8,13 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
+from airflow_delta.engine.arrow.action_schema import (
+    ADD_FIELDS,
+    DELETION_VECTOR_TYPE,
+    FILE_KEY_COLUMNS,
+)
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
 
-__all__ = ["are_live", "live_by_path"]
+__all__ = ["are_live", "live_by_path", "live_of_paths", "path_keys"]
 
 
 def are_live(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list[bool]:
@@ -50,14 +54,27 @@ def live_by_path(
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
+    keys, live = live_of_paths(files, context, columns)
+    # Objects again, but no more of them than the commit has files.
+    return dict(zip(keys, live.to_pylist(), strict=True))
+
+
+def live_of_paths(
+    files: Iterable[AddFile | RemoveFile], context: CommitContext, columns: Sequence[str]
+) -> tuple[list[str], pa.Table]:
+    """As `live_by_path`: the path keys, and the values in a table of as many rows."""
     keys = {context.path_key(file) for file in files}
     if context.base is None or not keys:
-        return {}
+        nothing = {name: pa.nulls(0, ADD_FIELDS[name]) for name in columns}
+        return [], pa.table(nothing)
     live = context.base.files(columns=("path", *columns))
-    vectors = pa.chunked_array([pa.nulls(len(live), DELETION_VECTOR_TYPE)])
-    paths = pa.Table.from_arrays([live["path"], vectors], names=list(FILE_KEY_COLUMNS))
-    found = file_keys(paths, table=context.table)
+    found = path_keys(live["path"], context)
     wanted = pc.is_in(found, value_set=array_of(list(keys), pa.string()))
-    # Objects again, but no more of them than the commit has files.
-    rows = live.select(list(columns)).filter(wanted).to_pylist()
-    return dict(zip(found.filter(wanted).to_pylist(), rows, strict=True))
+    return found.filter(wanted).to_pylist(), live.select(list(columns)).filter(wanted)
+
+
+def path_keys(paths: pa.ChunkedArray, context: CommitContext) -> pa.ChunkedArray:
+    """As `CommitContext.path_key`, for paths of the table."""
+    vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
+    columns = pa.Table.from_arrays([paths, vectors], names=list(FILE_KEY_COLUMNS))
+    return file_keys(columns, table=context.table)

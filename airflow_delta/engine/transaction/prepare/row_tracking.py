@@ -7,10 +7,12 @@ supports the feature, enabled or not:
 an ``add`` of a path                     gets
 =======================================  ========================================================
 that is live (new statistics, another    ``baseRowId`` and ``defaultRowCommitVersion`` of the live
-deletion vector, …)                      file, where it has them
-that comes with ids (a restored file)    those, if they have been given out before
+deletion vector, …)                      file; what that lacks, as any other file
+that isn't, and comes with both          those: a file that was in the table and is restored. Its ids
+                                         have been given out before, and no file has them by now
 of any other kind                        the ids behind the high water mark, as many as it has
-                                         records, and this commit's version
+                                         records, and this commit's version; numbers that it comes
+                                         with aren't its writer's to choose
 =======================================  ========================================================
 
 A ``remove`` gets the numbers of the file that it removes. The high water mark is kept in a metadata
@@ -35,6 +37,7 @@ from airflow_delta.engine.features.row_tracking import (
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.live_files import live_by_path
+from airflow_delta.engine.transaction.prepare.row_ids import check_row_ids_are_unique
 from airflow_delta.engine.transaction.prepare.statistics import record_counts
 from airflow_delta.engine.transaction.staged import Actions
 
@@ -49,8 +52,8 @@ def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
     """Number the rows of added files, where the table supports row tracking.
 
     Raises:
-        ConstraintViolationError: a file comes with ids where it can't; its statistics don't tell how
-            many it needs, or no ids are left.
+        ConstraintViolationError: a file comes with ids where it can't, or with such as another one
+            has; its statistics don't tell how many it needs, or no ids are left.
         InvalidTableError: the high water mark can't be read.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
@@ -80,13 +83,16 @@ def _numbered(actions: Actions, context: CommitContext) -> Actions:
     files: tuple[AddFile | RemoveFile, ...] = (*actions.adds, *actions.removes)
     live = live_by_path(files, context, _COLUMNS)
     mark = high_water_mark(context.domains.get(DOMAIN), table=context.table)
-    returning = [
+    known = [_as_known(file, live, context) for file in actions.adds]
+    adds, last = _with_ids(known, mark, context)
+    restored = [
         file
-        for file in actions.adds
+        for file in known
         if file.base_row_id is not None and context.path_key(file) not in live
     ]
-    _check_were_given_out(returning, mark, context)
-    adds, last = _with_ids([_as_live(file, live, context) for file in actions.adds], mark, context)
+    if restored:
+        _check_were_given_out(restored, mark, context)
+        check_row_ids_are_unique(adds, actions.removes, mark, context)
     domains = dict(actions.domains)
     if last != mark:
         domains[DOMAIN] = high_water_mark_domain(last)
@@ -98,15 +104,32 @@ def _numbered(actions: Actions, context: CommitContext) -> Actions:
     )
 
 
+def _as_known(
+    file: AddFile, live: Mapping[str, Mapping[str, Any]], context: CommitContext
+) -> AddFile:
+    """A file with the numbers that it had before, which may be none."""
+    found = live.get(context.path_key(file))
+    if found is not None:
+        return _as_live(file, live, context)
+    if file.base_row_id is not None and file.default_row_commit_version is not None:
+        return file
+    return replace(file, base_row_id=None, default_row_commit_version=None)
+
+
 def _check_were_given_out(files: Sequence[AddFile], mark: int, context: CommitContext) -> None:
-    """The ids that files come with are among those that the table gave out before."""
+    """The numbers that files come with are among those that the table gave out before."""
     counts = record_counts(files, context, why="their row ids can't be told without it")
     for file, records in zip(files, counts, strict=True):
-        first = file.base_row_id or 0
+        first, since = file.base_row_id or 0, file.default_row_commit_version or 0
         if first < 0 or first + records - 1 > mark:
             raise context.violation(
                 f"the file {file.path!r} has the baseRowId {first} and {records} records, and the "
                 f"highest id that was ever given out is {mark}; leave it out to get new ones"
+            )
+        if not 0 <= since < context.version:
+            raise context.violation(
+                f"the file {file.path!r} has the defaultRowCommitVersion {since}: expected that of an "
+                "earlier version, in which it was added; leave it out to get this one"
             )
 
 
@@ -142,16 +165,14 @@ def _as_live(file: _File, live: Mapping[str, Mapping[str, Any]], context: Commit
     if found is None:
         return file
     base, since = (found[name] for name in _COLUMNS)
-    if base is None or since is None:
-        # A file from before row tracking: what it lacks it gets now.
-        base = file.base_row_id if base is None else base
-        since = file.default_row_commit_version if since is None else since
     own = (file.base_row_id, file.default_row_commit_version)
     if own == (base, since):
         return file
-    if any(mine not in (None, its) for mine, its in zip(own, (base, since), strict=True)):
-        raise context.violation(
-            f"the file {file.path!r} has the baseRowId {own[0]} and the defaultRowCommitVersion "
-            f"{own[1]}, and in the table it has {base} and {since}; keep those, or leave both out"
-        )
+    for mine, its in zip(own, (base, since), strict=True):
+        # What a file from before row tracking lacks it gets now, but not from its writer.
+        if its is not None and mine not in (None, its):
+            raise context.violation(
+                f"the file {file.path!r} has the baseRowId {own[0]} and the defaultRowCommitVersion "
+                f"{own[1]}, and in the table it has {base} and {since}; keep those, or leave both out"
+            )
     return replace(file, base_row_id=base, default_row_commit_version=since)

@@ -16,8 +16,8 @@ from airflow_delta.engine.transaction.prepare.enforcement import check_enforceme
 from airflow_delta.engine.transaction.prepare.iceberg_compat import check_iceberg
 from airflow_delta.engine.transaction.prepare.identity import advance_identity_marks
 from airflow_delta.engine.transaction.prepare.in_commit_timestamps import record_timestamps
+from airflow_delta.engine.transaction.prepare.logical_files import check_logical_files
 from airflow_delta.engine.transaction.prepare.partition_values import check_partition_values
-from airflow_delta.engine.transaction.prepare.removed_files import check_removed_files
 from airflow_delta.engine.transaction.prepare.row_tracking import assign_row_ids
 from airflow_delta.engine.transaction.prepare.tags import commit_tags
 from airflow_delta.engine.transaction.prepare.transitions import check_staying_files
@@ -26,6 +26,7 @@ from airflow_delta.engine.transaction.prepare.validity import (
     check_table,
     check_transactions,
 )
+from airflow_delta.engine.transaction.prepare.value_types import check_values
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["STAGES", "Prepared", "Stage", "prepare"]
@@ -34,6 +35,8 @@ Stage: TypeAlias = Callable[[Actions, CommitContext], Actions]
 """One feature's rule for a commit; a check returns the actions that it was given."""
 
 STAGES: tuple[Stage, ...] = (
+    # What it lets pass can be relied on to have the types that it should have.
+    check_values,
     check_table,
     check_enforcement,
     check_transactions,
@@ -45,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
     check_nulls,
     check_iceberg,
     # These may read the table's live files, from here on.
-    check_removed_files,
+    check_logical_files,
     check_deletion_vectors,
     check_clustering,
     # These complete the commit; what is left can refuse it only for what they need themselves.

@@ -26,16 +26,13 @@ __all__ = ["check_files", "check_table", "check_transactions"]
 
 _PREVIEW = "-preview"
 
-_DROP_FEATURE = "DROP FEATURE"
-"""The one operation after which a protocol may support less than before."""
-
 
 def check_table(actions: Actions, context: CommitContext) -> Actions:
     """Protocol and metadata are a table's, and follow from those before.
 
     Raises:
-        ConstraintViolationError: the first version lacks one of them; a feature comes into use that
-            the protocol lacks; or the highest column id falls.
+        ConstraintViolationError: the first version lacks one of them; the table's id changes; a
+            feature comes into use that the protocol lacks; or the highest column id falls.
         InvalidTableError: the protocol supports less than before; or protocol, schema, partition
             columns and properties don't fit together.
         UnsupportedFeatureError: the engine can't commit to such a table.
@@ -43,10 +40,15 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     base = context.base
     if base is None and not (actions.protocol and actions.metadata):
         raise context.violation("the first version needs a protocol and a metaData action")
-    if actions.protocol and base and context.operation != _DROP_FEATURE:
+    if actions.protocol and base:
         check_no_shrinking(base.protocol, actions.protocol, table=context.table)
     if not (actions.protocol or actions.metadata):
         return actions
+    if base and context.metadata.id != base.metadata.id:
+        # Streams, caches and clones know a table by its id: with another one it is another table.
+        raise context.violation(
+            f"the table's id changes from {base.metadata.id!r} to {context.metadata.id!r}; keep it"
+        )
     schema_after(context)  # its partition columns are in it
     check_metadata(context.protocol, context.metadata, table=context.table)
     highest = context.properties.column_mapping_max_column_id or 0
@@ -105,6 +107,8 @@ def check_transactions(actions: Actions, context: CommitContext) -> Actions:
 
 def check_files(actions: Actions, context: CommitContext) -> Actions:
     """No file has two actions of one kind, and none is added and removed as it is.
+
+    What that does to the files of the table is seen to by `logical_files`.
 
     Raises:
         ConstraintViolationError: one has or is, or a path is no well-formed URI.

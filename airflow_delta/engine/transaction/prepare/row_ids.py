@@ -1,0 +1,89 @@
+"""No two rows of a version have the same default row id.
+
+New ids are always behind all that were given out. Only a file that comes back with the ids that it had
+(a restore) may meet others: its rows may have been committed again since, under other paths.
+
+Spec: PROTOCOL.md, "Writer Requirements for Row Tracking": "Writers must never commit duplicate Row IDs
+in the table in any version."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
+from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.live_files import path_keys
+
+__all__ = ["check_row_ids_are_unique"]
+
+_COLUMNS = ("path", "stats", "baseRowId")
+_FIRST, _END = "first", "end"
+
+
+def check_row_ids_are_unique(
+    adds: Sequence[AddFile], removes: Sequence[RemoveFile], mark: int, context: CommitContext
+) -> None:
+    """The files of the table and those of a commit have disjoint ranges of row ids.
+
+    Of a file that doesn't tell its records the range is taken to go on up to the next file's.
+
+    Args:
+        adds: what the commit adds, all with ids.
+        removes: what it removes.
+        mark: the highest id that was given out before the commit.
+        context: the table.
+
+    Raises:
+        ConstraintViolationError: two ranges overlap.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    added = pa.table(
+        {
+            "path": array_of([file.path for file in adds], pa.string()),
+            "stats": array_of([file.stats for file in adds], pa.string()),
+            "baseRowId": array_of([file.base_row_id for file in adds], pa.int64()),
+        }
+    )
+    last = mark + 1
+    ranges = [_ranges(files, last) for files in (_staying((*adds, *removes), context), added)]
+    rows = pa.concat_tables(ranges).sort_by(_FIRST)
+    # A range begins where all those before it have ended, or it meets one of them.
+    ended = pc.cumulative_max(rows[_END])
+    meets = pc.less(rows[_FIRST][1:], ended[:-1])
+    second = pc.index(meets, scalar_of(True, pa.bool_())).as_py() + 1
+    if second:
+        path, first = rows["path"][second].as_py(), rows[_FIRST][second].as_py()
+        raise context.violation(
+            f"the row ids of the file {path!r}, from {first} on, are also those of another file, such as "
+            f"{rows['path'][second - 1].as_py()!r}; leave baseRowId out to get new ones"
+        )
+
+
+def _staying(touched: Sequence[AddFile | RemoveFile], context: CommitContext) -> pa.Table:
+    """The live files that the commit doesn't mention."""
+    if context.base is None:
+        return pa.table({name: pa.nulls(0, ADD_FIELDS[name]) for name in _COLUMNS})
+    live = context.base.files(columns=_COLUMNS)
+    mentioned = array_of([context.path_key(file) for file in touched], pa.string())
+    staying = live.filter(
+        pc.invert(pc.is_in(path_keys(live["path"], context), value_set=mentioned))
+    )
+    return staying.filter(staying["baseRowId"].is_valid())
+
+
+def _ranges(files: pa.Table, last: int) -> pa.Table:
+    """The first id of each file that has records, and the one behind its last."""
+    files = files.sort_by("baseRowId")
+    first, records = files["baseRowId"], num_records(files["stats"])
+    following = pa.chunked_array([*first[1:].chunks, array_of([last], pa.int64())])[: len(first)]
+    end = pc.coalesce(pc.add(first, records), following)
+    ranges = pa.table({"path": files["path"], _FIRST: first, _END: end})
+    return ranges.filter(pc.less(first, end))
