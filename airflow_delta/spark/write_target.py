@@ -94,9 +94,7 @@ def existing_target(request: WriteRequest) -> WriteTarget:
     )
     # The very version that the transaction is based on: a change of the schema since then is a
     # conflict that the commit finds.
-    snapshot = (
-        transaction.read_table() if overwrites else table.snapshot(version=transaction.read_version)
-    )
+    snapshot = transaction.read_table() if overwrites else transaction.base
     if request.check is not None:
         request.check(snapshot)
     _check_rows_can_be_made(snapshot.protocol, snapshot.metadata, table.uri)

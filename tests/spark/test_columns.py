@@ -71,7 +71,7 @@ def arrow_schema(prefix: str) -> pa.Schema:
 def test_mapped_columns_at_every_depth(
     spark: SparkSession, tmp_path: Path, mode: str, prefix: str
 ) -> None:
-    properties = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "73"}
+    properties = {"delta.columnMapping.mode": mode}
     table = str(tmp_path)
     DeltaTable.create(table, SCHEMA, partition_by=["part"], properties=properties)
 

@@ -1,4 +1,4 @@
-"""Names that a column can have: any but none, unless files call the column by it.
+"""Names that a column can have.
 
 The specification speaks of naming restrictions that column mapping lifts, without telling them; they
 are those of the reference implementation's Parquet writer.
@@ -21,14 +21,13 @@ def check_named(schema: StructType, *, table: str) -> None:
     Raises:
         InvalidTableError: a column has none.
     """
-    nameless = next((path for path, field in all_fields(schema) if not field.name), None)
-    if nameless is not None:
-        raise InvalidTableError(
-            f"a column {f'in {".".join(nameless[:-1])!r}' if nameless[:-1] else 'of the table'} has the "
-            "empty name: expected a name",
-            table=table,
-            columns=(".".join(nameless),),
-        )
+    for path, field in all_fields(schema):
+        if not field.name:
+            raise InvalidTableError(
+                f"a column has the empty name, {path} from the top down: expected a name",
+                table=table,
+                columns=(".".join(path),),
+            )
 
 
 def check_column_names(schema: StructType, *, table: str) -> None:

@@ -32,12 +32,11 @@ from airflow_delta.engine.features.clustering_choice import clustering_paths
 from airflow_delta.engine.features.column_mapping import without_mapping
 from airflow_delta.engine.features.column_names import check_column_names, check_named
 from airflow_delta.engine.features.known_properties import check_values
+from airflow_delta.engine.features.lowest_protocol import protocol_of_versions, protocol_with
 from airflow_delta.engine.features.statistics_columns import check_statistics_columns
 from airflow_delta.engine.features.upgrade import (
     check_metadata,
     needed_features,
-    protocol_of_versions,
-    protocol_with,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties

@@ -30,6 +30,7 @@ from airflow_delta.engine.features.known_properties import (
     check_removable,
     check_values,
 )
+from airflow_delta.engine.features.lowest_protocol import protocol_of_versions
 from airflow_delta.engine.features.statistics_columns import (
     STATISTICS_COLUMNS,
     check_statistics_columns,
@@ -38,7 +39,6 @@ from airflow_delta.engine.features.transitions import check_transition
 from airflow_delta.engine.features.upgrade import (
     check_metadata,
     grown_protocol,
-    protocol_of_versions,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties

@@ -1,8 +1,8 @@
 """What an alteration does to a table, and the commit that does it.
 
 An alteration is worked out of the newest version as new metadata; the protocol follows from them, or
-comes with them where more is asked for (`features.upgrade`). What it demands of the files that are there is judged with each attempt
-(`prepare.transitions`), so that files that arrive meanwhile count.
+comes with them where more is asked for (`features.upgrade`). What it demands of the files that are there
+is judged with each attempt (`prepare.transitions`), so that files that arrive meanwhile count.
 """
 
 from __future__ import annotations

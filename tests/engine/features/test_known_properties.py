@@ -8,6 +8,7 @@ from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.known_properties import (
     KNOWN,
     canonical_name,
+    canonical_value,
     check_removable,
     check_settable,
     check_values,
@@ -96,3 +97,28 @@ def test_what_is_recorded_by_commits_stays_and_what_is_unwanted_can_go() -> None
 def test_flags_that_no_module_reads_are_judged_as_well() -> None:
     with pytest.raises(InvalidTableError, match="'true' or 'false'"):
         check_values(TableProperties({"delta.enableFullRetentionRollback": "yes"}, "tbl"))
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN.values()))
+def test_the_case_of_words_is_the_protocol_s_wherever_it_does_not_matter(name: str) -> None:
+    """What says of a value that it may be one of a few words takes them in any case."""
+    properties = TableProperties({name: "?"}, "tbl")
+    words: list[str] = []
+    try:
+        check_values(properties)
+    except InvalidTableError as error:
+        if "'true' or 'false'" in error.message:
+            words = ["true", "false"]
+        elif "expected one of " in error.message:
+            words = error.message.split("expected one of ")[1].split(", found")[0].split(", ")
+    for word in words or ["Text"]:
+        assert canonical_value(name, word) == word
+        stored = canonical_value(name, word.upper())
+        assert stored == (word if words else word.upper())
+    assert canonical_value(name, "?") == "?"
+
+
+def test_the_words_are_known_at_all() -> None:
+    assert canonical_value("delta.appendOnly", "TRUE") == "true"
+    assert canonical_value("delta.checkpointPolicy", "V2") == "v2"
+    assert canonical_value("delta.isolationLevel", "SERIALIZABLE") == "Serializable"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -239,10 +240,63 @@ def test_an_unknown_property_of_the_protocol_is_refused_and_a_user_s_own_kept() 
 
 
 def test_names_are_stored_in_the_case_of_the_protocol() -> None:
-    table = made({"Delta.AppendOnly": "TRUE", "DELTA.Constraints.Few": "a < 9"})
-    assert table.configuration == {"delta.appendOnly": "TRUE", "delta.constraints.Few": "a < 9"}
+    table = made({"Delta.AppendOnly": "true", "DELTA.Constraints.Few": "a < 9"})
+    assert table.configuration == {"delta.appendOnly": "true", "delta.constraints.Few": "a < 9"}
     with pytest.raises(InvalidArgumentError, match="given twice"):
         new({"delta.appendOnly": "true", "delta.APPENDONLY": "true"})
+
+
+def test_words_are_stored_as_the_protocol_writes_them() -> None:
+    """Some implementations know them in no other case."""
+    given = {
+        "delta.appendOnly": "TRUE",
+        "delta.enableExpiredLogCleanup": "False",
+        "delta.checkpointPolicy": "V2",
+        "delta.columnMapping.mode": "NAME",
+        "delta.isolationLevel": "writeserializable",
+        "delta.constraints.Few": "A < 9",
+        "owner": "TRUE",
+    }
+    table = made(given, StructType((StructField("A", INTEGER),)))
+    assert table.configuration == {
+        "delta.appendOnly": "true",
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.checkpointPolicy": "v2",
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": "1",
+        "delta.isolationLevel": "WriteSerializable",
+        "delta.constraints.Few": "A < 9",
+        "owner": "TRUE",
+    }
+
+
+def test_two_commits_must_not_miss_what_the_other_one_adds() -> None:
+    assert made({"delta.isolationLevel": "WriteSerializable"}).configuration
+    with pytest.raises(InvalidArgumentError, match="set to SnapshotIsolation: two commits"):
+        made({"delta.isolationLevel": "snapshotIsolation"})
+
+
+def test_ids_and_names_of_another_table_are_left_out_without_column_mapping() -> None:
+    by_name = made({"delta.columnMapping.mode": "name"}, NESTED).schema
+    for properties in ({}, {"delta.columnMapping.mode": "none"}):
+        assert made(properties, by_name).schema == NESTED
+    # Under it they are kept: a table may be made for files that are there.
+    assert made({"delta.columnMapping.mode": "id"}, by_name).schema == by_name
+    nested = made({"delta.enableIcebergCompatV2": "true"}, NESTED).schema
+    assert made({}, nested).schema == NESTED
+
+
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_columns_without_a_name_are_refused_at_any_depth(mode: str) -> None:
+    nameless = StructType((StructField("", INTEGER),))
+    nested = StructType((*SCHEMA, StructField("l", ArrayType(nameless))))
+    for schema, path in ((nameless, ("",)), (nested, ("l", "element", ""))):
+        with pytest.raises(InvalidTableError, match=re.escape(f"empty name, {path}")):
+            made({"delta.columnMapping.mode": mode}, schema)
+
+
+def test_a_table_may_get_its_columns_later() -> None:
+    assert made(schema=StructType()).schema == StructType()
 
 
 # What the reference implementation gives a table of these columns: the ids of columns first, parents

@@ -79,6 +79,18 @@ def test_a_mode_that_is_unset_is_none() -> None:
         check_transition(mode("name"), metadata(), table="tbl")
 
 
+def test_a_mode_counts_where_the_protocol_supports_column_mapping() -> None:
+    without, with_it = Protocol(1, 2), Protocol(2, 5)
+    for new in (metadata(), mode("id"), mode("none")):
+        check_transition(mode("name"), new, protocols=(without, without), table="tbl")
+    check_transition(mode("name"), mode("name"), protocols=(without, with_it), table="tbl")
+    check_transition(mode("id"), mode("name"), protocols=(without, with_it), table="tbl")
+    with pytest.raises(InvalidArgumentError, match="from 'none' to 'id'"):
+        check_transition(mode("id"), mode("id"), protocols=(without, with_it), table="tbl")
+    with pytest.raises(InvalidArgumentError, match="from 'name' to 'none'"):
+        check_transition(mode("name"), metadata(), protocols=(with_it, with_it), table="tbl")
+
+
 V1 = {"delta.enableIcebergCompatV1": "true"}
 V2 = {"delta.enableIcebergCompatV2": "true"}
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 from airflow_delta.engine.features.feature import Kind, Support
+from airflow_delta.engine.features.lowest_protocol import protocol_with
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.upgrade import (
     check_metadata,
     check_no_shrinking,
-    protocol_with,
     upgraded_protocol,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -143,6 +143,16 @@ def test_a_feature_that_is_asked_for_brings_what_it_requires(
 ) -> None:
     made = upgraded_protocol(Protocol(1, 2), metadata(), asked=frozenset(asked), table="tbl")
     assert made == after
+
+
+def test_a_mode_of_column_mapping_that_was_there_in_vain_is_not_turned_on() -> None:
+    table = metadata(BY_NAME, field=MAPPING)
+    assert upgraded_protocol(Protocol(1, 2), table, before=table, table="t") == Protocol(1, 2)
+    assert upgraded_protocol(Protocol(1, 2), table, before=metadata(), table="t") == Protocol(2, 5)
+    asked = frozenset({"columnMapping"})
+    made = upgraded_protocol(Protocol(1, 2), table, before=table, asked=asked, table="t")
+    assert made == Protocol(2, 5)
+    assert upgraded_protocol(Protocol(2, 5), table, before=table, table="t") == Protocol(2, 5)
 
 
 def test_a_preview_that_the_table_has_stays_a_preview() -> None:

@@ -165,6 +165,7 @@ def test_partition_columns_keep_their_order() -> None:
 
 def test_system_domains() -> None:
     assert DomainMetadata("delta.clustering", "{}").is_system_controlled
+    assert DomainMetadata("Delta.Clustering", "{}").is_system_controlled
     assert not DomainMetadata("deltaish", "{}").is_system_controlled
 
 

@@ -6,8 +6,9 @@ import os
 import random
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,9 +17,19 @@ from airflow_delta.engine.errors import CorruptLogError, TableNotFoundError
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.engine.snapshot import newest as newest_module
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
+from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.local import LocalStorage
-from tests.log_builder import add, commit_path, metadata, remove, write_commit, write_table
-from tests.table_builder import FAR_FUTURE_MS
+from airflow_delta.engine.storage.memory import MemoryStorage
+from tests.log_builder import (
+    PROTOCOL,
+    add,
+    commit_path,
+    metadata,
+    remove,
+    write_commit,
+    write_table,
+)
+from tests.table_builder import FAR_FUTURE_MS, commit_file, lines
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4,
           "sizeInBytes": 40, "cardinality": 6}  # fmt: skip
@@ -239,3 +250,79 @@ def test_a_small_commit_makes_many_chunks_of_none(tmp_path: Path) -> None:
     adds = table.transaction("WRITE").read_files(columns=["path"])
     assert adds["path"].num_chunks <= 10
     assert adds.num_rows == 30
+
+
+# Stores that tell times in whole seconds
+
+NOW_MS = 2_000_000_000_000
+
+
+class Seconds(MemoryStorage):
+    """A remote store, all of whose files were made within one second."""
+
+    capabilities: ClassVar[Capabilities] = replace(MemoryStorage.capabilities, remote=True)
+
+    def __init__(self) -> None:
+        super().__init__(f"memory://{random.random()}", clock=lambda: NOW_MS)
+        self.read_paths: list[str] = []
+
+    def commit(self, version: int, *actions: dict[str, Any], txn_id: str | None = None) -> None:
+        info = {"commitInfo": {"timestamp": 1, **({"txnId": txn_id} if txn_id else {})}}
+        self.replace(commit_file(version), lines([info, *actions]))
+
+    def read(self, path: str, **options: Any) -> bytes:
+        self.read_paths.append(path)
+        return super().read(path, **options)
+
+
+def files_of(snapshot: Snapshot) -> list[str]:
+    return sorted(snapshot.files(columns=["path"])["path"].to_pylist())
+
+
+@pytest.mark.parametrize("followed", [False, True])
+@pytest.mark.parametrize("age_ms", [0, 1000, 4999])
+def test_a_commit_that_replaces_another_within_a_second_is_seen(
+    monkeypatch: pytest.MonkeyPatch, age_ms: int, followed: bool
+) -> None:
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + age_ms)
+    storage = Seconds()
+    storage.commit(0, PROTOCOL, metadata(), txn_id="0")
+    newest = NewestSnapshot(storage)
+    if followed:
+        newest.get()
+    storage.commit(1, add("a"), txn_id="a")
+    assert files_of(newest.get()) == ["a"]
+    storage.commit(1, add("b"), txn_id="b")
+    # However long it takes until somebody asks again.
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + 10**6)
+    assert files_of(newest.get()) == ["b"]
+
+
+def test_of_a_commit_without_an_id_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS)
+    storage = Seconds()
+    storage.commit(0, PROTOCOL, metadata(), add("a"))
+    newest = NewestSnapshot(storage)
+    assert files_of(newest.get()) == ["a"]
+    storage.commit(0, PROTOCOL, metadata(), add("b"))
+    assert files_of(newest.get()) == ["b"]
+
+
+def test_a_young_commit_is_read_once_more_and_a_settled_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS)
+    storage = Seconds()
+    storage.commit(0, PROTOCOL, metadata(), txn_id="0")
+    newest = NewestSnapshot(storage)
+    newest.get()
+    for version in (1, 2, 3):
+        storage.commit(version, add(f"f{version}"), txn_id=str(version))
+        storage.read_paths.clear()
+        assert newest.get().version == version
+        assert storage.read_paths == [commit_file(version - 1)]
+    monkeypatch.setattr(newest_module, "now_ms", lambda: NOW_MS + 5000)
+    newest.get()
+    storage.read_paths.clear()
+    assert newest.get().version == 3
+    assert not storage.read_paths

@@ -210,10 +210,36 @@ def test_a_large_table_gets_none_until_the_next_checkpoint(
 # Never in the way.
 
 
-def test_an_existing_checksum_is_kept(table: MemoryTable) -> None:
-    table.storage.create(checksum_path(1), b"{}")
+class Watched(FaultyStorage):
+    """Another writer leaves a checksum of our commit before we do."""
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        if path == commit_file(1):
+            info = json.loads(data.splitlines()[0])["commitInfo"]
+            theirs = {"tableSizeBytes": 123, "numFiles": 3, "numMetadata": 1, "numProtocol": 1}
+            told = json.dumps({**theirs, "txnId": info["txnId"], "theirs": True})
+            self.inner.create(checksum_path(1), told.encode())
+
+
+def test_an_existing_checksum_of_the_commit_is_kept(table: MemoryTable) -> None:
+    delta = table.delta()
+    delta.__dict__["storage"] = Watched(table.storage)
+    commit(delta, file("c"))
+    assert json.loads(table.storage.read(checksum_path(1)))["theirs"]
+
+
+STALE = {"tableSizeBytes": 9, "numFiles": 9, "numMetadata": 1, "numProtocol": 1}
+
+
+@pytest.mark.parametrize(
+    "there", ["{}", "{broken", json.dumps(STALE), json.dumps({**STALE, "txnId": "another"})]
+)
+def test_one_of_a_version_that_was_taken_back_is_replaced(table: MemoryTable, there: str) -> None:
+    table.storage.create(checksum_path(1), there.encode())
     commit(table.delta(), file("c"))
-    assert table.storage.read(checksum_path(1)) == b"{}"
+    told = left(table, 1)
+    assert (told.num_files, told.table_size_bytes) == (3, 123)
 
 
 @pytest.mark.parametrize("how", [How.FAIL, How.LOSE_ANSWER])

@@ -152,8 +152,10 @@ def test_a_commit_that_a_listing_misses_is_no_gap(asked: str, hidden: int) -> No
 def test_a_transaction_that_lost_sees_all_winners() -> None:
     with MemoryTable(BEFORE) as table:
         hiding = Hiding(table.storage, commit(LAST + 1))
+        hiding.__dict__["capabilities"] = replace(table.storage.capabilities, remote=True)
         transaction = table_over(table, hiding).transaction("WRITE")
         transaction.add_file(AddFile("x", {}, 1, 1, data_change=True))
-        table.put(commits([*HISTORY[: LAST + 1], [add("e")], [add("f")]]))
+        later = commits([*HISTORY[: LAST + 1], [add("e")], [add("f")]])
+        table.put({commit_file(v): later[commit_file(v)] for v in (LAST + 1, LAST + 2)})
         assert transaction.commit().version == LAST + 3
         assert hiding.left == 0

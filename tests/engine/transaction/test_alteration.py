@@ -183,6 +183,92 @@ def test_clustering_needs_statistics_of_the_files_that_are_there(tmp_path: Path)
     assert {"clustering", "domainMetadata"} <= supported_features(table.snapshot().protocol)
 
 
+INDEXED, LISTED = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
+
+
+def test_clustering_columns_keep_their_statistics(tmp_path: Path) -> None:
+    table = create(tmp_path, {**MAPPED, INDEXED: "3"}, cluster_by=[["s", "x"]])
+    refused: list[Callable[[], CommitResult]] = [
+        lambda: table.alter.set_properties({INDEXED: "2"}),
+        lambda: table.alter.set_properties({LISTED: "id"}),
+    ]
+    for alter in refused:
+        with pytest.raises(InvalidArgumentError, match=r"clustered by s\.x, of which no") as caught:
+            alter()
+        assert caught.value.table == str(tmp_path)
+    # In whatever case, and for all that is in a struct.
+    table.alter.rename_column(["s", "x"], "z")
+    table.alter.set_properties({LISTED: "ID, S.Z", INDEXED: "0"})
+    with pytest.raises(InvalidArgumentError, match=r"clustered by s\.z, of which no"):
+        table.alter.unset_properties([LISTED])
+    table.alter.unset_properties([LISTED, INDEXED])
+    table.alter.cluster_by([])
+    table.alter.set_properties({INDEXED: "0"})
+    assert table.latest_version() == 5
+
+
+def test_clustering_columns_that_had_no_statistics_do_not_stop_a_change(tmp_path: Path) -> None:
+    table = create(tmp_path, cluster_by=["id", "part"])
+    as_others_leave_it(tmp_path, {INDEXED: "0"})
+    table.alter.set_properties({INDEXED: "1"})
+    with pytest.raises(InvalidArgumentError, match="clustered by id, of which no"):
+        table.alter.set_properties({LISTED: "part"})
+    table.alter.set_properties({LISTED: "part,id"})
+
+
+def test_a_table_is_clustered_meanwhile(tmp_path: Path) -> None:
+    """Neither of the two alterations could see that they don't go together."""
+    table = create(tmp_path)
+    stale = table.snapshot()
+    table.alter.cluster_by(["id"])
+    with pytest.raises(DeltaError, match="version 1"):
+        TableAlteration(table.storage, lambda: stale).set_properties({INDEXED: "0"})
+
+
+def as_others_leave_it(root: Path, properties: dict[str, str]) -> None:
+    """Give version 0 properties that the engine lets nobody set."""
+    first = commit_path(root, 0)
+    lines = [json.loads(line) for line in first.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["configuration"] |= properties
+    first.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def test_a_mode_of_column_mapping_that_nobody_heeds_stays_without_effect(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    as_others_leave_it(tmp_path, MAPPED)
+    append(table)
+    protocol, schema = table.snapshot().protocol, table.snapshot().schema
+    table.alter.set_properties({"mine": "1"})
+    assert table.snapshot().schema == schema
+    table.alter.set_comment("part", "c")
+    table.alter.add_columns([NEW])
+    assert table.snapshot().protocol == protocol
+    with pytest.raises(InvalidArgumentError, match="renamed without column mapping"):
+        table.alter.rename_column("id", "x")
+    with pytest.raises(InvalidArgumentError, match="dropped without column mapping"):
+        table.alter.drop_columns(["id"])
+    table.alter.cluster_by(["id"])
+    assert "columnMapping" not in supported_features(table.snapshot().protocol)
+    domain = json.loads(table.snapshot().domains["delta.clustering"].configuration)
+    assert domain["clusteringColumns"] == [["id"]]
+    # Whoever wants it gets it, by the names that the files have.
+    table.alter.set_properties(MAPPED)
+    snapshot = table.snapshot()
+    assert [physical_name(field, "name") for field in snapshot.schema] == [*snapshot.schema.names]
+    assert "columnMapping" in supported_features(snapshot.protocol)
+
+
+def test_a_version_of_lists_brings_them_and_nothing_else(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    asked = {"delta.minReaderVersion": "3", "delta.minWriterVersion": "7"}
+    table.alter.set_properties({**asked, "delta.feature.timestampNtz": "supported"})
+    protocol = table.snapshot().protocol
+    assert supported_features(protocol) == {"appendOnly", "invariants", "timestampNtz"}
+    assert Peer(tmp_path).protocol().min_reader_version == 3
+
+
 ROW_RULES: dict[str, Callable[[TableAlteration], CommitResult]] = {
     "NOT NULL of the column id;": lambda alter: alter.set_not_null("id"),
     "constraint 'few', 'id < 9';": lambda alter: alter.add_constraint("Few", "id < 9"),
@@ -192,7 +278,9 @@ ROW_RULES: dict[str, Callable[[TableAlteration], CommitResult]] = {
 @pytest.mark.parametrize("rule", ROW_RULES)
 @pytest.mark.parametrize("level", ["Serializable", "SnapshotIsolation"])
 def test_rules_for_rows_need_a_table_without_any(tmp_path: Path, rule: str, level: str) -> None:
-    table = create(tmp_path, {"delta.isolationLevel": level})
+    table = create(tmp_path)
+    as_others_leave_it(tmp_path, {"delta.isolationLevel": level})
+    assert table.snapshot().properties.isolation_level == level
     stale = table.snapshot()
     append(table)
     refused = f"against the {rule} .* no data files, and 1 files .* 'f'"
@@ -354,6 +442,16 @@ REFUSED: list[tuple[Callable[[TableAlteration], CommitResult], type[DeltaError],
         r"no constraint 'c'; the table has \[",
     ),
     (lambda a: a.cluster_by([]), InvalidArgumentError, "isn't clustered"),
+    (
+        lambda a: a.set_properties({"delta.isolationLevel": "snapshotisolation"}),
+        InvalidArgumentError,
+        "each miss what the other one adds",
+    ),
+    (
+        lambda a: a.set_properties({LISTED: "my col"}),
+        InvalidTableError,
+        "'my col' is no list of column names",
+    ),
     (lambda a: a.cluster_by([["s", "y"]]), InvalidArgumentError, "no least and greatest"),
 ]
 

@@ -435,7 +435,9 @@ def test_a_transaction_that_is_merely_written_is_no_conflict(tmp_path: Path) -> 
     actions = Actions(transactions=(Txn("app", 2),))
     check_conflicts(Loser(base, actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
     with pytest.raises(ConcurrentTransactionError, match="application 'app'"):
-        check_conflicts(Loser(base, actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE), winner)
+        check_conflicts(
+            Loser(base, actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE), winner
+        )
 
 
 # Files that were added
@@ -462,7 +464,7 @@ def test_added_files(tmp_path: Path, level: str, says: dict, mine: Mine) -> None
     matters = {
         "Serializable": True,
         "WriteSerializable": not blind or mine is read_and_set_metadata,
-        "SnapshotIsolation": False,
+        "SnapshotIsolation": mine is read_and_set_metadata,
     }[at]
     error = ConcurrentAppendError if matters and mine is not append else None
     judge(table, tmp_path, mine, [says, added()], error)
@@ -509,6 +511,37 @@ def test_without_partitions_any_added_file_counts(tmp_path: Path) -> None:
 
 def test_a_rearrangement_counts_like_an_append(tmp_path: Path) -> None:
     judge(table_of(tmp_path), tmp_path, read_a, [added(dataChange=False)], ConcurrentAppendError)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_two_that_add_one_path_one_does(tmp_path: Path, level: str) -> None:
+    """They are two files of one name: the table would have the rows of one and the word of the other."""
+    table = table_of(tmp_path, configuration={**CONFIGURATION, "delta.isolationLevel": level})
+    theirs = add("mine", partitionValues={"part": "b"}, size=9)
+
+    def mine(txn: OptimisticTransaction) -> None:
+        txn.add_file(file("mine"))
+
+    judge(table, tmp_path, mine, [BLIND, theirs], ConcurrentAppendError)
+
+
+def test_a_path_may_be_spelt_in_two_ways(tmp_path: Path) -> None:
+    write_commit(tmp_path, 0, protocol(), metadata())
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(AddFile("/x/p@q", {}, 1, 1, data_change=True))
+    write_commit(tmp_path, 1, add("file:///x/p%40q"))
+    with pytest.raises(ConcurrentAppendError, match="which is added here too"):
+        txn.commit()
+
+
+def test_what_two_tell_of_one_file_that_is_there_is_told_in_their_order(tmp_path: Path) -> None:
+    theirs = add("a", partitionValues={"part": "a"}, dataChange=False, baseRowId=0,
+                 defaultRowCommitVersion=0)  # fmt: skip
+
+    def mine(txn: OptimisticTransaction) -> None:
+        txn.add_file(file("a", data_change=False, stats='{"numRecords":2}'))
+
+    judge(table_of(tmp_path), tmp_path, mine, [BLIND, theirs], None)
 
 
 def test_one_of_several_reads_is_enough(tmp_path: Path) -> None:

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable as Peer
+from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 
 from airflow_delta.engine import DeltaTable, OptimisticTransaction
 from airflow_delta.engine.errors import (
@@ -186,3 +190,33 @@ def test_what_can_not_be_is_refused_before_anything_is_written(tmp_path: Path) -
     with pytest.raises(InvalidArgumentError, match="many is of the type array"):
         DeltaTable.create(str(tmp_path), SCHEMA, cluster_by=["many"])
     assert not (tmp_path / "_delta_log").exists()
+
+
+def test_columns_of_a_mapped_table_make_one_that_is_not(tmp_path: Path) -> None:
+    by_name = {"delta.columnMapping.mode": "name"}
+    mapped = DeltaTable.create(str(tmp_path / "a"), SCHEMA, properties=by_name).snapshot().schema
+    table = DeltaTable.create(str(tmp_path / "b"), mapped)
+    assert table.snapshot().schema == SCHEMA
+    # Turned on later, the columns have the names that the files know by then.
+    table.alter.set_properties(by_name)
+    assert [
+        column.metadata["delta.columnMapping.physicalName"] for column in table.snapshot().schema
+    ] == [*SCHEMA.names]
+
+
+@pytest.mark.parametrize("text", ["TRUE", "True"])
+def test_the_peer_heeds_a_flag_in_whatever_case_it_was_given(tmp_path: Path, text: str) -> None:
+    DeltaTable.create(str(tmp_path), SCHEMA, properties={"DELTA.APPENDONLY": text})
+    peer = Peer(tmp_path)
+    rows = pa.table({"id": [1]}, schema=pa.schema([("id", pa.int64())]))
+    write_deltalake(peer, rows, mode="append", schema_mode="merge")
+    with pytest.raises(DeltaError, match="append"):
+        Peer(tmp_path).delete()
+
+
+def test_a_table_without_columns_gets_them_later(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path), StructType())
+    assert table.snapshot().schema == StructType()
+    table.alter.add_columns([StructField("id", LONG)])
+    assert table.snapshot().schema.names == ("id",)
+    assert Peer(tmp_path).version() == 1

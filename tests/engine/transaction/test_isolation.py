@@ -95,4 +95,7 @@ def test_what_appends_matter() -> None:
         ("WriteSerializable", False, False),
         ("WriteSerializable", False, True),
         ("WriteSerializable", True, True),
+        # What a change of the metadata says of rows is said of all of them.
+        ("SnapshotIsolation", False, True),
+        ("SnapshotIsolation", True, True),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     ConcurrentAppendError,
     ConcurrentTransactionError,
+    MetadataChangedError,
 )
+from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.engine.transaction import commit_loop, once
+from tests.faulty_storage import FaultyStorage
 from tests.log_builder import add, commit_path, write_commit, write_table
 
 
@@ -77,6 +81,91 @@ def test_of_two_tries_at_the_same_time_one_commits(table: DeltaTable) -> None:
     result = table.commit_once("app", 7, "WRITE", stage)
     assert (result.version, result.repeated) == (1, True)
     assert (twins[0].version, twins[0].repeated, versions(table)) == (1, False, 1)
+
+
+def describe(txn: OptimisticTransaction) -> None:
+    txn.set_metadata(replace(txn.base.metadata, description="new"))
+    txn.add_file(AddFile("f", {}, 1, 1, data_change=True))
+
+
+def test_of_two_tries_that_change_the_metadata_one_commits(table: DeltaTable) -> None:
+    """The conflict over the metadata is told first."""
+    twins: list[CommitResult] = []
+
+    def stage(txn: OptimisticTransaction) -> None:
+        if not twins:
+            twins.append(DeltaTable(table.uri).commit_once("app", 7, "WRITE", describe))
+        describe(txn)
+
+    result = table.commit_once("app", 7, "WRITE", stage)
+    assert (result.version, result.repeated, versions(table)) == (1, True, 1)
+
+
+def test_a_try_is_found_behind_another_conflict(table: DeltaTable, tmp_path: Path) -> None:
+    twins: list[CommitResult] = []
+
+    def stage(txn: OptimisticTransaction) -> None:
+        txn.read_table()
+        if not twins:
+            write_commit(tmp_path, 1, add("theirs"))
+            twins.append(write(DeltaTable(table.uri), 7))
+        txn.add_file(AddFile("f", {}, 1, 1, data_change=True))
+
+    result = table.commit_once("app", 7, "WRITE", stage)
+    assert (result.version, result.repeated, versions(table)) == (2, True, 2)
+
+
+def test_a_conflict_without_another_try_stays_one(table: DeltaTable) -> None:
+    def stage(txn: OptimisticTransaction) -> None:
+        DeltaTable(table.uri).alter.set_description("theirs")
+        describe(txn)
+
+    with pytest.raises(MetadataChangedError, match="version 1"):
+        table.commit_once("app", 7, "WRITE", stage)
+    assert versions(table) == 1
+
+
+def test_a_try_is_found_though_a_checkpoint_has_dropped_its_identifier(tmp_path: Path) -> None:
+    """PROTOCOL.md: writers may drop identifiers that are older than the table's retention."""
+    expire = {"delta.setTransactionRetentionDuration": "interval 0 seconds"}
+    schema = StructType((StructField("id", LONG),))
+    table = DeltaTable.create(str(tmp_path), schema, properties=expire)
+    write(table, 7)
+    table.checkpoint()
+    again = DeltaTable(str(tmp_path))
+    assert again.snapshot().state.small.transactions == {}
+    result = write(again, 7)
+    assert (result.version, result.repeated, versions(table)) == (1, True, 1)
+
+
+def reads(table: DeltaTable, version: int, **options: bool) -> tuple[CommitResult, int]:
+    """Commit, and count the commits that are read for it."""
+    delta = DeltaTable(table.uri)
+    delta.__dict__["storage"] = storage = FaultyStorage(table.storage)
+    delta.transaction("WRITE")
+    storage.calls.clear()
+
+    def stage(txn: OptimisticTransaction) -> None:
+        txn.add_file(AddFile(f"f{version}", {}, 1, 1, data_change=True))
+
+    result = delta.commit_once("app", version, "WRITE", stage, **options)
+    asked = [call.path for call in storage.calls if call.operation == "read_many"]
+    return result, sum(len(paths.split(",")) for paths in asked)
+
+
+def test_a_number_above_the_newest_of_an_ascending_row_is_not_searched_for(
+    table: DeltaTable,
+) -> None:
+    for number in (1, 2, 4):
+        write(table, number, path=f"g{number}")
+    assert reads(table, 5)[1] == 4
+    result, read = reads(table, 6, ascending=True)
+    assert (result.version, result.repeated, read) == (5, False, 0)
+    result, _ = reads(table, 6, ascending=True)
+    assert (result.version, result.repeated) == (5, True)
+    # One below it might have been committed.
+    assert reads(table, 2, ascending=True)[0].repeated
+    assert not reads(table, 3, ascending=True)[0].repeated
 
 
 def test_another_number_of_the_application_comes_first(table: DeltaTable) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import pickle
+import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -20,15 +25,20 @@ from airflow_delta.engine.errors import (
     CommitConflictError,
     ConstraintViolationError,
     CorruptLogError,
+    DeltaWarning,
     InvalidArgumentError,
     MetadataChangedError,
     TableAlreadyExistsError,
+    TableNotFoundError,
     UnsupportedFeatureError,
+    VersionNotFoundError,
 )
+from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.model.actions import AddCdcFile, Protocol
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.engine.transaction import commit_loop
 from airflow_delta.engine.transaction.commit_loop import pause
+from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.log_builder import (
     add,
     commit_path,
@@ -454,7 +464,7 @@ def test_a_new_table_has_nothing_to_read(tmp_path: Path) -> None:
     txn = OptimisticTransaction(DeltaTable(str(tmp_path)).storage, None, "CREATE TABLE")
     assert (txn.snapshot, txn.read_version) == (None, None)
     assert txn.transaction_version("app") is None
-    for read in (txn.read_table, txn.read_files):
+    for read in (txn.read_table, txn.read_files, lambda: txn.base):
         with pytest.raises(InvalidArgumentError, match="a new table can't be read"):
             read()
 
@@ -478,6 +488,21 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     monkeypatch.setattr(commit_loop, "pause", made.append)
     return made
+
+
+def test_the_winners_are_looked_for_after_the_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come meanwhile would win the next race else."""
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    write_commit(tmp_path, 1, add("theirs"))
+    monkeypatch.setattr(
+        commit_loop, "pause", lambda _: write_commit(tmp_path, 2, add("theirs too"))
+    )
+    result = txn.commit()
+    assert (result.version, result.attempts) == (3, 2)
 
 
 def outrun(monkeypatch: pytest.MonkeyPatch, root: Path, times: int) -> None:
@@ -633,9 +658,301 @@ def test_a_winner_that_is_gone_cannot_be_judged(tmp_path: Path) -> None:
     for version in (0, 2):
         commit_path(tmp_path, version).unlink()
     assert theirs
-    with pytest.raises(CorruptLogError, match=r"commit 2|00000000000000000002\.json"):
+    with pytest.raises(CommitConflictError, match="come to version 3 since version 0") as caught:
         txn.commit()
+    assert caught.value.version == 3
     assert "mine" not in live(tmp_path)
+
+
+def test_nor_can_one_that_is_broken_below_a_checkpoint(tmp_path: Path) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    for version in (1, 2):
+        write_commit(tmp_path, version, add(f"f{version}"))
+    DeltaTable(str(tmp_path)).checkpoint()
+    commit_path(tmp_path, 1).write_text("{broken\n", encoding="utf-8")
+    with pytest.raises(CommitConflictError, match="can't be told any more"):
+        txn.commit()
+    assert live(tmp_path) == {"f1", "f2"}
+
+
+# Versions that are free because they are long past
+
+
+def move_on(root: Path, *, to: int, gone: range) -> None:
+    """Others commit, make a checkpoint, and clean up."""
+    for version in range(DeltaTable(str(root)).latest_version() + 1, to + 1):
+        write_commit(root, version, add(f"f{version}"))
+    DeltaTable(str(root)).checkpoint()
+    for version in gone:
+        commit_path(root, version).unlink()
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_version_that_was_cleaned_up_is_not_made_again(tmp_path: Path) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    move_on(tmp_path, to=12, gone=range(12))
+    with pytest.raises(CommitConflictError, match="come to version 12 since version 0"):
+        txn.commit()
+    assert not commit_path(tmp_path, 1).exists()
+
+
+@pytest.mark.usefixtures("pauses")
+def test_nor_by_an_attempt_after_a_lost_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    write_commit(tmp_path, 1, add("f1"))
+    prepare = commit_loop.prepare
+    contexts: list[int] = []
+
+    def slowly(actions: Any, context: Any) -> Any:
+        contexts.append(context.version)
+        if len(contexts) == 2:
+            move_on(tmp_path, to=5, gone=range(5))
+        return prepare(actions, context)
+
+    monkeypatch.setattr(commit_loop, "prepare", slowly)
+    with pytest.raises(CommitConflictError, match="come to version 5 since version 1"):
+        txn.commit()
+    assert contexts == [1, 2]
+    assert not commit_path(tmp_path, 2).exists()
+
+
+@pytest.mark.usefixtures("pauses")
+def test_winners_that_are_there_are_judged_though_the_version_before_them_is_gone(
+    tmp_path: Path,
+) -> None:
+    write_table(tmp_path, [add("f0")], [add("f1")])
+    DeltaTable(str(tmp_path)).checkpoint()
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    move_on(tmp_path, to=3, gone=range(2))
+    assert txn.commit().version == 4
+    assert live(tmp_path) == {"f0", "f1", "f2", "f3", "mine"}
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_table_in_the_place_of_a_longer_one_gets_no_commit_behind_a_gap(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    table = DeltaTable.create(str(root), SCHEMA)
+    for version in (1, 2):
+        write_commit(root, version, add(f"f{version}"))
+    txn = table.transaction("WRITE")
+    txn.add_file(file("mine"))
+    shutil.rmtree(root)
+    again = table.transaction
+    with pytest.raises(TableNotFoundError):
+        again("WRITE")
+    DeltaTable.create(str(root), SCHEMA)
+    with pytest.raises(MetadataChangedError, match="replaced by another one"):
+        txn.commit()
+    assert not commit_path(root, 3).exists()
+    assert live(root) == set()
+
+
+@pytest.mark.usefixtures("pauses")
+@pytest.mark.parametrize("theirs", [None, add("another")])
+def test_a_version_that_was_taken_back_is_not_built_on(tmp_path: Path, theirs: dict | None) -> None:
+    write_table(tmp_path, [add("f0")], [add("f1")])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("mine"))
+    commit_path(tmp_path, 1).unlink()
+    if theirs is not None:
+        write_commit(tmp_path, 1, theirs)
+    with pytest.raises(CommitConflictError, match=r"version 1, .* was taken back or replaced"):
+        txn.commit()
+    assert not commit_path(tmp_path, 2).exists()
+
+
+def test_a_creation_does_not_begin_a_table_that_was_cleaned_up(tmp_path: Path) -> None:
+    made = DeltaTable.create(str(tmp_path / "other"), SCHEMA).snapshot()
+    root = tmp_path / "t"
+    txn = OptimisticTransaction(DeltaTable(str(root)).storage, None, "CREATE TABLE")
+    txn.set_protocol(made.protocol)
+    txn.set_metadata(made.metadata)
+    write_table(root, [])
+    move_on(root, to=3, gone=range(3))
+    with pytest.raises(TableAlreadyExistsError, match="there is a table already") as caught:
+        txn.commit()
+    assert caught.value.version == 3
+    assert not commit_path(root, 0).exists()
+
+
+class Remote(FaultyStorage):
+    """A store where each look is a request."""
+
+    @property
+    def capabilities(self) -> Any:
+        return replace(self.inner.capabilities, remote=True)
+
+
+@pytest.mark.usefixtures("pauses")
+@pytest.mark.parametrize(("waited_s", "looks"), [(4.9, 0), (5.1, 1)])
+def test_a_remote_table_is_looked_at_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waited_s: float, looks: int
+) -> None:
+    write_table(tmp_path, [])
+    table = DeltaTable(str(tmp_path))
+    storage = Remote(table.storage)
+    table.__dict__["storage"] = storage
+    now_s = [1000.0]
+    monkeypatch.setattr(commit_loop, "monotonic_s", lambda: now_s[0])
+    txn = table.transaction("WRITE")
+    txn.add_file(file("mine"))
+    now_s[0] += waited_s
+    storage.calls.clear()
+    assert txn.commit().version == 1
+    before_put = [call.operation for call in storage.calls]
+    before_put = before_put[: before_put.index("create")]
+    assert before_put == ["list"] * looks
+
+
+@pytest.mark.usefixtures("pauses")
+def test_so_is_one_of_which_nobody_says_when_it_was_seen(tmp_path: Path) -> None:
+    write_table(tmp_path, [])
+    table = DeltaTable(str(tmp_path))
+    txn = OptimisticTransaction(Remote(table.storage), table.snapshot(), "WRITE")
+    txn.add_file(file("mine"))
+    move_on(tmp_path, to=12, gone=range(12))
+    with pytest.raises(CommitConflictError, match="come to version 12"):
+        txn.commit()
+
+
+# Versions whose commit is gone
+
+
+def test_a_version_known_by_its_checkpoint_alone_is_followed(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("f0")])
+    move_on(tmp_path, to=2, gone=range(3))
+    table = DeltaTable(str(tmp_path))
+    txn = table.transaction("WRITE")
+    txn.add_file(file("mine"))
+    slow = table.transaction("WRITE")
+    slow.add_file(file("slow"))
+    assert txn.commit().version == 3
+    assert slow.commit().version == 4
+    assert live(tmp_path) == {"f0", "f1", "f2", "mine", "slow"}
+
+
+def test_its_time_is_told_by_its_checksum(tmp_path: Path) -> None:
+    on = {"delta.enableInCommitTimestamps": "true"}
+    table = DeltaTable.create(str(tmp_path), SCHEMA, properties=on)
+    txn = table.transaction("WRITE")
+    txn.add_file(file("f"))
+    far = 10**14
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(commit_loop, "now_ms", lambda: far)
+        txn.commit()
+    table.checkpoint()
+    for version in (0, 1):
+        commit_path(tmp_path, version).unlink()
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("g"))
+    assert txn.commit().timestamp_ms == far + 1
+
+
+@pytest.mark.parametrize("checksum", [None, "{broken", "{}"])
+def test_without_one_nobody_knows_it(tmp_path: Path, checksum: str | None) -> None:
+    on = {"delta.enableInCommitTimestamps": "true"}
+    table = DeltaTable.create(str(tmp_path), SCHEMA, properties=on)
+    table.checkpoint()
+    commit_path(tmp_path, 0).unlink()
+    (tmp_path / checksum_path(0)).unlink()
+    if checksum is not None:
+        (tmp_path / checksum_path(0)).write_text(checksum, encoding="utf-8")
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("g"))
+    with pytest.raises(VersionNotFoundError, match="version 0 is gone, and with it its time"):
+        txn.commit()
+
+
+# Types
+
+
+@pytest.mark.parametrize("wrong", [None, "", 5, b"WRITE"])
+def test_an_operation_is_a_text(tmp_path: Path, wrong: Any) -> None:
+    write_table(tmp_path, [])
+    with pytest.raises(InvalidArgumentError, match="operation: expected a text such as 'WRITE'"):
+        DeltaTable(str(tmp_path)).transaction(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, 5, b"u"])
+def test_the_metadata_of_a_user_is_a_text(tmp_path: Path, wrong: Any) -> None:
+    write_table(tmp_path, [])
+    with pytest.raises(InvalidArgumentError, match="user_metadata: expected a text or None"):
+        DeltaTable(str(tmp_path)).transaction("WRITE", user_metadata=wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"at": datetime.date(2024, 1, 1)}, r"\['at'\].*date"),
+        ({"n": float("nan")}, r"\['n'\].*nan"),
+        ({"n": [1, float("inf")]}, r"\['n'\].*inf"),
+        ({1: "x"}, "names, found 1"),
+    ],
+)
+def test_parameters_are_what_json_has(tmp_path: Path, wrong: Any, what: str) -> None:
+    write_table(tmp_path, [])
+    with pytest.raises(InvalidArgumentError, match=f"operation_parameters.*{what}"):
+        DeltaTable(str(tmp_path)).transaction("WRITE", operation_parameters=wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"n": 1.5}, {"n": "1"}, {"n": None}, {"n": True}, {1: 1}])
+def test_metrics_are_whole_numbers(tmp_path: Path, wrong: Any) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    txn.add_file(file("f"))
+    with pytest.raises(InvalidArgumentError, match="operation_metrics"):
+        txn.commit(operation_metrics=wrong)
+    assert txn.commit(operation_metrics={"n": 1}).version == 1
+
+
+@pytest.mark.parametrize(
+    ("app_id", "version"),
+    [("app", "7"), ("app", 7.0), ("app", True), ("app", None), ("app", 2**63), (7, 7)],
+)
+def test_an_identifier_is_a_text_and_an_integer(tmp_path: Path, app_id: Any, version: Any) -> None:
+    write_table(tmp_path, [])
+    txn = DeltaTable(str(tmp_path)).transaction("WRITE")
+    with pytest.raises(InvalidArgumentError, match="a text and an integer of 64 bits"):
+        txn.set_transaction(app_id, version)
+
+
+# After the put
+
+
+def test_a_warning_after_the_put_does_not_make_the_commit_look_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_table(tmp_path, [])
+    table = DeltaTable(str(tmp_path))
+    fault = Fault("create", 1, How.FAIL, suffix=".crc")
+    table.__dict__["storage"] = FaultyStorage(table.storage, fault)
+    txn = table.transaction("WRITE")
+    txn.add_file(file("mine"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeltaWarning)
+        assert txn.commit().version == 1
+    assert "version checksum can't be written" in caplog.text
+    assert live(tmp_path) == {"mine"}
+
+
+def test_a_table_goes_to_another_process(tmp_path: Path) -> None:
+    table = DeltaTable.create(str(tmp_path), SCHEMA, storage_options={})
+    txn = table.transaction("WRITE")
+    txn.add_file(file("f"))
+    txn.commit()
+    table.commit_once("app", 1, "WRITE", lambda txn: txn.add_file(file("g")))
+    again = pickle.loads(pickle.dumps(table))
+    assert again.uri == table.uri
+    assert again.snapshot().num_files == 2
 
 
 WITHOUT_PANDAS = """

@@ -20,7 +20,7 @@ NOW = 1_700_000_000_000
 VECTOR = DeletionVectorDescriptor(
     "i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None, 40, 6
 )
-_READERS = {"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz"}
+_READERS = {"deletionVectors", "columnMapping", "v2Checkpoint", "timestampNtz", "typeWidening"}
 
 
 def protocol(*features: str) -> dict[str, Any]:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.actions import AddCdcFile
-from tests.engine.transaction.prepare.attempts import attempt, file, table, tombstone, write
+from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from tests.engine.transaction.prepare.attempts import (
+    attempt,
+    counted,
+    file,
+    table,
+    tombstone,
+    write,
+)
 from tests.log_builder import add
 
 ON = {"delta.enableChangeDataFeed": "true"}
@@ -56,6 +66,73 @@ def test_a_writer_may_declare_that_it_updated_none(tmp_path: Path) -> None:
 def test_inserts_deletes_and_compactions_need_none(tmp_path: Path, actions: Any) -> None:
     feed_table(tmp_path)
     attempt(tmp_path, **actions)
+
+
+SMALL = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 5)
+LARGE = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 50, 40, 7)
+
+
+def masked_table(root: Path, vector: DeletionVectorDescriptor | None) -> Path:
+    masked = add("f", stats=counted(30))
+    if vector:
+        masked = add("f", stats=counted(30), deletionVector=vector.to_json())
+    on = {**ON, "delta.enableDeletionVectors": "true"}
+    return table(root, ("changeDataFeed", "deletionVectors"), masked, add("g"), configuration=on)
+
+
+def pair(before: DeletionVectorDescriptor | None, after: DeletionVectorDescriptor | None) -> Any:
+    return {
+        "removes": (tombstone("f", deletion_vector=before),),
+        "adds": (file("f", deletion_vector=after, stats=counted(30)),),
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "others", "fits"),
+    [
+        # Rows are deleted: with more of them …
+        (None, SMALL, {}, True),
+        (SMALL, LARGE, {}, True),
+        (SMALL, LARGE, {"removes": (tombstone("g"),)}, True),
+        # … but not with new ones, which may be their new values.
+        (SMALL, LARGE, {"adds": (file("new"),)}, False),
+        (SMALL, LARGE, {"adds": (file("new"),), "enforced": ["changeDataFeed"]}, True),
+        # Rows come back.
+        (SMALL, None, {}, True),
+        (LARGE, SMALL, {"adds": (file("new"),)}, True),
+        (LARGE, SMALL, {"removes": (tombstone("g"),)}, False),
+        # Some of both.
+        (SMALL, replace(SMALL, offset=90), {}, False),
+    ],
+)
+def test_a_deletion_vector_that_grows_deletes_rows(
+    tmp_path: Path,
+    before: DeletionVectorDescriptor | None,
+    after: DeletionVectorDescriptor | None,
+    others: dict[str, Any],
+    fits: bool,
+) -> None:
+    masked_table(tmp_path, before)
+    actions = pair(before, after)
+    for kind in ("adds", "removes"):
+        actions[kind] += others.get(kind, ())
+    enforced = others.get("enforced", ())
+    if fits:
+        attempt(tmp_path, **actions, enforced=enforced)
+    else:
+        with pytest.raises(ConstraintViolationError, match="commit the change data files as well"):
+            attempt(tmp_path, **actions, enforced=enforced)
+        attempt(tmp_path, **actions, cdc=(CHANGES,))
+
+
+def test_readers_are_told_just_the_rows_that_such_a_commit_deletes(tmp_path: Path) -> None:
+    masked_table(tmp_path, SMALL)
+    write(tmp_path, attempt(tmp_path, **pair(SMALL, LARGE)))
+    changes = DeltaTable(str(tmp_path)).changes(1, 1).files.to_pylist()
+    vectors = ("selectionVector", "deletionVector")
+    told = {c["_change_type"]: [c[name]["cardinality"] for name in vectors] for c in changes}
+    # Those that are in the new vector and not in the old one; the other way round there are none.
+    assert told == {"delete": [7, 5], "insert": [5, 7]}
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,22 @@ def test_a_clustered_table_gets_statistics_of_its_clustering_columns(
             attempt(tmp_path, adds=(file(stats=stats),))
 
 
-def test_statistics_that_are_no_json_are_refused(tmp_path: Path) -> None:
+def test_of_a_file_without_records_there_is_nothing_to_tell(tmp_path: Path) -> None:
     nested_table(tmp_path, by(["s", "x"]))
-    with pytest.raises(ConstraintViolationError, match="are no JSON"):
-        attempt(tmp_path, adds=(file(stats="{broken"),))
+    attempt(tmp_path, adds=(file(stats='{"numRecords":0}'),))
+    nested_table(tmp_path / "later", add("empty", stats='{"numRecords":0}'))
+    changed = {"delta.clustering": clustering_domain([("s", "x")])}
+    attempt(tmp_path / "later", domains=changed)
+    nested_table(tmp_path / "untold", add("untold"))
+    with pytest.raises(ConstraintViolationError, match="'untold' lack nullCount"):
+        attempt(tmp_path / "untold", domains=changed)
+
+
+@pytest.mark.parametrize("stats", ['{"numRecords":3,"x":Inf}', '{"numRecords":3,"x":Infinity}'])
+def test_statistics_that_only_some_readers_take_for_json(tmp_path: Path, stats: str) -> None:
+    nested_table(tmp_path, by(["s", "x"]))
+    with pytest.raises(ConstraintViolationError, match=r"are no JSON|lack nullCount"):
+        attempt(tmp_path, adds=(file(stats=stats),))
 
 
 def test_a_table_clustered_by_nothing_asks_for_no_statistics(tmp_path: Path) -> None:

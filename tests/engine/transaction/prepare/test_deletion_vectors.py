@@ -8,7 +8,14 @@ import pytest
 
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
-from tests.engine.transaction.prepare.attempts import VECTOR, attempt, counted, file, table
+from tests.engine.transaction.prepare.attempts import (
+    VECTOR,
+    attempt,
+    counted,
+    file,
+    table,
+    tombstone,
+)
 from tests.log_builder import add
 
 ON = {"delta.enableDeletionVectors": "true"}
@@ -24,8 +31,6 @@ OTHER = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
         '{"numRecords":"9"}',
         '{"numRecords":true}',
         '{"numRecords":-1}',
-        "{broken",
-        "[]",
     ],
 )
 def test_a_deletion_vector_comes_with_the_number_of_records(
@@ -63,6 +68,6 @@ def test_a_vector_that_is_there_may_stay_when_no_new_ones_are_wanted(tmp_path: P
     table(tmp_path, ("deletionVectors",), live)
     again = file(deletion_vector=VECTOR, stats=counted(30), data_change=False)
     attempt(tmp_path, adds=(again,))
-    other = file(deletion_vector=OTHER, stats=counted(30), data_change=False)
+    other = file(deletion_vector=OTHER, stats=counted(30))
     with pytest.raises(ConstraintViolationError, match=r"lacks delta\.enableDeletionVectors"):
-        attempt(tmp_path, adds=(other,))
+        attempt(tmp_path, adds=(other,), removes=(tombstone("f.parquet", deletion_vector=VECTOR),))

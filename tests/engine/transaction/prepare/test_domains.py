@@ -11,7 +11,10 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.clustering import clustering_domain
 from airflow_delta.engine.model.actions import DomainMetadata, Protocol
-from tests.engine.transaction.prepare.attempts import attempt, file, table, write
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.domains import check_domains
+from airflow_delta.engine.transaction.staged import Actions
+from tests.engine.transaction.prepare.attempts import NOW, attempt, file, table, write
 
 FEATURE = ("domainMetadata",)
 
@@ -22,6 +25,13 @@ def setting(name: str, text: str = "{}", *, removed: bool = False) -> dict[str, 
 
 def stored(name: str, text: str) -> dict[str, Any]:
     return {"domainMetadata": DomainMetadata(name, text).to_json()}
+
+
+def checked(root: Path, protocol: Protocol, domains: dict[str, DomainMetadata]) -> Actions:
+    """What the stage makes of a commit that leaves a protocol with fewer features."""
+    base = DeltaTable(str(root)).snapshot()
+    context = CommitContext(base.table, base.version + 1, NOW, protocol, base.metadata, base)
+    return check_domains(Actions(protocol=protocol, domains=domains), context)
 
 
 def test_a_table_without_the_feature_has_no_domains(tmp_path: Path) -> None:
@@ -81,16 +91,14 @@ def test_a_domain_of_the_protocol_goes_with_its_feature(tmp_path: Path) -> None:
     with pytest.raises(ConstraintViolationError, match="stays as long as"):
         attempt(tmp_path, domains=removal)
     without = Protocol(1, 7, None, frozenset(FEATURE))
-    dropped = attempt(tmp_path, operation="DROP FEATURE", protocol=without, domains=removal)
-    assert dropped.actions.domains["delta.clustering"].removed
+    # No protocol shrinks yet; the stage knows what to do once one does.
+    dropped = checked(tmp_path, without, removal)
+    assert dropped.domains["delta.clustering"].removed
 
 
 def test_all_domains_go_with_the_feature_itself(tmp_path: Path) -> None:
     table(tmp_path, FEATURE, stored("mine", "1"))
-    dropping: dict[str, Any] = {
-        "operation": "DROP FEATURE",
-        "protocol": Protocol(1, 7, None, frozenset()),
-    }
-    attempt(tmp_path, **dropping, domains=setting("mine", removed=True))
+    without = Protocol(1, 7, None, frozenset())
+    assert checked(tmp_path, without, setting("mine", removed=True)).domains["mine"].removed
     with pytest.raises(ConstraintViolationError, match="lacks the feature domainMetadata"):
-        attempt(tmp_path, **dropping, domains=setting("mine"))
+        checked(tmp_path, without, setting("mine"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from airflow_delta.engine.errors import ConstraintViolationError, UnsupportedFea
 from tests.engine.transaction.prepare.attempts import (
     attempt,
     file,
+    mapped,
     schema,
     table,
     with_properties,
     write,
 )
+from tests.log_builder import add, write_commit
 
 FEATURE = ("identityColumns",)
 MARK = "delta.identity.highWaterMark"
@@ -49,6 +52,50 @@ def test_an_insert_moves_the_mark_in_the_metadata(tmp_path: Path) -> None:
     assert key_metadata(tmp_path)["comment"] == "kept"
     assert prepared.tags == {"delta.identity.schemaUpdate": "true"}
     assert prepared.context.metadata == DeltaTable(str(tmp_path)).snapshot().metadata
+
+
+def far(lowest: int, highest: int) -> str:
+    bounds = {"minValues": {"key": lowest}, "maxValues": {"key": highest}}
+    return json.dumps({"numRecords": 2, **bounds})
+
+
+def test_values_that_only_statistics_tell_of_move_the_mark_too(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    adds = (file("a", stats=far(1, 500)), file("b", stats=far(2, 30)), file("c"))
+    prepared = attempt(tmp_path, adds=adds, enforced=FEATURE)
+    write(tmp_path, prepared)
+    assert key_metadata(tmp_path)[MARK] == 501  # the first on the grid of odd numbers
+    assert prepared.tags == {"delta.identity.schemaUpdate": "true"}
+    # The writer may know of more, or of less.
+    for told, mark in ((700, 701), (3, 501)):
+        given = attempt(tmp_path, adds=adds, enforced=FEATURE, identity_marks={"key": told})
+        metadata = given.actions.metadata
+        assert (metadata is None) == (mark == 501)
+        assert metadata is None or f'"{MARK}":{mark}' in metadata.schema_string.replace(" ", "")
+
+
+def test_descending_values_go_by_their_least(tmp_path: Path) -> None:
+    identity_table(tmp_path, step=-2)
+    write(tmp_path, attempt(tmp_path, adds=(file(stats=far(-8, 90)),), enforced=FEATURE))
+    assert key_metadata(tmp_path)[MARK] == -9
+
+
+def test_files_that_bring_no_new_values_move_no_mark(tmp_path: Path) -> None:
+    identity_table(tmp_path)
+    again = file("a", stats=far(1, 500), data_change=False)
+    write_commit(tmp_path, 1, add("a"))
+    assert attempt(tmp_path, adds=(again,)).actions.metadata is None
+
+
+def test_statistics_of_mapped_columns_go_by_physical_names(tmp_path: Path) -> None:
+    columns = schema(key="long")
+    columns["fields"][0]["metadata"] = {"delta.identity.start": 0, "delta.identity.step": 1}
+    mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+    features = ("identityColumns", "columnMapping")
+    table(tmp_path, features, schema=mapped(columns), configuration=mapping)
+    stats = '{"numRecords":1,"maxValues":{"c1":7,"key":99}}'
+    write(tmp_path, attempt(tmp_path, adds=(file(stats=stats),), enforced=FEATURE))
+    assert key_metadata(tmp_path)[MARK] == 7
 
 
 def test_a_mark_that_stays_changes_nothing(tmp_path: Path) -> None:

@@ -89,9 +89,7 @@ def test_the_mark_is_written_only_if_it_moves(tmp_path: Path) -> None:
     assert not attempt(tmp_path, removes=(tombstone("a"),)).actions.domains
 
 
-@pytest.mark.parametrize(
-    "stats", [None, "{}", "{broken", '{"numRecords":-1}', '{"numRecords":"3"}']
-)
+@pytest.mark.parametrize("stats", [None, "{}", '{"numRecords":-1}', '{"numRecords":"3"}'])
 def test_a_file_that_does_not_tell_its_records_gets_no_ids(
     tmp_path: Path, stats: str | None
 ) -> None:
@@ -174,6 +172,102 @@ def test_an_empty_file_stays_where_it_is(tmp_path: Path) -> None:
     write(tmp_path, attempt(tmp_path, adds=(file("empty", stats=counted(0)),)))
     again = file("empty", stats=counted(0), data_change=False)
     assert ids(attempt(tmp_path, adds=(again,)).actions.adds[0].to_json()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("old", {}),
+        ("old", {"base_row_id": 2}),
+        ("old", {"default_row_commit_version": 9}),
+        ("old", {"base_row_id": 2, "default_row_commit_version": 0}),
+        ("old", {"base_row_id": -5, "default_row_commit_version": 99}),
+        # With both it would be a file that comes back.
+        ("new", {"base_row_id": 2}),
+        ("new", {"base_row_id": -5}),
+        ("new", {"default_row_commit_version": 99}),
+    ],
+)
+def test_ids_are_not_the_writers_to_choose(
+    tmp_path: Path, path: str, given: dict[str, int]
+) -> None:
+    table(tmp_path, FEATURES, add("old", stats=counted(4)))
+    write(tmp_path, attempt(tmp_path, adds=(file("first", stats=counted(5)),)))
+    write(tmp_path, attempt(tmp_path, adds=(file(path, stats=counted(4), **given),)))
+    assert live(tmp_path) == {"old": (None, None), "first": (0, 1), path: (5, 2)}
+    assert mark(tmp_path) == 8
+
+
+@pytest.mark.parametrize(("version", "fits"), [(0, True), (1, True), (2, False), (-1, False)])
+def test_a_restored_file_is_from_an_earlier_version(
+    tmp_path: Path, version: int, fits: bool
+) -> None:
+    table(tmp_path, FEATURES, domain('{"rowIdHighWaterMark":9}'))
+    write_commit(tmp_path, 1, add("other"))
+    given = file(base_row_id=0, default_row_commit_version=version, stats=counted(3))
+    if fits:
+        assert attempt(tmp_path, adds=(given,)).actions.adds == (given,)
+    else:
+        with pytest.raises(ConstraintViolationError, match=f"CommitVersion {version}: expected"):
+            attempt(tmp_path, adds=(given,))
+
+
+@pytest.mark.parametrize(
+    ("first", "records", "fits"),
+    [
+        (0, 10, True),
+        (0, 11, False),  # the first row of "a", 10 to 14
+        (14, 1, False),
+        (12, 1, False),
+        (15, 5, True),
+        (15, 6, False),  # "untold" from 20 on: up to the next file's ids, perhaps
+        (25, 1, False),
+        (29, 1, False),
+        (30, 1, False),  # "b", 30 to 32
+        (33, 7, True),
+        (12, 0, True),
+    ],
+)
+def test_no_row_id_is_there_twice(tmp_path: Path, first: int, records: int, fits: bool) -> None:
+    numbers = {"defaultRowCommitVersion": 0}
+    table(
+        tmp_path,
+        FEATURES,
+        add("b", baseRowId=30, stats=counted(3), **numbers),
+        add("a", baseRowId=10, stats=counted(5), **numbers),
+        add("untold", baseRowId=20, **numbers),
+        add("empty", baseRowId=31, stats=counted(0), **numbers),
+        add("untracked", stats=counted(99)),
+        domain('{"rowIdHighWaterMark":39}'),
+    )
+    back = file(base_row_id=first, default_row_commit_version=0, stats=counted(records))
+    fresh = file("fresh", stats=counted(2))
+    if fits:
+        given = attempt(tmp_path, adds=(fresh, back)).actions.adds
+        assert [added.base_row_id for added in given] == [40, first]
+    else:
+        with pytest.raises(ConstraintViolationError, match="are also those of another file"):
+            attempt(tmp_path, adds=(fresh, back))
+
+
+def test_two_restored_files_have_ids_of_their_own(tmp_path: Path) -> None:
+    table(tmp_path, FEATURES, domain('{"rowIdHighWaterMark":39}'))
+    one, same, other = (
+        file(path, base_row_id=first, default_row_commit_version=0, stats=counted(5))
+        for path, first in (("one", 0), ("same", 4), ("other", 5))
+    )
+    attempt(tmp_path, adds=(one, other))
+    with pytest.raises(ConstraintViolationError, match=r"'same', from 4 on, .* such as 'one'"):
+        attempt(tmp_path, adds=(one, same))
+
+
+def test_a_file_comes_back_where_those_with_its_rows_go(tmp_path: Path) -> None:
+    after = add("after", baseRowId=0, defaultRowCommitVersion=0, stats=counted(9))
+    table(tmp_path, FEATURES, after, domain('{"rowIdHighWaterMark":8}'))
+    before = file("before", base_row_id=3, default_row_commit_version=0, stats=counted(5))
+    with pytest.raises(ConstraintViolationError, match="'before', from 3 on"):
+        attempt(tmp_path, adds=(before,))
+    attempt(tmp_path, adds=(before,), removes=(tombstone("after"),))
 
 
 @pytest.mark.parametrize("kind", ["add", "remove"])
