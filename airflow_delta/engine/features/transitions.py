@@ -81,7 +81,7 @@ def check_transition(
     old: Metadata,
     new: Metadata,
     *,
-    protocols: tuple[Protocol, Protocol] | None = None,
+    protocols: tuple[Protocol, Protocol],
     table: str,
 ) -> None:
     """Make sure that a change of metadata is none of those that no commit can make.
@@ -90,19 +90,17 @@ def check_transition(
         old: the metadata before.
         new: the metadata after.
         protocols: the protocols before and after; a mode counts only where they support column
-            mapping. Without them every mode counts.
+            mapping.
         table: the table's location, for messages.
 
     Raises:
         InvalidArgumentError: column mapping is turned on by id, off, or from one mode to the other.
         InvalidTableError: a property can't be read.
     """
-    if protocols is None:
-        before = TableProperties(old.configuration, table).column_mapping_mode
-        after = TableProperties(new.configuration, table).column_mapping_mode
-    else:
-        before = mapping_mode(protocols[0], old, table=table)
-        after = mapping_mode(protocols[1], new, table=table)
+    before, after = (
+        mapping_mode(protocol, metadata, table=table)
+        for protocol, metadata in zip(protocols, (old, new), strict=True)
+    )
     if before == after or (before, after) == ("none", "name"):
         return
     reason = (

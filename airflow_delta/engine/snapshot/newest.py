@@ -72,7 +72,7 @@ class NewestSnapshot:
         return kept.snapshot.copied()
 
     def _opened(self) -> _Kept:
-        seen_ms = now_ms()
+        seen_ms = _now_ms()
         snapshot = open_newest(self._storage, parsed=True)
         most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
         known = snapshot.segment.last_commit
@@ -83,7 +83,7 @@ class NewestSnapshot:
         return _Kept(snapshot, most_commits, txn_id, seen_ms)
 
     def _followed(self) -> _Kept | None:
-        kept, seen_ms = self._kept, now_ms()
+        kept, seen_ms = self._kept, _now_ms()
         if kept is None:
             return None
         known = kept.snapshot.segment.last_commit
@@ -123,6 +123,6 @@ class NewestSnapshot:
         return CommitInfo.from_json(info or {}, version=commit.version).txn_id
 
 
-def now_ms() -> int:
+def _now_ms() -> int:
     """The clock by which commits are young, in epoch milliseconds."""
     return time.time_ns() // 1_000_000

@@ -262,7 +262,9 @@ def test_names_are_physical_where_columns_are_mapped() -> None:
 
 def test_a_partition_column_that_is_not_in_the_schema_is_an_error() -> None:
     meta = replace(metadata(partitions={}, **{STRUCT: "true"}), partition_columns=("gone",))
-    with pytest.raises(InvalidTableError, match=r"partition columns are \[.*'gone'.*\], and the table has"):
+    with pytest.raises(
+        InvalidTableError, match=r"partition columns are \[.*'gone'.*\], and the table has"
+    ):
         typed_columns(Protocol(1, 2), meta, table="t")
 
 

@@ -52,6 +52,9 @@ def metadata(
     )
 
 
+MAPPED = (Protocol(2, 5), Protocol(2, 5))
+
+
 def mode(name: str) -> Metadata:
     return metadata({"delta.columnMapping.mode": name})
 
@@ -61,7 +64,7 @@ def mode(name: str) -> Metadata:
     [("none", "none"), ("name", "name"), ("id", "id"), ("none", "name")],
 )
 def test_modes_of_column_mapping_that_can_follow(old: str, new: str) -> None:
-    check_transition(mode(old), mode(new), table="tbl")
+    check_transition(mode(old), mode(new), protocols=MAPPED, table="tbl")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +73,13 @@ def test_modes_of_column_mapping_that_can_follow(old: str, new: str) -> None:
 )
 def test_modes_of_column_mapping_that_can_not(old: str, new: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"from '{old}' to '{new}'"):
-        check_transition(mode(old), mode(new), table="tbl")
+        check_transition(mode(old), mode(new), protocols=MAPPED, table="tbl")
 
 
 def test_a_mode_that_is_unset_is_none() -> None:
-    check_transition(metadata(), mode("name"), table="tbl")
+    check_transition(metadata(), mode("name"), protocols=MAPPED, table="tbl")
     with pytest.raises(InvalidArgumentError, match="from 'name' to 'none'"):
-        check_transition(mode("name"), metadata(), table="tbl")
+        check_transition(mode("name"), metadata(), protocols=MAPPED, table="tbl")
 
 
 def test_a_mode_counts_where_the_protocol_supports_column_mapping() -> None:

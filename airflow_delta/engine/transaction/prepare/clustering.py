@@ -1,8 +1,8 @@
 """A clustered table has statistics of its clustering columns for each file.
 
 Spec: PROTOCOL.md, "Clustered Table". Bounds may be missing where all values are null, and for types of
-which they can't always be told; of a file without records there is nothing to tell. A commit that makes other columns the clustering columns needs
-statistics of them for the files that are in the table already.
+which they can't always be told; of a file without records there is nothing to tell. A commit that makes
+other columns the clustering columns needs statistics of them for the files that are in the table already.
 """
 
 from __future__ import annotations

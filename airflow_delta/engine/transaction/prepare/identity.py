@@ -1,19 +1,30 @@
 """The high water marks of identity columns move along with the values that a commit brings.
 
-Spec: PROTOCOL.md, "Identity Columns". The writer of the rows tells the furthest value of each column;
-the marks are part of the schema, so that the commit changes the table's metadata, and one that is made
-at the same time conflicts with it.
+Spec: PROTOCOL.md, "Identity Columns". The writer of the rows tells the furthest value of each column,
+and so do the statistics of the files: the mark is to be "the largest (smallest) value in the column", so
+that a value which the writer forgot to tell isn't made a second time. The marks are part of the schema,
+so that the commit changes the table's metadata, and one that is made at the same time conflicts with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.stats import parse_stats
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.identity import advance_marks
+from airflow_delta.engine.features.identity import IdentityColumn, advance_marks, identity_columns
 from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.table_columns import schema_after
+from airflow_delta.engine.transaction.prepare.table_columns import (
+    physical_schema_after,
+    schema_after,
+)
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["advance_identity_marks"]
@@ -29,24 +40,51 @@ def advance_identity_marks(actions: Actions, context: CommitContext) -> Actions:
             mark would be no 64-bit integer.
         InvalidTableError: an identity column can't be read.
     """
-    if not actions.identity_marks:
-        return actions
     if _FEATURE not in context.supported:
-        raise context.violation(
-            f"it has values of the identity columns {sorted(actions.identity_marks)}, and the table "
-            f"lacks the feature {_FEATURE}"
-        )
+        if actions.identity_marks:
+            raise context.violation(
+                f"it has values of the identity columns {sorted(actions.identity_marks)}, and the "
+                f"table lacks the feature {_FEATURE}"
+            )
+        return actions
     schema = schema_after(context)
+    marks = _furthest(actions, identity_columns(schema), context)
+    if not marks:
+        return actions
     try:
-        advanced = advance_marks(schema, actions.identity_marks)
+        advanced = advance_marks(schema, marks)
     except InvalidArgumentError as error:
         raise context.violation(error.message) from error
     except OverflowError as error:
         raise context.violation(
-            f"the identity columns {dict(actions.identity_marks)} have no values left: the next one "
-            "would be no 64-bit integer"
+            f"the identity columns {marks} have no values left: the next one would be no 64-bit integer"
         ) from error
     if advanced is schema:
         return actions
     metadata = replace(context.metadata, schema_string=schema_to_json(advanced))
-    return replace(actions, metadata=metadata)
+    return replace(actions, metadata=metadata, identity_marks=MappingProxyType(marks))
+
+
+def _furthest(
+    actions: Actions, columns: Sequence[IdentityColumn], context: CommitContext
+) -> dict[str, int]:
+    """The furthest value of each column that gets some, by what is told of the commit's new rows."""
+    marks = dict(actions.identity_marks)
+    # Files that are in the table already, or move its rows, bring no new values.
+    texts = [file.stats for file in actions.adds if file.data_change and file.stats is not None]
+    if not columns or not texts:
+        return marks
+    stats = pa.chunked_array([array_of(texts, pa.string())])
+    names = dict(
+        zip(schema_after(context).names, physical_schema_after(context).names, strict=True)
+    )
+    for column in columns:
+        ascending = column.step > 0
+        kind, name = "maxValues" if ascending else "minValues", names[column.name]
+        told = pa.struct([(kind, pa.struct([(name, pa.int64())]))])
+        values = pc.struct_field(pc.struct_field(parse_stats(stats, told), kind), name)
+        found = (pc.max(values) if ascending else pc.min(values)).as_py()
+        if found is not None:
+            known = marks.get(column.name, found)
+            marks[column.name] = max(known, found) if ascending else min(known, found)
+    return marks

@@ -24,7 +24,7 @@ from airflow_delta.engine.transaction.prepare.live_files import path_keys
 __all__ = ["check_row_ids_are_unique"]
 
 _COLUMNS = ("path", "stats", "baseRowId")
-_FIRST, _END = "first", "end"
+_FIRST, _LAST = "first", "last"
 
 
 def check_row_ids_are_unique(
@@ -52,14 +52,12 @@ def check_row_ids_are_unique(
             "baseRowId": array_of([file.base_row_id for file in adds], pa.int64()),
         }
     )
-    last = mark + 1
-    ranges = [_ranges(files, last) for files in (_staying((*adds, *removes), context), added)]
+    ranges = [_ranges(files, mark) for files in (_staying((*adds, *removes), context), added)]
     rows = pa.concat_tables(ranges).sort_by(_FIRST)
-    # A range begins where all those before it have ended, or it meets one of them.
-    ended = pc.cumulative_max(rows[_END])
-    meets = pc.less(rows[_FIRST][1:], ended[:-1])
+    # A range begins behind the ends of all those before it, or it meets one of them.
+    meets = pc.less_equal(rows[_FIRST][1:], pc.cumulative_max(rows[_LAST])[:-1])
     second = pc.index(meets, scalar_of(True, pa.bool_())).as_py() + 1
-    if second:
+    if second > 0:
         path, first = rows["path"][second].as_py(), rows[_FIRST][second].as_py()
         raise context.violation(
             f"the row ids of the file {path!r}, from {first} on, are also those of another file, such as "
@@ -79,11 +77,12 @@ def _staying(touched: Sequence[AddFile | RemoveFile], context: CommitContext) ->
     return staying.filter(staying["baseRowId"].is_valid())
 
 
-def _ranges(files: pa.Table, last: int) -> pa.Table:
-    """The first id of each file that has records, and the one behind its last."""
+def _ranges(files: pa.Table, mark: int) -> pa.Table:
+    """The first and the last id of each file that has records."""
     files = files.sort_by("baseRowId")
     first, records = files["baseRowId"], num_records(files["stats"])
-    following = pa.chunked_array([*first[1:].chunks, array_of([last], pa.int64())])[: len(first)]
-    end = pc.coalesce(pc.add(first, records), following)
-    ranges = pa.table({"path": files["path"], _FIRST: first, _END: end})
-    return ranges.filter(pc.less(first, end))
+    following = pa.chunked_array([*first[1:].chunks, array_of([mark + 1], pa.int64())])
+    behind = pc.coalesce(pc.add(first, records), following[: len(first)])
+    last = pc.subtract(behind, scalar_of(1, pa.int64()))
+    ranges = pa.table({"path": files["path"], _FIRST: first, _LAST: last})
+    return ranges.filter(pc.less_equal(first, last))

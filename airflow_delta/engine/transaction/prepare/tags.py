@@ -35,7 +35,7 @@ def commit_tags(staged: Actions, prepared: Actions, context: CommitContext) -> M
     """
     tags = {}
     untouched = staged.protocol is None and staged.metadata is None
-    if staged.identity_marks and untouched and prepared.metadata is not None:
+    if prepared.identity_marks and untouched and prepared.metadata is not None:
         tags[ONLY_MARKS_TAG] = "true"
     if FEATURE in context.supported and context.properties.row_tracking_enabled:
         tags[PRESERVED_TAG] = "true" if _preserves_row_ids(prepared, context) else "false"

@@ -1,8 +1,8 @@
 """New metadata suit the files that are in the table already.
 
 Which changes no commit can make, and what the others demand of the files, is in
-``features/transitions.py``; this stage knows the files. Those that the commit removes don't count, so
-that a table may change in whatever way while it is overwritten.
+``features/transitions.py`` and in `staying_columns`; this stage knows the files. Those that the commit
+removes don't count, so that a table may change in whatever way while it is overwritten.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from airflow_delta.engine.features.transitions import Condition, Demand, check_t
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.staying_columns import column_demands
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_staying_files"]
@@ -37,9 +38,13 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
     base = context.base
     if base is None or not (actions.protocol or actions.metadata):
         return actions
-    check_transition(base.metadata, context.metadata, table=context.table)
+    protocols = (base.protocol, context.protocol)
+    check_transition(base.metadata, context.metadata, protocols=protocols, table=context.table)
     before, after = (base.protocol, base.metadata), (context.protocol, context.metadata)
-    made = demands(before, after, table=context.table)
+    made = (
+        *demands(before, after, table=context.table),
+        *column_demands(before, after, table=context.table),
+    )
     if made:
         live = base.files(columns=(*FILE_KEY_COLUMNS, *_ROW_IDS))
         for demand in made:

@@ -14,14 +14,15 @@ Spec: PROTOCOL.md, "Actions".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.arrow.stats import parse_stats
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.actions import (
@@ -40,6 +41,9 @@ from airflow_delta.engine.transaction.staged import Actions
 __all__ = ["check_values"]
 
 _SCALARS = frozenset({str, bool, type(None)})
+_FEW = 64
+"""So few texts are sooner read one by one than handed to Arrow."""
+
 _NUM_RECORDS = pa.struct([("numRecords", pa.int64())])
 
 
@@ -81,10 +85,10 @@ def _check_type(
             )
 
 
-def _are_sound(table: Mapping[str, JsonField], records: Sequence[JsonRecord]) -> bool:
+def _are_sound(table: Mapping[str, JsonField], records: Sequence[Any]) -> bool:
     """Whether the log can hold all fields of all records."""
     for name, field in table.items() if records else ():
-        values = list(map(attrgetter(name), records))
+        values: list[Any] = list(map(attrgetter(name), records))
         kinds = set(map(type, values))
         for kind in kinds:
             alike = values if len(kinds) == 1 else [v for v in values if type(v) is kind]
@@ -121,7 +125,8 @@ def _problem(field: JsonField, value: Any, where: str = "") -> str | None:
     except CorruptLogError as error:
         return error.message
     except (AttributeError, TypeError, ValueError):
-        return f"{where}.{field.key}: expected another type, found {value!r}"
+        found = f"the {type(value).__name__} {value!r}"
+        return f"{where}.{field.key}: expected a value of the field's own type, found {found}"
     # Absent values may be read as what they stand for.
     texts = not isinstance(value, Mapping) or all(type(key) is str for key in value)
     if texts and (value is None or read == value):
@@ -146,13 +151,33 @@ def _check_statistics(
     kind: str, files: Sequence[AddFile | RemoveFile], context: CommitContext
 ) -> None:
     told = [file for file in files if file.stats is not None]
+    texts = [file.stats or "" for file in told]
+    found = _first_without_object(texts)
+    if found is not None:
+        raise context.violation(
+            f"{kind}.stats of the file {told[found].path!r}: expected a JSON object, found "
+            f"{texts[found]!r}"
+        )
+
+
+def _first_without_object(texts: Sequence[str]) -> int | None:
+    """The place of the first text that is no JSON object in Unicode."""
+    if len(texts) <= _FEW:
+        return next((n for n, text in enumerate(texts) if not _is_object(text)), None)
     try:
-        texts = pa.chunked_array([array_of([file.stats for file in told], pa.string())])
-    except UnicodeEncodeError as error:
-        raise context.violation(f"{kind}.stats: expected Unicode text, found {error}") from error
-    are_objects = cast("list[bool]", parse_stats(texts, _NUM_RECORDS).is_valid().to_pylist())
-    for file, is_object in zip(told, are_objects, strict=True):
-        if not is_object:
-            raise context.violation(
-                f"{kind}.stats of the file {file.path!r}: expected a JSON object, found {file.stats!r}"
-            )
+        column = pa.chunked_array([array_of(texts, pa.string())])
+    except UnicodeEncodeError:
+        return next(n for n, text in enumerate(texts) if not _is_object(text))
+    parsed = parse_stats(column, _NUM_RECORDS)
+    if not parsed.null_count:
+        return None
+    place: int = parsed.is_null().index(scalar_of(True, pa.bool_())).as_py()
+    return place
+
+
+def _is_object(text: str) -> bool:
+    try:
+        text.encode()
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

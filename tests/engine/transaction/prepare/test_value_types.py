@@ -77,7 +77,7 @@ def test_every_64_bit_integer_is_a_number(tmp_path: Path, version: int) -> None:
         ({"stats": "[]"}, "expected a JSON object"),
         ({"stats": "null"}, "expected a JSON object"),
         ({"stats": ""}, "expected a JSON object"),
-        ({"stats": "\ud800"}, r"add\.stats: expected Unicode text"),
+        ({"stats": '{"a":"\ud800"}'}, "expected a JSON object"),
         ({"base_row_id": "0"}, rf"add\.baseRowId: {INTEGER}"),
         ({"deletion_vector": VECTOR.to_json()}, r"add\.deletionVector: expected .* own type"),
         (
@@ -97,6 +97,16 @@ def test_a_file_says_all_of_it_in_the_right_types(
     # Among others, of which the first are sound.
     others = [file(f"f{number}", stats=counted(1)) for number in range(3)]
     refuse(tmp_path, match, adds=(*others, file("x", **fields), file("y")))
+
+
+@pytest.mark.parametrize("broken", ["{oops", "[]", "", '{"a":"\ud800"}', '{"a":1}{"b":2}'])
+@pytest.mark.parametrize("others", [0, 63, 64, 500])
+def test_one_bad_text_among_many_is_found(tmp_path: Path, others: int, broken: str) -> None:
+    table(tmp_path, ())
+    adds = [file(f"f{number}", stats=counted(number)) for number in range(others)]
+    attempt(tmp_path, adds=(*adds, file("untold"), file("spaced", stats=' {"a":\n1} ')))
+    adds.insert(others // 2, file("x", stats=broken))
+    refuse(tmp_path, "of the file 'x': expected a JSON object", adds=tuple(adds))
 
 
 @pytest.mark.parametrize("path", [None, "", Path("x"), b"x"])
