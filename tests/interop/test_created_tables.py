@@ -1,4 +1,4 @@
-"""Tables that we create, with each feature: the peers read them, and Delta Spark writes to them.
+"""Tables that we create, with each feature: Delta Spark writes to them, then we, and the peers read.
 
 Delta Spark changes a table's protocol and metadata where its features need more than is there. So a
 write of its own that leaves both as they are says that we left nothing out.
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 
@@ -27,6 +28,7 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
+from tests.interop.data_files import row_of, write_row
 from tests.log_builder import commit_path
 
 PLAIN = StructType((StructField("id", LONG), StructField("part", STRING)))
@@ -144,8 +146,22 @@ CASES: dict[str, tuple[StructType, dict[str, Any], str]] = {
     ),
 }
 
-# Delta Spark raises identity marks in the metadata, by its nature.
+# Whoever writes rows raises identity marks in the metadata.
 CHANGE_METADATA = {"identityColumns"}
+
+# Rules about rows and files, to which `write_row` keeps.
+ENFORCED = {
+    "allowColumnDefaults",
+    "checkConstraints",
+    "generatedColumns",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "identityColumns",
+    "invariants",
+}
+
+# Reader features that deltalake knows by name only.
+UNREAD_BY_DELTALAKE = {"typeWidening", "vacuumProtocolCheck"}
 
 
 @pytest.fixture(params=CASES)
@@ -159,12 +175,27 @@ def create(root: Path, case: str) -> DeltaTable:
     return DeltaTable.create(str(root), schema, **arguments)
 
 
+def append(root: Path, case: str) -> int:
+    """Append a row as a writer of ours does; the version it makes."""
+    transaction = DeltaTable(str(root)).transaction("WRITE", enforces=ENFORCED)
+    transaction.add_file(write_row(root, transaction.base))
+    if case == "identityColumns":
+        transaction.use_identity_values("id", 7)
+    return transaction.commit().version
+
+
+def by_deltalake(root: Path) -> pa.Table:
+    """The rows, by its query engine: the reader that it makes of pyarrow knows no reader features."""
+    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(root)))
+    return pa.table(query.execute("SELECT * FROM t").read_all())
+
+
 def kinds(root: Path, version: int) -> set[str]:
     lines = commit_path(root, version).read_text(encoding="utf-8").splitlines()
     return {kind for line in lines for kind in json.loads(line)}
 
 
-def test_delta_spark_sees_what_was_made_and_adds_only_rows(
+def test_delta_spark_sees_what_was_made_and_adds_only_rows_and_so_do_we_after_it(
     tmp_path: Path, case: str, delta_spark: DeltaSpark
 ) -> None:
     table = create(tmp_path, case)
@@ -185,11 +216,19 @@ def test_delta_spark_sees_what_was_made_and_adds_only_rows(
     delta_spark.sql(f"INSERT INTO {name} {CASES[case][2]}")
     written = DeltaTable(str(tmp_path)).snapshot()
     assert written.version == 1
-    changed = kinds(tmp_path, 1) & {"protocol", "metaData"}
-    assert changed == ({"metaData"} if case in CHANGE_METADATA else set())
-    (count,) = delta_spark.sql(f"SELECT count(*) AS n FROM {name}")
-    assert written.num_rows == count["n"] > 0
+    assert written.num_rows
     assert all(status.can_read for status in written.features if status.supported)
+
+    assert append(tmp_path, case) == 2
+    for version in (1, 2):
+        changed = kinds(tmp_path, version) & {"protocol", "metaData"}
+        assert changed == ({"metaData"} if case in CHANGE_METADATA else set())
+    rows = delta_spark.sql(f"SELECT * FROM {name}")
+    assert json.loads(json.dumps(row_of(made.schema), default=str)) in rows
+    assert len(rows) == DeltaTable(str(tmp_path)).snapshot().num_rows == written.num_rows + 1
+    if case not in UNREAD_BY_DELTALAKE:
+        ids = by_deltalake(tmp_path)["id"].to_pylist()
+        assert sorted(ids) == sorted(row["id"] for row in rows)
 
 
 def test_the_rules_of_our_tables_bind_delta_spark(tmp_path: Path, delta_spark: DeltaSpark) -> None:
@@ -207,10 +246,6 @@ def test_the_rules_of_our_tables_bind_delta_spark(tmp_path: Path, delta_spark: D
     assert DeltaTable(str(tmp_path)).latest_version() == 1
 
 
-# Reader features that it knows by name only.
-UNREAD_BY_DELTALAKE = {"typeWidening", "vacuumProtocolCheck"}
-
-
 def test_deltalake_sees_what_was_made(tmp_path: Path, case: str) -> None:
     made = create(tmp_path, case).snapshot()
     peer = deltalake.DeltaTable(str(tmp_path))
@@ -225,11 +260,8 @@ def test_deltalake_sees_what_was_made(tmp_path: Path, case: str) -> None:
     )
     assert {*(protocol.writer_features or ())} == (made.protocol.writer_features or frozenset())
     assert {*(protocol.reader_features or ())} == (made.protocol.reader_features or frozenset())
-    # Its query engine: the reader that it makes of pyarrow knows no reader features.
-    query = deltalake.QueryBuilder()
     if case in UNREAD_BY_DELTALAKE:
         with pytest.raises(DeltaError, match=r"(?i)unsupported"):
-            query.register("t", peer).execute("SELECT * FROM t")
+            by_deltalake(tmp_path)
     else:
-        result = query.register("t", peer).execute("SELECT * FROM t")
-        assert result.read_all().num_rows == 0
+        assert by_deltalake(tmp_path).num_rows == 0

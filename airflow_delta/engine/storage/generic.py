@@ -1,4 +1,6 @@
-"""Any other store that fsspec knows (HDFS, HTTP, SFTP, archives, …) as a storage, for reading.
+"""Any other store that fsspec knows (HDFS, SFTP, archives, …) as a storage, for reading.
+
+It must list directories and tell when its files were modified, as the log needs both: HTTP and FTP don't.
 
 fsspec has no way to create an object exclusively that holds for all of its file systems: its own
 ``mode="create"`` looks whether the object is there and then writes it, which two writers can do at
@@ -11,7 +13,7 @@ Storage options are the arguments of the file system.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO, ClassVar, NoReturn, cast
@@ -33,8 +35,16 @@ __all__ = ["GenericStorage", "open_generic"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# What the file systems call the modification time.
-_TIME_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+# What the file systems call the modification time. The last one is that of members of ZIP archives.
+_TIME_KEYS = (
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "modified",
+    "updated",
+    "created",
+    "date_time",
+)
 
 
 def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
@@ -46,32 +56,45 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
             is for reading.
 
     Raises:
-        InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option.
-        StorageError: a package that the file system needs isn't installed, or it can't connect.
+        InvalidArgumentError: fsspec doesn't know the scheme, or the file system an option; or the
+            location alone doesn't say what the file system needs.
+        StorageError: a package that the file system needs isn't installed, it can't connect, or what
+            it is to open is damaged.
     """
-    root, arguments = uri.rstrip("/"), without_single_writer(options)
+    # The root of all has nothing but slashes behind its scheme.
+    root = uri if uri.rstrip("/").endswith(":") else uri.rstrip("/")
+    arguments = without_single_writer(options)
     kind: type[GenericStorage] = GenericStorage
-    if says_single_writer(options):
+    if says_single_writer(options, uri=uri):
         from airflow_delta.engine.storage.generic_writer import GenericWriter
 
         kind = GenericWriter
     scheme = uri.partition(":")[0]
-    if scheme not in fsspec.available_protocols():
+    # Classes that somebody registered are in the registry alone, and others only in the list, until used.
+    if scheme not in fsspec.registry and scheme not in fsspec.available_protocols():
         raise InvalidArgumentError(
             f"{uri!r}: unknown scheme {scheme!r}: expected a path or one of file, memory, s3, s3a, "
-            "gs, gcs, abfs, abfss, az, or a scheme that fsspec knows",
+            "gs, gcs, abfs, abfss, az, or a scheme that fsspec knows or that was registered with it",
             uri=uri,
         )
     try:
         file_system, path = fsspec.url_to_fs(root, **arguments)
     except (ImportError, OSError) as error:
         raise StorageError(f"{uri!r} can't be opened: {error}", operation="open") from error
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
+        # What it says of options may show their values, which may be secrets.
         raise InvalidArgumentError(
-            f"{uri!r} can't be opened with these storage options: {', '.join(sorted(arguments))}",
+            f"{uri!r}: fsspec's file system {scheme!r} can't be opened with this location and these "
+            f"storage options: {', '.join(sorted(arguments)) or 'none'}; expected those that its "
+            "documentation names",
             uri=uri,
         ) from error
-    return kind(root, file_system, path.rstrip("/"))
+    except Exception as error:
+        # File systems have errors of their own: of an archive that is none, of a failed handshake.
+        raise StorageError(
+            f"{uri!r} can't be opened: {type(error).__name__}: {error}", operation="open"
+        ) from error
+    return kind(root, file_system, path.rstrip("/") or path[:1])
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,8 @@ class GenericStorage:
     Args:
         root: the location as the user named it.
         file_system: fsspec's file system.
-        base: the location's path in the file system.
+        base: the location's path in the file system, without a trailing slash. Empty at the top of
+            those whose paths begin with a name, a slash where they begin with one.
     """
 
     root: str
@@ -150,7 +174,12 @@ class GenericStorage:
             self._refuse("delete", path)
 
     def _full(self, path: str) -> str:
-        return f"{self.base}/{checked_path(path)}".rstrip("/")
+        return f"{self._prefix}{checked_path(path)}".rstrip("/") or self.base
+
+    @property
+    def _prefix(self) -> str:
+        """What the paths of all objects begin with."""
+        return f"{self.base.rstrip('/')}/" if self.base else ""
 
     def _read_or_none(self, path: str) -> bytes | None:
         try:
@@ -170,20 +199,25 @@ class GenericStorage:
             except (FileNotFoundError, NotADirectoryError):
                 return
             for entry in found:
-                inside = entry["name"].removeprefix(f"{self.base}/")
+                inside = entry["name"].removeprefix(self._prefix)
                 # Some file systems list a file as the only member of itself.
                 if entry["name"] != full:
                     yield FileInfo(inside, entry["size"], self._modified_ms(entry, inside))
 
     def _modified_ms(self, info: Mapping[str, Any], path: str) -> int:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), None)
+        if isinstance(time, tuple):
+            # In an archive it has no zone, and years begin with the month 0 where it isn't known.
+            with suppress(ValueError):
+                time = datetime(*time)
         if isinstance(time, datetime):
             aware = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
             return (aware - _EPOCH) // _MILLISECOND
         if isinstance(time, (int, float)):
             return int(time * 1000)
         raise StorageError(
-            f"{path!r}: the store tells no modification time, and the log needs it",
+            f"{path!r}: the store tells no modification time, and the log needs it; copy the table to "
+            "a store that does",
             table=self.root,
             path=path,
             operation="head",

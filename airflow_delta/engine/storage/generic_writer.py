@@ -41,8 +41,8 @@ class GenericWriter(GenericStorage):
         """See `Storage.writer`; missing directories are made."""
         operation = "replace" if overwrite else "create"
         final = self._full(path)
-        directory, _, name = final.rpartition("/")
-        temporary = f"{directory}/{hidden_name(name)}"
+        directory, slash, name = final.rpartition("/")
+        temporary = f"{directory}{slash}{hidden_name(name)}"
         with self._writing(operation, path):
             self.file_system.makedirs(directory, exist_ok=True)
             file = self.file_system.open(temporary, "wb")

@@ -7,12 +7,18 @@ plain path, ``file:/``          the local file system
 ``gs://``, ``gcs://``           Google Cloud Storage
 ``abfs://``, ``abfss://``,      Azure Data Lake Storage
 ``az://``
-schemes that fsspec knows       through fsspec, for reading; see `generic`
+schemes that fsspec knows, or   through fsspec, for reading; see `generic`
+that were registered with it
 ==============================  =============================================================
 
 ``file:`` URIs are percent-decoded by `open_storage`, as URIs of files are everywhere. Object store
 locations are not: there, ``s3://bucket/a%20b`` names the key ``a%20b``, as it does for the vendors'
 own tools. Plain paths are taken as they are; ``~`` is not expanded.
+
+A location begins with its scheme. fsspec's way to put one file system before another
+(``simplecache::s3://…``) isn't taken for a path, but refused: a cache would hold on to a log that grows,
+and in what lies behind it commits might not be kept apart. What is inside an archive has a scheme of its
+own: ``zip://<path inside>::<location of the archive>``.
 """
 
 from __future__ import annotations
@@ -34,8 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["open_storage", "storage_for_uri"]
 
-# One letter before the colon is no scheme but a drive; a scheme without a slash is a file name.
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+# One letter before the colon is no scheme but a drive; a scheme without a slash is a file name. Names in
+# fsspec may have an underscore, unlike those of URIs.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):/")
+_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*::")
 
 _RETIRED = {
     "wasb": "abfs://<container>@<account>.dfs.core.windows.net/<path>",
@@ -50,11 +58,13 @@ def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) 
     Args:
         uri: a path or URI; a trailing slash makes no difference.
         storage_options: credentials and settings of the store; the module of each kind of store
-            names them. With ``single_writer`` the user says for any kind that nobody else writes.
+            names them. With ``single_writer`` the user says for any kind that nobody else writes;
+            local paths and memory know no other option and ignore them, because what copies from a
+            store to a directory has one set of options for both.
 
     Raises:
-        InvalidArgumentError: the location is malformed or of an unknown scheme, or an option is
-            unknown.
+        InvalidArgumentError: the location is malformed or of an unknown scheme, or an object store
+            doesn't know an option.
         StorageError: the package that the kind of store needs isn't installed.
     """
     scheme = _scheme(uri)
@@ -95,6 +105,13 @@ def _scheme(uri: str) -> str | None:
     """The scheme in lower case, or None for a plain path."""
     if not uri or "\0" in uri:
         raise InvalidArgumentError(f"{uri!r} isn't a location: expected a path or a URI", uri=uri)
+    if chain := _CHAIN.match(uri):
+        raise InvalidArgumentError(
+            f"{uri!r} begins with {chain[0]!r}, a file system before another: expected a path or a URI "
+            "that begins with its scheme; to read from a ZIP archive zip://<path inside>::<location of "
+            "the archive>; for a directory of this name put './' before it",
+            uri=uri,
+        )
     match = _SCHEME.match(uri)
     scheme = match.group(1).lower() if match else None
     if scheme in _RETIRED:
@@ -105,10 +122,11 @@ def _scheme(uri: str) -> str | None:
 
 
 def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> Storage:
+    single_writer = says_single_writer(options, uri=location)
     # Each kind of store brings a package of its own: it is imported where it is asked for.
     match scheme:
         case None | "file":
-            return LocalStorage(_local_path(location), single_writer=says_single_writer(options))
+            return LocalStorage(_local_path(location), single_writer=single_writer)
         case "memory":
             return MemoryStorage(location)
         case "s3" | "s3a":

@@ -19,8 +19,12 @@ __all__ = ["SINGLE_WRITER", "says_single_writer", "without_single_writer"]
 SINGLE_WRITER = "single_writer"
 
 
-def says_single_writer(options: Mapping[str, object]) -> bool:
+def says_single_writer(options: Mapping[str, object], *, uri: str | None = None) -> bool:
     """Whether the storage options say that there is one writer.
+
+    Args:
+        options: the storage options.
+        uri: the location they are for, where it is known; for messages.
 
     Raises:
         InvalidArgumentError: the option is neither true nor false, or is given twice.
@@ -31,9 +35,11 @@ def says_single_writer(options: Mapping[str, object]) -> bool:
     text = str(given[0]).strip().lower()
     if len(given) > 1 or text not in ("true", "false"):
         raise InvalidArgumentError(
-            f"the storage option {SINGLE_WRITER!r} says {' and '.join(map(repr, given))}: expected "
-            "'true', where nobody else writes to the table, or 'false'",
+            f"the storage option {SINGLE_WRITER!r} {f'for {uri!r} ' if uri else ''}says "
+            f"{' and '.join(map(repr, given))}: expected 'true', where nobody else writes to the table, "
+            "or 'false'",
             option=SINGLE_WRITER,
+            uri=uri,
         )
     return text == "true"
 

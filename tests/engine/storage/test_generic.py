@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectNotFoundError,
@@ -17,6 +20,8 @@ from airflow_delta.engine.errors import (
     UnsafeStorageError,
 )
 from airflow_delta.engine.storage.generic import GenericStorage, open_generic
+from airflow_delta.engine.storage.location import open_storage
+from tests.log_builder import add, commit_path, write_table
 
 FILES = {"log/9": b"nine", "log/10": b"ten", "log/sub/x": b"deep", "log2/x": b"other", "top": b"t"}
 
@@ -88,9 +93,64 @@ def test_reads_from_an_archive(tmp_path: Path) -> None:
     assert storage.read("log/0.json") == b"content"
 
 
-def test_a_store_that_cannot_be_reached_is_told() -> None:
+@pytest.mark.parametrize(
+    ("form", "inside"), [("zip", "t"), ("zip", ""), ("tar", "t")], ids=["zip", "at the top", "tar"]
+)
+def test_a_table_is_read_from_an_archive(tmp_path: Path, form: str, inside: str) -> None:
+    lake = tmp_path / "lake"
+    root = write_table(lake / inside, [add("a")], [add("b")])
+    for version in (0, 1):  # archives begin in 1980, and may know every other second only
+        os.utime(commit_path(root, version), (1_700_000_000 + 10 * version,) * 2)
+    DeltaTable(str(root)).checkpoint(0)
+    archive = shutil.make_archive(str(tmp_path / "archive"), form, lake, inside or None)
+    packed = DeltaTable(f"{form}://{inside}::file://{archive}")
+    assert packed.snapshot().files(["path"])["path"].to_pylist() == ["a", "b"]
+    assert packed.snapshot(version=0).num_files == 1
+    newer, older = (packed.snapshot(version).timestamp_ms for version in (1, 0))
+    assert newer is not None
+    assert older == newer - 10_000
+
+
+def test_the_root_of_all_is_a_place(tmp_path: Path) -> None:
+    storage = open_storage("local:///")
+    (tmp_path / "x").write_bytes(b"content")
+    inside = str(tmp_path).lstrip("/")
+    assert storage.read(f"{inside}/x") == b"content"
+    assert [info.path for info in storage.list(inside)] == [f"{inside}/x"]
+
+
+def test_the_times_in_an_archive_are_those_of_utc(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo("t/x", (2026, 1, 31, 12, 0, 2)), b"")
+        archive.writestr(zipfile.ZipInfo("t/unknown", (1980, 0, 0, 0, 0, 0)), b"")
+    storage = open_generic(f"zip://t::file://{tmp_path}/t.zip", {})
+    assert storage.head("x").modified_ms == 1_769_860_802_000
+    with pytest.raises(StorageError, match="no modification time"):
+        storage.head("unknown")
+
+
+def test_a_store_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"none\.zip"):
         open_generic("zip://t::file:///none.zip", {})
+    (tmp_path / "none.zip").write_bytes(b"no archive")
+    with pytest.raises(StorageError, match=r"can't be opened: BadZipFile"):
+        open_generic(f"zip://t::file://{tmp_path}/none.zip", {})
+
+
+def test_a_location_that_does_not_say_enough_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'dir' can't be opened .* options: none"):
+        open_generic("dir://x", {})
+
+
+def test_a_scheme_may_be_registered(tmp_path: Path) -> None:
+    class Lake(LocalFileSystem):
+        protocol = "my_lake"
+
+    with pytest.raises(InvalidArgumentError, match="unknown scheme 'my_lake'"):
+        open_storage("my_lake://t")
+    fsspec.register_implementation("my_lake", Lake)
+    write_table(tmp_path, [add("a")])
+    assert DeltaTable(f"my_lake://{tmp_path}").snapshot().num_files == 1
 
 
 def test_options_that_the_file_system_does_not_take_are_named(

@@ -29,6 +29,7 @@ ACCOUNT = {"account_name": "a", "account_key": "c2VjcmV0"}
         ("/", "/"),
         ("/data/a%20b", "/data/a%20b"),
         ("/data/k=1:2", "/data/k=1:2"),
+        ("/data/k=a::b", "/data/k=a::b"),
         ("file:///data/t", "/data/t"),
         ("file:/data/t/", "/data/t"),
         ("file://localhost/data/t", "/data/t"),
@@ -51,6 +52,7 @@ def test_a_relative_path_is_taken_from_the_working_directory(
     monkeypatch.chdir(tmp_path)
     assert open_storage("tables/t").root == f"{tmp_path}/tables/t"
     assert open_storage("~/t").root == f"{tmp_path}/~/t"
+    assert open_storage("./a::b").root == f"{tmp_path}/a::b"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,21 @@ def test_other_schemes_go_through_fsspec(tmp_path: Path) -> None:
         ("s3://bucket/a//t", "empty, '.' or '..' segment"),
         ("s3://bucket/../other/t", "empty, '.' or '..' segment"),
         ("memory:/x", "expected memory://"),
+        ("simplecache::file:///data/t", "begins with 'simplecache::'"),
+        ("simplecache::/data/t", "zip://<path inside>::<location of the archive>"),
+        ("zip::file:///data/t.zip", "begins with 'zip::'"),
+        ("a::b", r"put '\./' before it"),
+        ("un_known://x/t", "unknown scheme 'un_known'"),
     ],
 )
 def test_senseless_locations(uri: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message.replace("|", r"\|")):
         open_storage(uri)
+
+
+@pytest.mark.parametrize("uri", ["/data/t", "file:///data/t", "memory://m/t"])
+def test_options_of_the_store_that_is_copied_from_are_no_matter(uri: str) -> None:
+    assert open_storage(uri, {"aws_region": "r"}).root == uri.removeprefix("file://")
 
 
 @pytest.mark.parametrize(

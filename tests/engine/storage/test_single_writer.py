@@ -56,10 +56,15 @@ def test_the_word(options: dict[str, object], said: bool) -> None:
         {"single_writer": "true", "Single_Writer": "false"},
     ],
 )
-@pytest.mark.parametrize("uri", ["/t", "s3://b/t", "gs://b/t", "az://c/t", "local:///t"])
+@pytest.mark.parametrize(
+    "uri", ["/t", "memory://m/t", "s3://b/t", "gs://b/t", "az://c/t", "local:///t"]
+)
 def test_a_word_that_is_neither_yes_nor_no(uri: str, options: dict[str, str]) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"'single_writer' says .*: expected 'true'"):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"'single_writer' for '{uri}' says .*: expected 'true'"
+    ) as caught:
         open_storage(uri, options)
+    assert caught.value.uri == uri
 
 
 @pytest.mark.parametrize("kind", KINDS)
