@@ -3,12 +3,14 @@
 A facade: each method hands over to the module that knows. Making one does no I/O.
 
 Those modules are imported by the methods that need them, except for the ones that open a table. Asking
-for a version, a schema or the history so loads neither pyarrow nor numpy, which would take most of the
-time and memory of the answer.
+for a version or the history so loads neither pyarrow nor numpy, which would take most of the time and
+memory of the answer. A snapshot loads them for the commits that no checkpoint covers, which it parses at
+once, and for file actions.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.actions import CommitInfo
+from airflow_delta.engine.model.arguments import check_mapping, check_type, wrong_argument
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
@@ -46,15 +49,22 @@ class DeltaTable:
     """A Delta table.
 
     Args:
-        uri: a path, or a URI: ``file://``, ``memory://``, ``s3://``, ``gs://``, ``abfss://``.
+        uri: a path, as a text or a `pathlib.Path`, or a URI: ``file://``, ``memory://``, ``s3://``,
+            ``gs://``, ``abfss://``.
         storage_options: credentials and settings of the store, by the names that its clients use.
 
     Raises:
         InvalidArgumentError: the location or an option makes no sense.
     """
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        self._uri = uri
+    def __init__(
+        self, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+    ) -> None:
+        location = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+        check_type("uri", location, str, "a path or a URI")
+        self._uri = location
+        if storage_options is not None:
+            check_mapping("storage_options", storage_options, "a mapping, or None", table=location)
         self._options = dict(storage_options or {})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,7 +76,7 @@ class DeltaTable:
 
     @property
     def uri(self) -> str:
-        """The location, as it was given."""
+        """The location, as it was given; of a path its text."""
         return self._uri
 
     @cached_property
@@ -211,8 +221,8 @@ class DeltaTable:
 
         Raises:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks.
-            InvalidArgumentError: ``enforces`` names something that is no feature; or the operation,
-                its parameters or the user's metadata aren't of the types above.
+            InvalidArgumentError: ``enforces`` names something that is no feature; or an argument isn't
+                of the type above.
         """
         from airflow_delta.engine.transaction.commit_loop import monotonic_s
         from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -289,6 +299,9 @@ class DeltaTable:
         """
         from airflow_delta.engine.transaction.once import commit_once
 
+        if not callable(stage):
+            raise wrong_argument("stage", "a function of the transaction", stage, table=self._uri)
+
         def _begin() -> OptimisticTransaction:
             return self.transaction(
                 operation,
@@ -313,7 +326,7 @@ class DeltaTable:
     @classmethod
     def create(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         schema: StructType,
         *,
         partition_by: Sequence[str] = (),
@@ -337,11 +350,12 @@ class DeltaTable:
 
         Raises:
             TableAlreadyExistsError: there is a table.
-            InvalidArgumentError: the partition columns aren't different columns, or are all there
-                are; the table can't be clustered by the clustering columns; or a property is
-                unknown, makes no sense, or is for commits to write.
-            InvalidTableError: schema, partitioning and properties don't fit together, a property
-                holds a value that it can't have, or there are remains of a former table's log.
+            InvalidArgumentError: an argument isn't of the type above; the partition columns aren't
+                different columns, or are all there are; the table can't be clustered by the clustering
+                columns; or a property is unknown, has a value that it can't have, or is for commits to
+                write.
+            InvalidTableError: schema, partitioning and properties don't fit together, or there are
+                remains of a former table's log.
             UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
             CommitOutcomeUnknownError: the store failed; the table may have been created.
             StorageError: the store failed, and no table was created.

@@ -42,6 +42,7 @@ class CheckpointOperator(BaseOperator):
     :param spark_conf: Spark properties of the job. (templated)
     :param spark_threshold_bytes: see ``engine``: bytes of the last checkpoint, without its sidecars,
         and of the commits since; None: 2 GiB.
+    :raises ValueError: that is no number of bytes.
     """
 
     template_fields: Sequence[str] = (
@@ -70,6 +71,7 @@ class CheckpointOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        _check_threshold(spark_threshold_bytes)
         self.table_uri = table_uri
         self.version = version
         self.delta_conn_id = delta_conn_id
@@ -128,3 +130,13 @@ class CheckpointOperator(BaseOperator):
         name, _ = run_identity(context)
         self._job = SparkJobHook(self.spark_conn_id or _SPARK, conf=self.spark_conf, name=name)
         return checkpoint_with_spark(hook, self._job, self.table_uri, **asked)
+
+
+def _check_threshold(value: object) -> None:
+    # Told when the DAG is parsed: in a run it would show once a log is looked at that Spark could take.
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return
+    raise ValueError(
+        "spark_threshold_bytes: expected a number of bytes from 0 on, or None, found the "
+        f"{type(value).__name__} {value!r}"
+    )

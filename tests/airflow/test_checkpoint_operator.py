@@ -200,3 +200,9 @@ def test_a_checkpoint_by_spark_from_the_task_to_the_file(sales_copy: Path) -> No
         commit.unlink()
     assert state_of(DeltaTable(str(sales_copy)).snapshot()) == expected
     assert not list((sales_copy / "_delta_log").glob("_sidecars/*"))
+
+
+@pytest.mark.parametrize("threshold", ["1", 1.5, True, -1])
+def test_a_threshold_is_a_number_of_bytes(threshold: Any) -> None:
+    with pytest.raises(ValueError, match="spark_threshold_bytes: expected a number of bytes"):
+        CheckpointOperator(task_id="c", table_uri="t", spark_threshold_bytes=threshold)

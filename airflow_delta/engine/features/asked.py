@@ -21,6 +21,7 @@ from airflow_delta.engine.features.known_properties import (
 )
 from airflow_delta.engine.features.protocol import FEATURES_READER_VERSION, FEATURES_WRITER_VERSION
 from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.model.arguments import check_mapping
 
 __all__ = ["Asked", "read_asked"]
 
@@ -69,6 +70,7 @@ def read_asked(given: Mapping[str, str], *, table: str) -> Asked:
 
 def _by_stored_name(given: Mapping[str, str], table: str) -> dict[str, str]:
     found: dict[str, str] = {}
+    check_mapping("properties", given, "a mapping of names to texts", table=table)
     for key, value in given.items():
         name = canonical_name(key, table=table)
         check_settable(name, table=table)

@@ -9,7 +9,7 @@ others out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import physical_paths
@@ -20,7 +20,7 @@ from airflow_delta.engine.features.statistics_columns import (
     leaf_columns,
 )
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema import DataType, StructType
 
 __all__ = ["MAX_COLUMNS", "clustering_paths", "without_statistics"]
 
@@ -50,9 +50,9 @@ def clustering_paths(
         InvalidArgumentError: the table is partitioned; the columns are no list, are too many, aren't
             there, are there twice, or have no statistics.
     """
-    if isinstance(chosen, str):
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence):
         raise _refused(chosen, f"expected a list of columns, such as {[chosen]}", properties)
-    if not all(isinstance(column, (str, list, tuple)) for column in chosen):
+    if not all(map(_is_name, chosen)):
         raise _refused(chosen, "expected names of columns, or lists of names", properties)
     if partition_columns:
         problem = (
@@ -109,5 +109,10 @@ def _refused(chosen: object, problem: str, properties: TableProperties) -> Inval
     return InvalidArgumentError(f"cluster_by={chosen!r}: {problem}", table=properties.table)
 
 
-def _told(leaves: Iterable[SchemaPath]) -> str:
-    return ", ".join(".".join(path) for path in leaves)
+def _is_name(column: object) -> bool:
+    parts = column if isinstance(column, (list, tuple)) else [column]
+    return all(isinstance(part, str) for part in parts)
+
+
+def _told(leaves: Mapping[SchemaPath, DataType]) -> str:
+    return ", ".join(".".join(path) for path, data_type in leaves.items() if has_bounds(data_type))

@@ -16,7 +16,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID
 from airflow_delta.engine.features.in_commit_timestamps import ENABLEMENT_PROPERTIES
 from airflow_delta.engine.features.row_tracking import (
@@ -230,9 +230,14 @@ def check_values(properties: TableProperties) -> None:
     """Judge properties that a user sets: later each would be an error of an operation that asks for it.
 
     Raises:
-        InvalidArgumentError: the isolation level is none that a table should have.
-        InvalidTableError: a property holds a value that it can't have.
+        InvalidArgumentError: a property holds a value that it can't have, or the isolation level is
+            none that a table should have.
     """
+    try:
+        _read_all(properties)
+    except InvalidTableError as error:
+        # To the reader of a table its properties are wrong, to who sets them the argument.
+        raise InvalidArgumentError(error.message, table=error.table, **error.facts) from error
     if properties.isolation_level == "SnapshotIsolation":
         raise _refused(
             "delta.isolationLevel",
@@ -241,6 +246,9 @@ def check_values(properties: TableProperties) -> None:
             "WriteSerializable",
             properties.table,
         )
+
+
+def _read_all(properties: TableProperties) -> None:
     for name, attribute in vars(TableProperties).items():
         if isinstance(attribute, property):
             getattr(properties, name)

@@ -39,6 +39,7 @@ from airflow_delta.engine.features.upgrade import (
     needed_features,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
+from airflow_delta.engine.model.arguments import check_texts
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import schema_to_json
@@ -117,11 +118,11 @@ def new_table(
 
     Raises:
         InvalidArgumentError: partition, clustering or statistics columns make no sense; a property is
-            unknown, or for commits to write and not for users, or what it asks of the protocol makes no
-            sense.
+            unknown, holds a value that it can't have, or is for commits to write and not for users; or
+            what it asks of the protocol makes no sense.
         UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
-        InvalidTableError: a property holds a value that it can't have, or schema, partitioning and
-            properties don't fit together; see `upgrade.check_metadata`.
+        InvalidTableError: schema, partitioning and properties don't fit together; see
+            `upgrade.check_metadata`.
     """
     check_named(schema, table=table)
     partition_columns = _partition_columns(schema, partition_by, table)
@@ -174,10 +175,9 @@ def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:
 def _partition_columns(
     schema: StructType, partition_by: Sequence[str], table: str
 ) -> tuple[str, ...]:
-    columns = tuple(partition_by)
-    if isinstance(partition_by, str):
-        problem = f"expected a list of columns, such as {[partition_by]}"
-    elif unknown := [name for name in columns if schema.field(name) is None]:
+    expected = "a list of columns, such as ['day']"
+    columns = check_texts("partition_by", partition_by, expected, table=table)
+    if unknown := [name for name in columns if schema.field(name) is None]:
         problem = f"{unknown} are no columns of the table, which has {', '.join(schema.names)}"
     elif len(set(columns)) < len(columns):
         problem = "a column can partition a table once"

@@ -79,13 +79,12 @@ def changed_properties(
         The protocol, the same object where no more is needed, and the metadata.
 
     Raises:
-        InvalidArgumentError: a property is unknown, or not for users to change this way; it is both set
-            and removed, or not there to be removed; it lists columns that the table hasn't, or that have
-            no statistics; or column mapping can't change so.
+        InvalidArgumentError: a property is unknown, or not for users to change this way; it has a value
+            that it can't have; it is both set and removed, or not there to be removed; it lists columns
+            that the table hasn't, or that have no statistics; or column mapping can't change so.
         UnsupportedFeatureError: the table would need a feature or version that the engine doesn't know
             or can't write.
-        InvalidTableError: a property has a value that it can't have, or protocol and metadata don't fit
-            together; see `upgrade.check_metadata`.
+        InvalidTableError: protocol and metadata don't fit together; see `upgrade.check_metadata`.
     """
     asked = read_asked(set or {}, table=table)
     removed = frozenset(_present_name(key, metadata.configuration) for key in unset)

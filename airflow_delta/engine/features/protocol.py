@@ -13,7 +13,7 @@ Version Requirements".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -153,13 +153,15 @@ def check_writable(
     _check_version("writer", protocol.min_writer_version, FEATURES_WRITER_VERSION, table)
     supported = supported_features(protocol)
     properties, schema = _facts(metadata, table)
-    refused = []
+    refused, enforceable = [], []
     for name in sorted(supported):
         if name not in FEATURES:
             refused.append((name, _UNKNOWN))
         elif not _can_write(FEATURES[name], operation, properties, schema, enforced):
             refused.append((name, FEATURES[name].note))
-    _refuse(refused, f"write ({operation.value})", table)
+            if operation is Operation.APPEND and FEATURES[name].append is Support.IF_ENFORCED:
+                enforceable.append(name)
+    _refuse(refused, f"write ({operation.value})", table, enforceable)
     check_writer_lists(protocol, supported, table)
     commit_owner(supported, properties)
 
@@ -222,13 +224,23 @@ def _can_write(
     return support is not Support.NO
 
 
-def _refuse(refused: Iterable[tuple[str, str]], verb: str, table: str) -> None:
-    refused = tuple(refused)
-    if refused:
-        reasons = "; ".join(f"{name} ({note})" for name, note in refused)
-        raise UnsupportedFeatureError(
-            f"the engine can't {verb} the table because of its features {reasons}; use an engine "
-            "that supports them, or have them dropped from the table",
-            table=table,
-            features=tuple(name for name, _ in refused),
+def _refuse(
+    refused: Sequence[tuple[str, str]], verb: str, table: str, enforceable: Sequence[str] = ()
+) -> None:
+    if not refused:
+        return
+    remedies = []
+    if enforceable:
+        remedies.append(f"a writer that does so declares it by enforces={list(enforceable)}")
+    if len(enforceable) < len(refused):
+        others = "the others" if enforceable else "them"
+        remedies.append(
+            f"use an engine that supports {others}, or have {others} dropped from the table"
         )
+    reasons = "; ".join(f"{name} ({note})" for name, note in refused)
+    raise UnsupportedFeatureError(
+        f"the engine can't {verb} the table because of its features {reasons}; "
+        f"{'; '.join(remedies)}",
+        table=table,
+        features=tuple(name for name, _ in refused),
+    )

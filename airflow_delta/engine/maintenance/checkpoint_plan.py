@@ -222,8 +222,8 @@ def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     if policy == "v2" and not supported:
         raise UnsupportedFeatureError(
             f"a V2 checkpoint needs the table feature {_FEATURE!r}, which the protocol of version "
-            f"{snapshot.version} lacks; set delta.checkpointPolicy to 'v2' with an engine that adds the "
-            "feature, or write a classic checkpoint",
+            f"{snapshot.version} lacks; table.alter.set_properties({{'delta.checkpointPolicy': 'v2'}}) "
+            "adds it, or write a classic checkpoint",
             table=snapshot.table,
             features=[_FEATURE],
         )

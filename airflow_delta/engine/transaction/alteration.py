@@ -8,7 +8,8 @@ column mapping is on, a column that is renamed or dropped stays in the files und
 The methods share these errors beside their own:
 
 ========================  ===========================================================================
-InvalidArgumentError      what is asked for makes no sense for this table
+InvalidArgumentError      what is asked for makes no sense for this table, or an argument isn't of the
+                          type that it should have
 UnsupportedFeatureError   the engine can't write the table, or a feature that it would need
 InvalidTableError         the outcome would contradict itself, such as Iceberg compatibility with
                           deletion vectors
@@ -64,7 +65,8 @@ class TableAlteration:
             properties: by name. ``delta.feature.<name>`` = ``supported`` adds a feature.
 
         Raises:
-            InvalidArgumentError: a property is unknown, or set by commits or operations of their own.
+            InvalidArgumentError: a property is unknown, has a value that it can't have, or is set by
+                commits or operations of their own.
             ConstraintViolationError: the data files aren't as a property wants them.
         """
         return self._commit(lambda base: rules_of.properties_set(base, properties))
@@ -115,8 +117,11 @@ class TableAlteration:
                 expression, an identity or an invariant.
             InvalidTableError: a name has characters that need column mapping.
         """
-        position = position_of(first=first, after=after)
-        return self._commit(lambda base: columns_of.added(base, fields, inside, position))
+        return self._commit(
+            lambda base: columns_of.added(
+                base, fields, inside, position_of(first=first, after=after)
+            )
+        )
 
     def rename_column(self, column: ColumnName, new_name: str) -> CommitResult:
         """Give a column another name; needs column mapping.
@@ -190,7 +195,7 @@ class TableAlteration:
 
     def drop_default(self, column: ColumnName) -> CommitResult:
         """Take a column's default away; rows that have got it keep it."""
-        return self._commit(lambda base: columns_of.defaulted(base, column, None))
+        return self._commit(lambda base: columns_of.undefaulted(base, column))
 
     def move_column(
         self, column: ColumnName, *, first: bool = False, after: str | None = None
@@ -205,12 +210,9 @@ class TableAlteration:
         Raises:
             InvalidArgumentError: neither place is given, or both are.
         """
-        position = position_of(first=first, after=after)
-        if position is None:
-            raise InvalidArgumentError(
-                f"where shall {column!r} go? Give first=True, or after=…", table=self._storage.root
-            )
-        return self._commit(lambda base: columns_of.moved(base, column, position))
+        return self._commit(
+            lambda base: columns_of.moved(base, column, position_of(first=first, after=after))
+        )
 
     def add_constraint(self, name: str, expression: str) -> CommitResult:
         """Add a CHECK constraint to a table without data.

@@ -48,6 +48,7 @@ from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.arguments import check_list, check_text, wrong_argument
 from airflow_delta.engine.model.schema import (
     ArrayType,
     DataType,
@@ -57,6 +58,7 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.model.schema_arguments import check_data_type, check_fields
 from airflow_delta.engine.model.schema_json import schema_to_json
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -71,6 +73,7 @@ __all__ = [
     "moved",
     "nullable",
     "renamed",
+    "undefaulted",
     "widened",
 ]
 
@@ -79,7 +82,8 @@ def added(
     base: Snapshot, fields: Sequence[StructField], inside: ColumnName, position: Position | None
 ) -> Alteration:
     """New columns; see `add_fields`."""
-    path = column_path(inside) if inside else ()
+    fields = check_fields("fields", fields)
+    path = column_path(inside, "inside") if inside else ()
     schema = add_fields(base.schema, path, fields, position)
     if _mode(base) == "none":
         check_column_names(StructType(tuple(fields)), table=base.table)
@@ -94,6 +98,7 @@ def added(
 def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     """A column under another name; see `rename_field`."""
     path = column_path(column)
+    check_text("new_name", name)
     _check_is_mapped(base, "renamed")
     schema = rename_field(base.schema, path, name)
     check_no_expressions(base.schema, base.properties, path, verb="renamed")
@@ -112,10 +117,8 @@ def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
 
 def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     """Fewer columns; see `drop_field`. Files keep their values, which no reader sees any more."""
-    if isinstance(columns, str) or not columns:
-        raise InvalidArgumentError(f"{columns!r}: expected a list of columns to drop")
+    paths = _columns_to_drop(columns)
     _check_is_mapped(base, "dropped")
-    paths = [column_path(column) for column in columns]
     schema, configuration = base.schema, dict(base.metadata.configuration)
     clustering = base.domains.get(DOMAIN)
     by = parse_clustering_columns(clustering.configuration, table=base.table) if clustering else ()
@@ -135,9 +138,22 @@ def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
 
 
+def _columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
+    expected = "a list of columns to drop"
+    check_list("columns", columns, expected)
+    paths = [column_path(column, f"columns[{n}]") for n, column in enumerate(columns)]
+    if not paths:
+        raise wrong_argument("columns", expected, columns)
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise InvalidArgumentError(f"columns: {shown(path)} is listed twice", column=path)
+    return paths
+
+
 def widened(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteration:
     """A wider type; see `widen`."""
     path = column_path(column)
+    check_data_type("new_type", new_type)
     if not base.properties.type_widening_enabled:
         raise InvalidArgumentError(
             f"the type of {shown(path)} can't change, as type widening isn't enabled; set the property "
@@ -165,18 +181,32 @@ def nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration
 def commented(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
     """A column with another comment; see `with_comment`."""
     path = column_path(column)
+    check_text("comment", comment, optional=True)
     return _changed(base, path, with_comment(base.schema, path, comment))
 
 
-def defaulted(base: Snapshot, column: ColumnName, expression: str | None) -> Alteration:
+def defaulted(base: Snapshot, column: ColumnName, expression: str) -> Alteration:
     """A column with another default; see `with_default`."""
     path = column_path(column)
+    check_text("expression", expression)
     return _changed(base, path, with_default(base.schema, path, expression))
 
 
-def moved(base: Snapshot, column: ColumnName, position: Position) -> Alteration:
-    """A column at another place; see `move_field`."""
+def undefaulted(base: Snapshot, column: ColumnName) -> Alteration:
+    """A column without a default; see `with_default`."""
     path = column_path(column)
+    return _changed(base, path, with_default(base.schema, path, None))
+
+
+def moved(base: Snapshot, column: ColumnName, position: Position | None) -> Alteration:
+    """A column at another place; see `move_field`.
+
+    Raises:
+        InvalidArgumentError: there is no position.
+    """
+    path = column_path(column)
+    if position is None:
+        raise InvalidArgumentError(f"where shall {column!r} go? Give first=True, or after=…")
     made = _changed(base, path, move_field(base.schema, path, position))
     return replace(made, parameters={**made.parameters, "position": position.sql})
 

@@ -22,6 +22,13 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import STATISTICS_COLUMNS
 from airflow_delta.engine.features.upgrade import upgraded_protocol
+from airflow_delta.engine.model.arguments import (
+    check_list,
+    check_mapping,
+    check_text,
+    check_texts,
+    wrong_argument,
+)
 from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -45,6 +52,7 @@ _ABOUT_STATISTICS = ("delta.dataSkippingNumIndexedCols", STATISTICS_COLUMNS)
 
 def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
     """More or other properties; see `changed_properties`."""
+    check_mapping("properties", properties, "a mapping of names to texts")
     if not properties:
         raise InvalidArgumentError("there are no properties to set")
     return _with_properties(base, _SET, {"properties": dict(properties)}, set=properties)
@@ -52,15 +60,17 @@ def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
 
 def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
     """Fewer properties; see `changed_properties`."""
-    given = [] if isinstance(names, str) else list(names)
+    expected = "a list of properties to unset"
+    given = list(check_texts("names", names, expected))
     if not given:
-        raise InvalidArgumentError(f"{names!r}: expected a list of properties to unset")
+        raise wrong_argument("names", expected, names)
     parameters = {"properties": given, "ifExists": if_exists}
     return _with_properties(base, _UNSET, parameters, unset=given, if_exists=if_exists)
 
 
 def with_feature(base: Snapshot, name: str) -> Alteration:
     """A table that supports a feature, and all that it requires."""
+    check_text("name", name)
     return properties_set(base, {f"{FEATURE_PREFIX}{name}": "supported"})
 
 
@@ -72,6 +82,8 @@ def constrained(base: Snapshot, name: str, expression: str) -> Alteration:
     Raises:
         InvalidArgumentError: name or expression are empty, or the table has a constraint of that name.
     """
+    check_text("name", name)
+    check_text("expression", expression)
     if not name.strip() or not expression.strip():
         raise InvalidArgumentError(
             f"the constraint {name!r}, {expression!r}: expected a name and a SQL expression"
@@ -93,6 +105,7 @@ def unconstrained(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
     Raises:
         InvalidArgumentError: there is none of that name.
     """
+    check_text("name", name)
     key = _constraint_key(base, name)
     if key is None and not if_exists:
         raise InvalidArgumentError(
@@ -114,6 +127,7 @@ def clustered(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
         InvalidArgumentError: the table can't be clustered by the columns, or it isn't clustered and is
             to be so by none.
     """
+    check_list("columns", columns, "a list of columns")
     if not columns and FEATURE not in supported_features(base.protocol):
         raise InvalidArgumentError("the table isn't clustered; expected columns to cluster it by")
     paths = clustering_paths(
@@ -147,12 +161,14 @@ def named(base: Snapshot, name: str | None) -> Alteration:
 
     Delta Spark has no operation for it; the commit tells it as deltalake's do.
     """
+    check_text("name", name, optional=True)
     parameters = {"metadataUpdate": {"name": name}}
     return Alteration("UPDATE TABLE METADATA", parameters, replace(base.metadata, name=name))
 
 
 def described(base: Snapshot, description: str | None) -> Alteration:
     """A table of another description, which SQL calls its comment."""
+    check_text("description", description, optional=True)
     metadata = replace(base.metadata, description=description)
     if description is None:
         return Alteration(_UNSET, {"properties": ["comment"], "ifExists": True}, metadata)

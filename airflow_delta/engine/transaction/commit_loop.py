@@ -38,7 +38,7 @@ from airflow_delta.engine.transaction.isolation import isolation_level
 from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
 from airflow_delta.engine.transaction.remains import check_no_remains
-from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
 from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.transaction.winners import commits_meanwhile
 
@@ -134,7 +134,7 @@ class CommitLoop:
             len(actions.adds),
             len(actions.removes),
             attempt,
-            checkpoint_due=_checkpoint_due(context),
+            checkpoint_due=is_checkpoint_due(context.version, context.properties),
         )
         if not self._is_current():
             return False
@@ -210,10 +210,6 @@ def _time_of(base: Snapshot) -> int:
         if told is None or told.in_commit_timestamp is None:
             raise gone from None
         return told.in_commit_timestamp
-
-
-def _checkpoint_due(context: CommitContext) -> bool:
-    return context.version > 0 and context.version % context.properties.checkpoint_interval == 0
 
 
 def pause(attempt: int) -> None:

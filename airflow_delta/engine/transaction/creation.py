@@ -15,7 +15,9 @@ from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundEr
 from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
 from airflow_delta.engine.features.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.model.arguments import check_list, check_text, check_type
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_arguments import check_fields
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
@@ -48,23 +50,30 @@ def create_table(
 
     Raises:
         TableAlreadyExistsError: there is a table.
-        InvalidArgumentError: the partition columns aren't different columns, or are all there are; the
-            table can't be clustered by the clustering columns; or a property is unknown, makes no
-            sense, or is for commits to write.
-        InvalidTableError: schema, partitioning and properties don't fit together, a property holds
-            a value that it can't have, or there are remains of a former table's log.
+        InvalidArgumentError: an argument isn't of the type above; the partition columns aren't
+            different columns, or are all there are; the table can't be clustered by the clustering
+            columns; or a property is unknown, has a value that it can't have, or is for commits to
+            write.
+        InvalidTableError: schema, partitioning and properties don't fit together, or there are remains
+            of a former table's log.
         UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
         CommitOutcomeUnknownError: the store failed; the table may have been created.
         StorageError: the store failed, and no table was created.
     """
+    table = storage.root
+    check_type("schema", schema, StructType, "a StructType", table=table)
+    check_fields("schema", schema.fields, table=table)
+    check_list("cluster_by", cluster_by, "a list of columns, such as ['id']", table=table)
+    check_text("name", name, optional=True, table=table)
+    check_text("description", description, optional=True, table=table)
     _check_is_free(storage)
     made = new_table(
         schema,
-        dict(properties or {}),
+        {} if properties is None else properties,
         partition_by=partition_by,
         cluster_by=cluster_by,
         unique=unique_text,
-        table=storage.root,
+        table=table,
     )
     transaction = begin_creation(
         storage,

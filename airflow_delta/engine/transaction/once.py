@@ -19,6 +19,7 @@ so that this is a conflict; and whatever the conflict, the search is made again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from airflow_delta.engine.errors import (
     CommitConflictError,
@@ -27,12 +28,16 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.model.actions import CommitInfo
+from airflow_delta.engine.model.arguments import check_mapping
+from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.transactions import TransactionSearch
-from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["commit_once"]
+__all__ = ["Stage", "commit_once"]
+
+Stage: TypeAlias = Callable[[OptimisticTransaction], Mapping[str, int] | None]
+"""Stages the actions of a commit, and returns its metrics, if any."""
 
 _ROUNDS = 50
 """So often other commits of the application may come in between."""
@@ -42,7 +47,7 @@ def commit_once(
     begin: Callable[[], OptimisticTransaction],
     app_id: str,
     version: int,
-    stage: Callable[[OptimisticTransaction], Mapping[str, int] | None],
+    stage: Stage,
     *,
     search: TransactionSearch,
     ascending: bool = False,
@@ -72,7 +77,7 @@ def commit_once(
         transaction.set_transaction(app_id, version)
         base = transaction.base
         earlier = search.version_of(base, app_id, version, ascending=ascending)
-        return None if earlier is None else _repeated(base.state.storage, earlier)
+        return None if earlier is None else _repeated(base, earlier)
 
     rounds = 0
     while True:
@@ -81,7 +86,7 @@ def commit_once(
         if (earlier := _earlier(transaction)) is not None:
             return earlier
         try:
-            return transaction.commit(operation_metrics=stage(transaction))
+            return transaction.commit(operation_metrics=_staged(stage, transaction))
         except CommitConflictError as conflict:
             if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
                 continue
@@ -91,10 +96,21 @@ def commit_once(
             raise
 
 
-def _repeated(storage: Storage, version: int) -> CommitResult:
+def _staged(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, int] | None:
+    metrics = stage(transaction)
+    if metrics is not None:
+        expected = "metrics, a mapping of names to whole numbers, or None"
+        check_mapping("what stage returns", metrics, expected, table=transaction.table)
+    return metrics
+
+
+def _repeated(newest: Snapshot, version: int) -> CommitResult:
+    # Whoever has made it may have failed before it could have the checkpoint made.
+    due = is_checkpoint_due(version, newest.properties)
     try:
-        info = CommitInfo.from_json(read_commit_info(storage, version) or {}, version=version)
+        told = read_commit_info(newest.state.storage, version) or {}
     except ObjectNotFoundError:
-        return CommitResult(version, None, repeated=True)
+        return CommitResult(version, None, checkpoint_due=due, repeated=True)
+    info = CommitInfo.from_json(told, version=version)
     at = info.timestamp if info.in_commit_timestamp is None else info.in_commit_timestamp
-    return CommitResult(version, at, repeated=True)
+    return CommitResult(version, at, checkpoint_due=due, repeated=True)

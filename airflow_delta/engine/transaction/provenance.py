@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.arguments import check_mapping
 from airflow_delta.engine.transaction.isolation import IsolationLevel
 from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.version import VERSION
@@ -25,7 +26,7 @@ from airflow_delta.engine.version import VERSION
 __all__ = [
     "ENGINE_INFO",
     "Provenance",
-    "check_texts",
+    "check_operation",
     "is_blind_append",
     "metric_texts",
     "parameter_texts",
@@ -93,7 +94,7 @@ class Provenance:
         return info
 
 
-def check_texts(operation: object, user_metadata: object, *, table: str) -> None:
+def check_operation(operation: object, user_metadata: object, *, table: str) -> None:
     """Refuse what other readers of the log couldn't read as a text.
 
     Raises:
@@ -111,34 +112,30 @@ def check_texts(operation: object, user_metadata: object, *, table: str) -> None
         )
 
 
-def parameter_texts(parameters: Mapping[str, Any], *, table: str) -> dict[str, str]:
-    """The ``operationParameters``: a text as it is, anything else as JSON.
+def parameter_texts(parameters: Mapping[str, Any] | None, *, table: str) -> dict[str, str]:
+    """The ``operationParameters``: a text as it is, anything else as JSON; none for None.
 
     Raises:
-        InvalidArgumentError: a name is no text, or a value nothing that JSON has.
+        InvalidArgumentError: they are no mapping, a name is no text, or a value nothing that JSON has.
     """
-    return {
-        _name(name, "operation_parameters", table): _parameter_text(name, value, table)
-        for name, value in parameters.items()
-    }
+    if parameters is None:
+        return {}
+    expected = "a mapping of names to values, or None"
+    check_mapping("operation_parameters", parameters, expected, table=table)
+    return {name: _parameter_text(name, value, table) for name, value in parameters.items()}
 
 
-def metric_texts(metrics: Mapping[str, int], *, table: str) -> dict[str, str]:
-    """The ``operationMetrics``: the texts of whole numbers.
+def metric_texts(metrics: Mapping[str, int] | None, *, table: str) -> dict[str, str]:
+    """The ``operationMetrics``: the texts of whole numbers; none for None.
 
     Raises:
-        InvalidArgumentError: a name is no text, or a value no whole number.
+        InvalidArgumentError: they are no mapping, a name is no text, or a value no whole number.
     """
-    return {
-        _name(name, "operation_metrics", table): _metric_text(name, value, table)
-        for name, value in metrics.items()
-    }
-
-
-def _name(name: object, what: str, table: str) -> str:
-    if isinstance(name, str):
-        return name
-    raise InvalidArgumentError(f"{what}: expected texts as names, found {name!r}", table=table)
+    if metrics is None:
+        return {}
+    expected = "a mapping of names to whole numbers, or None"
+    check_mapping("operation_metrics", metrics, expected, table=table)
+    return {name: _metric_text(name, value, table) for name, value in metrics.items()}
 
 
 def _parameter_text(name: str, value: Any, table: str) -> str:

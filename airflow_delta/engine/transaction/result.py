@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CommitResult"]
+from airflow_delta.engine.model.properties import TableProperties
+
+__all__ = ["CommitResult", "is_checkpoint_due"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,9 @@ class CommitResult:
         attempts: how often it was tried; 0 for an earlier commit.
         checkpoint_due: whether the version is a multiple of ``delta.checkpointInterval``, so that it is
             for this writer to have a checkpoint made, as other engines count it. One of any number of
-            concurrent writers is told so. (`DeltaTable.checkpoint` with ``if_needed`` counts the
-            commits since the last checkpoint instead, for whoever comes by on a schedule.)
+            concurrent writers is told so, and of an earlier commit whoever asks for it again.
+            (`DeltaTable.checkpoint` with ``if_needed`` counts the commits since the last checkpoint
+            instead, for whoever comes by on a schedule.)
         repeated: whether the commit is an earlier one with the same transaction identifier, found by
             `DeltaTable.commit_once`, so that nothing was committed now.
     """
@@ -34,3 +37,16 @@ class CommitResult:
     attempts: int = 0
     checkpoint_due: bool = False
     repeated: bool = False
+
+
+def is_checkpoint_due(version: int, properties: TableProperties) -> bool:
+    """Whether whoever has made a version should have a checkpoint of it made; see `CommitResult`.
+
+    Args:
+        version: the version.
+        properties: the table's properties.
+
+    Raises:
+        InvalidTableError: ``delta.checkpointInterval`` is no number that it can be.
+    """
+    return version > 0 and version % properties.checkpoint_interval == 0

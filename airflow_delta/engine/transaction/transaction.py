@@ -27,12 +27,18 @@ from airflow_delta.engine.model.actions import (
     RemoveFile,
     Txn,
 )
+from airflow_delta.engine.model.arguments import (
+    check_list,
+    check_text,
+    check_texts,
+    check_type,
+)
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import CommitLoop, now_ms
 from airflow_delta.engine.transaction.provenance import (
     Provenance,
-    check_texts,
+    check_operation,
     metric_texts,
     parameter_texts,
 )
@@ -41,6 +47,10 @@ from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
+
+_FEATURES = "a list of names of table features, such as ['checkConstraints']"
+_FILES = "a list of AddFiles"
+_CDC_FILES = "a list of AddCdcFiles"
 
 
 class OptimisticTransaction:
@@ -76,20 +86,20 @@ class OptimisticTransaction:
         enforces: Iterable[str] = (),
         seen_s: float | None = None,
     ) -> None:
-        check_texts(operation, user_metadata, table=storage.root)
+        check_operation(operation, user_metadata, table=storage.root)
         self._storage = storage
         self._snapshot = snapshot
         self._operation = operation
-        self._parameters = parameter_texts(operation_parameters or {}, table=storage.root)
+        self._parameters = parameter_texts(operation_parameters, table=storage.root)
         self._user_metadata = user_metadata
-        self._enforced = frozenset(enforces)
+        self._enforced = frozenset(check_texts("enforces", enforces, _FEATURES, table=storage.root))
         self._seen_s = seen_s
         self._staged = StagedActions()
         self._reads = Reads()
         self._was_tried = False
         if unknown := sorted(self._enforced - FEATURES.keys()):
             raise InvalidArgumentError(
-                f"enforces={unknown}: expected names of table features, such as 'checkConstraints'",
+                f"enforces: expected {_FEATURES}, found {unknown}",
                 table=self.table,
             )
         if snapshot is None:
@@ -161,6 +171,9 @@ class OptimisticTransaction:
             InvalidArgumentError: the table is new; or as `Snapshot.files`.
         """
         snapshot = self._existing()
+        if predicate is not None:
+            expected = "a pyarrow.compute.Expression, such as pc.field('id') > 1, or None"
+            check_type("predicate", predicate, pc.Expression, expected, table=self.table)
         wanted = [*columns, "path"] if columns and not isinstance(columns, str) else columns
         files = snapshot.files(columns=wanted, predicate=predicate)
         self._reads.predicates.append(predicate)
@@ -171,7 +184,11 @@ class OptimisticTransaction:
         """The last transaction of an application; one set meanwhile is a conflict then.
 
         PROTOCOL.md, "Transaction Identifiers".
+
+        Raises:
+            InvalidArgumentError: the application is no text.
         """
+        check_text("app_id", app_id, table=self.table)
         self._reads.app_ids.add(app_id)
         txn = self._snapshot.transactions.get(app_id) if self._snapshot else None
         return txn.version if txn else None
@@ -180,7 +197,11 @@ class OptimisticTransaction:
         """A metadata domain; one set or removed meanwhile is a conflict then.
 
         PROTOCOL.md, "Domain Metadata".
+
+        Raises:
+            InvalidArgumentError: the domain is no text.
         """
+        check_text("domain", domain, table=self.table)
         self._reads.domains.add(domain)
         return self._snapshot.domains.get(domain) if self._snapshot else None
 
@@ -189,7 +210,12 @@ class OptimisticTransaction:
         self._staged.adds.append(file)
 
     def add_files(self, files: Iterable[AddFile]) -> None:
-        """Stage data files; they must be written already."""
+        """Stage data files; they must be written already.
+
+        Raises:
+            InvalidArgumentError: they are no list. What is in it is looked at by `commit`.
+        """
+        check_list("files", files, _FILES, table=self.table)
         self._staged.adds.extend(files)
 
     def remove_file(self, file: RemoveFile) -> None:
@@ -201,7 +227,8 @@ class OptimisticTransaction:
         self._staged.cdc.append(file)
 
     def add_cdc_files(self, files: Iterable[AddCdcFile]) -> None:
-        """Stage files of changed rows; see `add_cdc_file`."""
+        """Stage files of changed rows; see `add_cdc_file`, and `add_files` for the errors."""
+        check_list("files", files, _CDC_FILES, table=self.table)
         self._staged.cdc.extend(files)
 
     def use_identity_values(self, column: str, furthest: int) -> None:
@@ -213,7 +240,11 @@ class OptimisticTransaction:
         Args:
             column: the column's logical name.
             furthest: the highest value in the files; the lowest where the column's step is negative.
+
+        Raises:
+            InvalidArgumentError: the name is no text.
         """
+        check_text("column", column, table=self.table)
         self._staged.identity_marks[column] = furthest
 
     def set_transaction(self, app_id: str, version: int) -> None:
@@ -238,8 +269,9 @@ class OptimisticTransaction:
 
         Raises:
             InvalidArgumentError: the domain belongs to the protocol, which begins its own with
-                ``delta.``.
+                ``delta.``; or one of the two is no text.
         """
+        check_text("configuration", configuration, table=self.table)
         self._set_domain(self._of_user(DomainMetadata(domain, configuration)))
 
     def remove_domain(self, domain: str) -> None:
@@ -251,11 +283,21 @@ class OptimisticTransaction:
         self._staged.domains[action.domain] = action
 
     def set_protocol(self, protocol: Protocol) -> None:
-        """Stage the table's protocol, which may support more than before, and not less."""
+        """Stage the table's protocol, which may support more than before, and not less.
+
+        Raises:
+            InvalidArgumentError: it is no `Protocol`.
+        """
+        check_type("protocol", protocol, Protocol, "a Protocol", table=self.table)
         self._staged.protocol = protocol
 
     def set_metadata(self, metadata: Metadata) -> None:
-        """Stage the table's metadata."""
+        """Stage the table's metadata.
+
+        Raises:
+            InvalidArgumentError: they are no `Metadata`.
+        """
+        check_type("metadata", metadata, Metadata, "a Metadata", table=self.table)
         self._staged.metadata = metadata
 
     def commit(self, *, operation_metrics: Mapping[str, int] | None = None) -> CommitResult:
@@ -293,7 +335,7 @@ class OptimisticTransaction:
         provenance = Provenance(
             self._operation,
             self._parameters,
-            metric_texts(operation_metrics or {}, table=self.table),
+            metric_texts(operation_metrics, table=self.table),
             self._user_metadata,
             txn_id=str(uuid.uuid4()),
             read_version=self.read_version,
@@ -318,6 +360,7 @@ class OptimisticTransaction:
         return self._snapshot
 
     def _of_user(self, action: DomainMetadata) -> DomainMetadata:
+        check_text("domain", action.domain, table=self.table)
         if action.is_system_controlled:
             raise InvalidArgumentError(
                 f"the metadata domain {action.domain!r} belongs to the protocol; take a name that "

@@ -71,6 +71,7 @@ def test_the_paths_are_physical_ones() -> None:
         (["nope"], r"nope is no column .* are i, s\.x, s\.odd name"),
         (["I"], "I is no column"),
         ([5], "expected names of columns"),
+        ([["s", 5]], "expected names of columns"),
         (["i", "t", "i"], "i is listed twice"),
         (["i", "t", "n", "d", ("s", "x")], "at most 4 columns"),
     ],
@@ -78,6 +79,14 @@ def test_the_paths_are_physical_ones() -> None:
 def test_columns_that_no_table_is_clustered_by(chosen: list[Any], problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem):
         paths(*chosen)
+
+
+def test_what_is_offered_has_least_and_greatest_values() -> None:
+    with pytest.raises(InvalidArgumentError, match="those to choose from are") as caught:
+        paths("nope")
+    offered = caught.value.message.partition("choose from are ")[2].split(", ")
+    assert "i" in offered
+    assert not {"b", "raw", "l"} & {*offered}
 
 
 def test_a_single_text_is_no_list() -> None:

@@ -4,7 +4,7 @@ from collections import UserDict
 
 import pytest
 
-from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.known_properties import (
     KNOWN,
     canonical_name,
@@ -95,7 +95,7 @@ def test_what_is_recorded_by_commits_stays_and_what_is_unwanted_can_go() -> None
 
 
 def test_flags_that_no_module_reads_are_judged_as_well() -> None:
-    with pytest.raises(InvalidTableError, match="'true' or 'false'"):
+    with pytest.raises(InvalidArgumentError, match="'true' or 'false'"):
         check_values(TableProperties({"delta.enableFullRetentionRollback": "yes"}, "tbl"))
 
 
@@ -106,7 +106,7 @@ def test_the_case_of_words_is_the_protocol_s_wherever_it_does_not_matter(name: s
     words: list[str] = []
     try:
         check_values(properties)
-    except InvalidTableError as error:
+    except InvalidArgumentError as error:
         if "'true' or 'false'" in error.message:
             words = ["true", "false"]
         elif "expected one of " in error.message:

@@ -191,7 +191,7 @@ def test_what_the_engine_can_not_write_it_does_not_create(
 
 
 def test_a_property_with_an_impossible_value_is_refused() -> None:
-    with pytest.raises(InvalidTableError, match=r"delta\.enableDeletionVectors\b.*'maybe'"):
+    with pytest.raises(InvalidArgumentError, match=r"delta\.enableDeletionVectors\b.*'maybe'"):
         new({"delta.enableDeletionVectors": "maybe"})
 
 
@@ -207,7 +207,7 @@ def test_a_property_with_an_impossible_value_is_refused() -> None:
     ],
 )
 def test_a_malformed_property_is_refused_whatever_it_is_for(key: str, value: str) -> None:
-    with pytest.raises(InvalidTableError, match=f"{key}: .*{value}"):
+    with pytest.raises(InvalidArgumentError, match=f"{key}: .*{value}"):
         new({key: value})
 
 

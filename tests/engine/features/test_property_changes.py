@@ -8,7 +8,6 @@ import pytest
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
-    InvalidTableError,
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.features.column_mapping import field_id, mapping_mode, physical_name
@@ -150,7 +149,7 @@ def test_a_property_is_set_or_unset() -> None:
 
 
 def test_a_value_that_a_property_can_not_have_is_refused_and_an_old_one_no_obstacle() -> None:
-    with pytest.raises(InvalidTableError, match=r"delta\.appendOnly: .*'maybe'"):
+    with pytest.raises(InvalidArgumentError, match=r"delta\.appendOnly: .*'maybe'"):
         change(metadata(), {"delta.appendOnly": "maybe"})
     broken = metadata({"delta.logRetentionDuration": "a while"})
     assert change(broken, {"owner": "me"})[0].configuration["owner"] == "me"

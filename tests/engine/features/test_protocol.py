@@ -311,8 +311,12 @@ def test_rules_for_rows_bind_appends_while_they_are_in_use(
 ) -> None:
     append(features(*listed))
     in_use = metadata(configuration, schema)
-    with pytest.raises(UnsupportedFeatureError, match=rf"can't write \(append\) .* {listed[0]}"):
+    with pytest.raises(
+        UnsupportedFeatureError, match=rf"can't write \(append\) .* {listed[0]}"
+    ) as e:
         append(features(*listed), in_use)
+    # It is for the writer to say so, and for nobody to drop.
+    assert e.value.message.endswith(f"declares it by enforces={listed[:1]}")
     with pytest.raises(UnsupportedFeatureError, match=listed[0]):
         append(features(*listed), in_use, enforced={"appendOnly"})
     append(features(*listed), in_use, enforced={listed[0]})
@@ -326,6 +330,16 @@ def test_materialised_partition_columns_bind_appends_once_the_feature_is_support
         append(listed)
     append(listed, enforced={"materializePartitionColumns"})
     commit(listed)
+
+
+def test_what_can_be_declared_is_told_apart_from_what_can_not() -> None:
+    listed = protocol(1, 7, None, ["checkConstraints", "shinyNew"])
+    in_use = metadata({"delta.constraints.c": "a > 0"})
+    with pytest.raises(
+        UnsupportedFeatureError, match="use an engine that supports the others"
+    ) as e:
+        append(listed, in_use)
+    assert "declares it by enforces=['checkConstraints']; use" in e.value.message
 
 
 def test_a_legacy_table_is_judged_like_one_that_lists_the_features() -> None:

@@ -449,7 +449,7 @@ REFUSED: list[tuple[Callable[[TableAlteration], CommitResult], type[DeltaError],
     ),
     (
         lambda a: a.set_properties({LISTED: "my col"}),
-        InvalidTableError,
+        InvalidArgumentError,
         "'my col' is no list of column names",
     ),
     (lambda a: a.cluster_by([["s", "y"]]), InvalidArgumentError, "no least and greatest"),

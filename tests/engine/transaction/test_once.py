@@ -52,6 +52,18 @@ def test_the_second_try_finds_the_commit_of_the_first(table: DeltaTable) -> None
     assert info.operation_metrics == {"numFiles": "1"}
 
 
+@pytest.mark.parametrize("made", [1, 2, 3, 4])
+def test_a_checkpoint_is_due_for_whoever_asks_again(tmp_path: Path, made: int) -> None:
+    schema = StructType((StructField("id", LONG),))
+    every_two = {"delta.checkpointInterval": "2"}
+    table = DeltaTable.create(str(tmp_path), schema, properties=every_two)
+    firsts = [write(table, number, path=f"f{number}") for number in range(1, made + 1)]
+    assert [first.checkpoint_due for first in firsts] == [False, True, False, True][:made]
+    again = [write(DeltaTable(table.uri), number) for number in range(1, made + 1)]
+    assert [result.checkpoint_due for result in again] == [first.checkpoint_due for first in firsts]
+    assert all(result.repeated for result in again)
+
+
 def test_so_does_one_from_another_process_after_other_commits(table: DeltaTable) -> None:
     write(table, 7)
     write(table, 8, path="g")

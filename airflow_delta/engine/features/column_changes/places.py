@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.schema_walk import FieldChange, SchemaPath
@@ -41,18 +41,22 @@ TypeChange: TypeAlias = Callable[[DataType], DataType]
 """Makes a new type of a type."""
 
 
-def column_path(name: ColumnName) -> SchemaPath:
+def column_path(name: Any, argument: str = "column") -> SchemaPath:
     """The path that a column's name stands for.
+
+    Args:
+        name: the column, as a caller names it: a `ColumnName`, and whatever else callers take for one.
+        argument: what the caller knows it by.
 
     Raises:
         InvalidArgumentError: it is no name, or an empty one.
     """
-    path = (name,) if isinstance(name, str) else tuple(name)
-    # Callers may not check their types.
-    if path and all(str(part) == part != "" for part in path):
+    path = (name,) if isinstance(name, str) else tuple(name) if isinstance(name, Sequence) else ()
+    if path and all(isinstance(part, str) and part for part in path):
         return path
     raise InvalidArgumentError(
-        f"{name!r} is no column's name: expected a text, or a list of texts for a column inside another"
+        f"{argument}: {name!r} is no column's name: expected a text, or a list of texts for a column "
+        "inside another"
     )
 
 

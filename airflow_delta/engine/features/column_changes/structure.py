@@ -88,13 +88,15 @@ def drop_field(schema: StructType, path: SchemaPath) -> StructType:
     """The schema without a column.
 
     Raises:
-        InvalidArgumentError: there is no such column, or it is the only one of its struct.
+        InvalidArgumentError: there is no such column, or no other one in its struct.
     """
     field = field_at(schema, path)
     if type_at(schema, path[:-1]) == StructType((field,)):
+        instead = (
+            f"of {shown(path[:-1])}; drop that instead" if path[:-1] else "of the table; keep one"
+        )
         raise InvalidArgumentError(
-            f"{shown(path)} is the only column of {shown(path[:-1]) or 'the table'}; drop that instead",
-            column=path,
+            f"{shown(path)} can't be dropped: no column would be left {instead}", column=path
         )
     return change_struct(schema, path[:-1], lambda struct: _without(struct, field))
 

@@ -13,10 +13,12 @@ from airflow_delta.engine.transaction.prepare.clustering import check_clustering
 from airflow_delta.engine.transaction.prepare.deletion_vectors import check_deletion_vectors
 from airflow_delta.engine.transaction.prepare.domains import check_domains
 from airflow_delta.engine.transaction.prepare.enforcement import check_enforcement, check_nulls
+from airflow_delta.engine.transaction.prepare.field_metadata import check_field_metadata
 from airflow_delta.engine.transaction.prepare.iceberg_compat import check_iceberg
 from airflow_delta.engine.transaction.prepare.identity import advance_identity_marks
 from airflow_delta.engine.transaction.prepare.in_commit_timestamps import record_timestamps
 from airflow_delta.engine.transaction.prepare.logical_files import check_logical_files
+from airflow_delta.engine.transaction.prepare.new_files import check_new_files
 from airflow_delta.engine.transaction.prepare.partition_values import check_partition_values
 from airflow_delta.engine.transaction.prepare.row_tracking import assign_row_ids
 from airflow_delta.engine.transaction.prepare.tags import commit_tags
@@ -38,9 +40,11 @@ STAGES: tuple[Stage, ...] = (
     # What it lets pass can be relied on to have the types that it should have.
     check_values,
     check_table,
+    check_field_metadata,
     check_enforcement,
     check_transactions,
     check_files,
+    check_new_files,
     check_domains,
     check_append_only,
     check_change_data,

@@ -1,0 +1,72 @@
+"""Files that join a table can be files.
+
+Spec: PROTOCOL.md, "Add File and Remove File" and "Add CDC File". Their size is in bytes and their time in
+milliseconds since the epoch, neither of them below 0. And none is one of the table's log: a cleanup
+would take it, and a vacuum leave it.
+
+What is in a table all the same can be removed, as it stands in the log; so ``remove`` isn't asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.log.files import LOG_DIRECTORY
+from airflow_delta.engine.model.actions import AddCdcFile, AddFile
+from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["check_new_files"]
+
+
+def check_new_files(actions: Actions, context: CommitContext) -> Actions:
+    """No file has a size or time below 0, or lies in the log.
+
+    Raises:
+        ConstraintViolationError: one has, or does.
+    """
+    _check_counts("add", actions.adds, ("size", "modification_time"), context)
+    _check_counts("cdc", actions.cdc, ("size",), context)
+    # A loop over the files of one commit: they came as objects, from one writer.
+    for path in chain((file.path for file in actions.adds), (file.path for file in actions.cdc)):
+        if _may_be_in_log(path) and _is_in_log(path, context.table):
+            raise context.violation(
+                f"the file {path!r} lies in the table's log, where a cleanup may take it; put data "
+                "files elsewhere"
+            )
+    return actions
+
+
+def _check_counts(
+    kind: str,
+    files: Sequence[AddFile | AddCdcFile],
+    names: Sequence[str],
+    context: CommitContext,
+) -> None:
+    for name in names if files else ():
+        least: AddFile | AddCdcFile = min(files, key=attrgetter(name))
+        if getattr(least, name) < 0:
+            raise context.violation(
+                f"{kind}.{least.log_fields[name].key} of the file {least.path!r}: expected a number from "
+                f"0 on, found {getattr(least, name)}"
+            )
+
+
+def _may_be_in_log(path: str) -> bool:
+    """Whether it takes a closer look to tell, which would be slow for each of many files."""
+    return LOG_DIRECTORY in path or ("%" in path and (path[0] in "_%./" or ":" in path))
+
+
+def _is_in_log(path: str, table: str) -> bool:
+    try:
+        location, root = resolve(table, path), resolve(table, "")
+    except CorruptLogError:
+        return False  # it leads nowhere; that is for `validity` to tell
+    if not location.startswith(root):
+        return False
+    parts = (part for part in location[len(root) :].split("/") if part not in ("", "."))
+    return next(parts, "") == LOG_DIRECTORY
