@@ -1,8 +1,9 @@
 """Files that join a table can be files.
 
 Spec: PROTOCOL.md, "Add File and Remove File" and "Add CDC File". Their size is in bytes and their time in
-milliseconds since the epoch, neither of them below 0. And none is one of the table's log: a cleanup
-would take it, and a vacuum leave it.
+milliseconds since the epoch, neither of them below 0. Their path is a URI: one with a broken escape would
+make the whole table unreadable. And none is one of the table's log: a cleanup would take it, and a vacuum
+leave it.
 
 What is in a table all the same can be removed, as it stands in the log; so ``remove`` isn't asked.
 """
@@ -16,7 +17,7 @@ from operator import attrgetter
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.model.actions import AddCdcFile, AddFile
-from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.model.paths import decode_path, resolve
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
 
@@ -24,7 +25,7 @@ __all__ = ["check_new_files"]
 
 
 def check_new_files(actions: Actions, context: CommitContext) -> Actions:
-    """No file has a size or time below 0, or lies in the log.
+    """No file has a size or time below 0, a path that can't be decoded, or lies in the log.
 
     Raises:
         ConstraintViolationError: one has, or does.
@@ -33,12 +34,24 @@ def check_new_files(actions: Actions, context: CommitContext) -> Actions:
     _check_counts("cdc", actions.cdc, ("size",), context)
     # A loop over the files of one commit: they came as objects, from one writer.
     for path in chain((file.path for file in actions.adds), (file.path for file in actions.cdc)):
+        _check_is_decodable(path, context)
         if _may_be_in_log(path) and _is_in_log(path, context.table):
             raise context.violation(
                 f"the file {path!r} lies in the table's log, where a cleanup may take it; put data "
                 "files elsewhere"
             )
     return actions
+
+
+def _check_is_decodable(path: str, context: CommitContext) -> None:
+    if "%" not in path:
+        return
+    try:
+        decode_path(path)
+    except CorruptLogError as error:
+        raise context.violation(
+            f"the path {path!r} is no URI ({error.message}): expected '%' to be written as '%25'"
+        ) from error
 
 
 def _check_counts(
@@ -62,10 +75,7 @@ def _may_be_in_log(path: str) -> bool:
 
 
 def _is_in_log(path: str, table: str) -> bool:
-    try:
-        location, root = resolve(table, path), resolve(table, "")
-    except CorruptLogError:
-        return False  # it leads nowhere; that is for `validity` to tell
+    location, root = resolve(table, path), resolve(table, "")
     if not location.startswith(root):
         return False
     parts = (part for part in location[len(root) :].split("/") if part not in ("", "."))

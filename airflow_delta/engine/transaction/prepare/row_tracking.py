@@ -52,31 +52,21 @@ def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
     """Number the rows of added files, where the table supports row tracking.
 
     Raises:
-        ConstraintViolationError: a file comes with ids where it can't, or with such as another one
-            has; its statistics don't tell how many it needs, or no ids are left.
+        ConstraintViolationError: a file comes with ids that another one has; its statistics don't
+            tell how many it needs, or no ids are left.
         InvalidTableError: the high water mark can't be read.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    if FEATURE not in context.supported:
-        _check_has_no_ids(actions.adds, context)
-        return actions
-    if context.properties.flag(SUSPENDED):
+    if FEATURE not in context.supported or context.properties.flag(SUSPENDED):
+        # Some tables have them all the same, left over from times with the feature: who rewrites such a
+        # file shall not have to know. They mean nothing.
         stripped = tuple(
             replace(file, base_row_id=None, default_row_commit_version=None)
             for file in actions.adds
         )
         return replace(actions, adds=stripped)
     return _numbered(actions, context)
-
-
-def _check_has_no_ids(files: Sequence[AddFile], context: CommitContext) -> None:
-    for file in files:
-        if file.base_row_id is not None or file.default_row_commit_version is not None:
-            raise context.violation(
-                f"the file {file.path!r} has a baseRowId or a defaultRowCommitVersion, and the table "
-                "lacks the feature rowTracking; leave both out"
-            )
 
 
 def _numbered(actions: Actions, context: CommitContext) -> Actions:

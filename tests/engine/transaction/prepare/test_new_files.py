@@ -29,6 +29,18 @@ def test_sizes_and_times_are_not_below_zero(
         attempt(tmp_path, adds=(file("a"), file("x", **fields), file("b")))
 
 
+@pytest.mark.parametrize("path", ["p=50%/f", "a%zz", "a%ff", "%"])
+def test_a_path_is_one_that_can_be_decoded(tmp_path: Path, path: str) -> None:
+    table(tmp_path, ("changeDataFeed",), configuration={"delta.enableChangeDataFeed": "true"})
+    attempt(tmp_path, adds=(file("p=50%25/f"), file("a b"), file("%C3%A4")))
+    with pytest.raises(
+        ConstraintViolationError, match=r"is no URI .* expected '%' to be written as"
+    ):
+        attempt(tmp_path, adds=(file("a"), file(path)))
+    with pytest.raises(ConstraintViolationError, match="is no URI"):
+        attempt(tmp_path, cdc=(AddCdcFile(path, {}, 1),))
+
+
 def test_nor_are_those_of_change_data(tmp_path: Path) -> None:
     table(tmp_path, ("changeDataFeed",), configuration={"delta.enableChangeDataFeed": "true"})
     with pytest.raises(ConstraintViolationError, match=r"cdc\.size of the file '_change_data/c'"):
