@@ -191,9 +191,7 @@ def test_every_step_after_a_lost_race_fails_once(name: str, store: type[MemorySt
                 outcome = outcome_of(job, faulty)
                 step = steps[nth - 1]
                 full = how is How.FULL and step.path.endswith(COMMIT)
-                # The version is taken, and by whom is looked up once.
-                unread = step == Call("read", steps[lost - 1].path)
-                unknown = unread or (full and storage.capabilities.remote)
+                unknown = full and storage.capabilities.remote
                 judge(job, storage, outcome, unknown=unknown)
                 names = [
                     commit.info.get("userMetadata") for commit in examine(job, storage).commits

@@ -38,8 +38,9 @@ from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["FileSystemCommitter"]
 
-_PUTS = 3
-"""How often a put is sent; a store's client has tried longer and with pauses each time."""
+_PUTS = _LOOKS = 3
+"""How often a put is sent, and its file read back; a store's client has tried longer and with pauses each
+time."""
 
 
 class FileSystemCommitter:
@@ -92,17 +93,22 @@ class FileSystemCommitter:
         return self._is_ours(version, txn_id, failures[-1])
 
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
-        try:
-            info = read_commit_info(self._storage, version)
-        except StorageError as error:
-            absent = isinstance(error, ObjectNotFoundError)
-            if absent and not self._storage.capabilities.remote:
-                raise cause from None
-            raise self._unknown(version, txn_id, cause, error) from error
-        except DeltaError:
-            # A commit that can't be parsed: the version is taken, and not by us.
-            return False
-        return info is not None and info.get("txnId") == txn_id
+        looks = 0
+        while True:
+            looks += 1
+            try:
+                info = read_commit_info(self._storage, version)
+            except StorageError as error:
+                absent = isinstance(error, ObjectNotFoundError)
+                if absent and not self._storage.capabilities.remote:
+                    raise cause from None
+                if absent or looks == _LOOKS:
+                    raise self._unknown(version, txn_id, cause, error) from error
+            except DeltaError:
+                # A commit that can't be parsed: the version is taken, and not by us.
+                return False
+            else:
+                return info is not None and info.get("txnId") == txn_id
 
     def _unknown(
         self, version: int, txn_id: str, cause: StorageError, again: StorageError

@@ -115,7 +115,7 @@ def check_materialized_columns(properties: TableProperties, columns: Iterable[st
     """
     if not properties.row_tracking_enabled:
         return
-    if properties.flag(SUSPENDED):
+    if properties.row_tracking_suspended:
         raise InvalidTableError(
             f"{SUSPENDED} and delta.enableRowTracking are both true: rows can't be tracked without "
             "ids; set one of them to false",

@@ -124,12 +124,12 @@ def serialize_partition_value(value: PartitionValue | None, data_type: DataType)
 
 
 def _parse_integer(bits: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
+    def _parse(text: str) -> int:
         if _INTEGER.fullmatch(text) is None:
             raise ValueError(text)
         return _in_range(int(text), bits)
 
-    return parse
+    return _parse
 
 
 def _parse_double(text: str) -> float:
@@ -206,10 +206,10 @@ def _write_string(value: Any) -> str:
 
 
 def _write_integer(bits: int) -> Callable[[Any], str]:
-    def write(value: Any) -> str:
+    def _write(value: Any) -> str:
         return str(_in_range(_instance(value, int), bits))
 
-    return write
+    return _write
 
 
 def _write_double(value: Any) -> str:

@@ -251,14 +251,14 @@ class TableProperties:
         return self._read(name, _boolean, "'true' or 'false'", default)
 
     def _integer(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
-        def parse(text: str) -> int:
+        def _parse(text: str) -> int:
             number = _whole_number(text)
             if not minimum <= number <= maximum:
                 raise ValueError
             return number
 
         expected = f"an integer of at least {minimum} and at most {maximum}"
-        return self._read(name, parse, expected, default)
+        return self._read(name, _parse, expected, default)
 
     def _interval(self, name: str, default_ms: int) -> int:
         return self._read(name, parse_interval, _INTERVAL, default_ms)
@@ -267,10 +267,10 @@ class TableProperties:
         choices = CHOICES[name]
         by_lower_case = {choice.lower(): choice for choice in choices}
 
-        def parse(text: str) -> str:
+        def _parse(text: str) -> str:
             return by_lower_case[text.lower()]
 
-        return self._read(name, parse, f"one of {', '.join(choices)}", choices[0])
+        return self._read(name, _parse, f"one of {', '.join(choices)}", choices[0])
 
     def _read(self, name: str, parse: Callable[[str], _T], expected: str, default: _T) -> _T:
         value = self._optional(name, parse, expected)

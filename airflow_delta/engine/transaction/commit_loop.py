@@ -80,8 +80,7 @@ class CommitLoop:
     def run(self) -> CommitResult:
         """Commit; see `OptimisticTransaction.commit` for the errors."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            context = self._context()
-            prepared = prepare(self.actions, context)
+            prepared = self._prepared()
             if self._put(prepared, attempt):
                 return self.tried[prepared.context.version]
             # First the pause: what is built on should be as new as can be when the put is sent.
@@ -92,8 +91,21 @@ class CommitLoop:
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
             "the table is less busy",
             table=self.storage.root,
-            version=context.version,
+            version=prepared.context.version,
         )
+
+    def _prepared(self) -> Prepared:
+        try:
+            return prepare(self.actions, self._context())
+        except VersionNotFoundError as gone:
+            if self.base is None or is_newest(self.storage, self.base.segment):
+                raise
+            raise CommitConflictError(
+                f"the version on which this commit is based was cleaned up meanwhile ({gone.message}); "
+                "run the operation again on the new version",
+                table=self.storage.root,
+                version=gone.facts.get("latest"),
+            ) from gone
 
     def _context(self) -> CommitContext:
         base, actions = self.base, self.actions

@@ -30,7 +30,6 @@ from typing import Any, TypeVar
 from airflow_delta.engine.features.row_tracking import (
     DOMAIN,
     FEATURE,
-    SUSPENDED,
     high_water_mark,
     high_water_mark_domain,
 )
@@ -58,7 +57,7 @@ def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    if FEATURE not in context.supported or context.properties.flag(SUSPENDED):
+    if FEATURE not in context.supported or context.properties.row_tracking_suspended:
         # Some tables have them all the same, left over from times with the feature: who rewrites such a
         # file shall not have to know. They mean nothing.
         stripped = tuple(
