@@ -60,12 +60,14 @@ def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
     if FEATURE not in context.supported or context.properties.row_tracking_suspended:
         # Some tables have them all the same, left over from times with the feature: who rewrites such a
         # file shall not have to know. They mean nothing.
-        stripped = tuple(
-            replace(file, base_row_id=None, default_row_commit_version=None)
-            for file in actions.adds
-        )
-        return replace(actions, adds=stripped)
+        return replace(actions, adds=tuple(map(_without_ids, actions.adds)))
     return _numbered(actions, context)
+
+
+def _without_ids(file: AddFile) -> AddFile:
+    if file.base_row_id is None and file.default_row_commit_version is None:
+        return file
+    return replace(file, base_row_id=None, default_row_commit_version=None)
 
 
 def _numbered(actions: Actions, context: CommitContext) -> Actions:
@@ -102,7 +104,7 @@ def _as_known(
         return _as_live(file, live, context)
     if file.base_row_id is not None and file.default_row_commit_version is not None:
         return file
-    return replace(file, base_row_id=None, default_row_commit_version=None)
+    return _without_ids(file)
 
 
 def _check_were_given_out(files: Sequence[AddFile], mark: int, context: CommitContext) -> None:
