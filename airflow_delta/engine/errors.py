@@ -24,6 +24,7 @@ pickled, because Airflow carries errors between processes::
     │   └── TableAlreadyExistsError
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
+    │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
     │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
     ├── RetentionError                     the operation would destroy what retention protects
@@ -46,6 +47,7 @@ __all__ = [
     "CommitConflictError",
     "CommitOutcomeUnknownError",
     "CommitOwnerError",
+    "CommitOwnerUnavailableError",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",
     "ConcurrentDeleteReadError",
@@ -189,6 +191,13 @@ class CommitOutcomeUnknownError(DeltaError):
 
 class CommitOwnerError(DeltaError):
     """The commit owner of a managed table refused, failed or can't be found. Facts: owner."""
+
+
+class CommitOwnerUnavailableError(CommitOwnerError):
+    """The commit owner of a managed table isn't known here, or can't be reached. Facts: owner.
+
+    Reading goes on without it, from what is backfilled; writing has to wait for it.
+    """
 
 
 class NotBackfilledError(CommitOwnerError):
