@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     TableNotFoundError,
@@ -34,6 +35,7 @@ from airflow_delta.engine.storage.location import open_storage
 if TYPE_CHECKING:
     from airflow_delta.engine.changes.bounds import Bound
     from airflow_delta.engine.changes.plan import ChangePlan
+    from airflow_delta.engine.commit.owner import CommitOwner
     from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
@@ -52,13 +54,18 @@ class DeltaTable:
         uri: a path, as a text or a `pathlib.Path`, or a URI: ``file://``, ``memory://``, ``s3://``,
             ``gs://``, ``abfss://``.
         storage_options: credentials and settings of the store, by the names that its clients use.
+        commit_owners: commit owners of managed tables by name, beside those that are installed; see
+            ``commit/registry.py``.
 
     Raises:
         InvalidArgumentError: the location or an option makes no sense.
     """
 
     def __init__(
-        self, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+        self,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        commit_owners: Mapping[str, CommitOwner] | None = None,
     ) -> None:
         location = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         check_type("uri", location, str, "a path or a URI")
@@ -66,10 +73,14 @@ class DeltaTable:
         if storage_options is not None:
             check_mapping("storage_options", storage_options, "a mapping, or None", table=location)
         self._options = dict(storage_options or {})
+        if commit_owners is not None:
+            expected = "a mapping of names to commit owners, or None"
+            check_type("commit_owners", commit_owners, Mapping, expected, table=location)
+        self._owners = CommitOwners(commit_owners)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is open or known here is of no use to another process.
-        return {"_uri": self._uri, "_options": self._options}
+        return {"_uri": self._uri, "_options": self._options, "_owners": self._owners}
 
     def __repr__(self) -> str:
         return f"DeltaTable({self._uri!r})"
