@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, DeltaError
@@ -25,6 +24,9 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUP", "CommitOwners", "OwnedTable", "OwnerFactory"]
 
@@ -111,5 +113,7 @@ def _from_entry_point(table: ManagedTable) -> CommitOwner:
 
 @cache
 def _entry_points() -> Mapping[str, EntryPoint]:
-    # Reading what is installed takes milliseconds, and doesn't change while a process runs.
+    # Imported here, for few tables are managed. What is installed takes milliseconds to read, and stays.
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=GROUP)}
