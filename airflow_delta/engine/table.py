@@ -22,6 +22,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.proposed import is_any_proposed
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.arguments import check_mapping, check_type, wrong_argument
 from airflow_delta.engine.model.schema import StructType
@@ -104,7 +105,7 @@ class DeltaTable:
         return True
 
     def latest_version(self, known: int | None = None, *, confirm: bool = False) -> int:
-        """The newest version.
+        """The newest version; of a managed table the newest that its commit owner has ratified.
 
         Args:
             known: a version that is known to exist or to have existed: only newer commits are looked
@@ -117,7 +118,10 @@ class DeltaTable:
         Raises:
             TableNotFoundError: there is no table.
         """
-        return find_latest_version(self.storage, known, confirm=confirm)
+        logged = find_latest_version(self.storage, known, confirm=confirm)
+        if not is_any_proposed(self.storage, after=logged):
+            return logged
+        return max(logged, open_newest(self.storage, owners=self._owners).version)
 
     def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
         """The table at a version, at a time, or now.
@@ -140,14 +144,14 @@ class DeltaTable:
         # Opening asks for protocol and metadata only. Whoever holds a snapshot shall not learn later
         # that a commit of it was broken all the time.
         if version is None and timestamp is None:
-            return open_newest(self.storage, parsed=True)
+            return open_newest(self.storage, owners=self._owners, parsed=True)
         snapshot = self._open(version) if timestamp is None else self._at(timestamp)
         snapshot.state.parse_commits()
         return snapshot
 
     def _open(self, version: int | None = None) -> Snapshot:
         """A snapshot for questions about the log, whose file actions aren't parsed."""
-        return open_snapshot(self.storage, version)
+        return open_snapshot(self.storage, version, owners=self._owners)
 
     def _at(self, timestamp: Timestamp) -> Snapshot:
         milliseconds = epoch_ms(timestamp, table=self._uri)
@@ -182,7 +186,7 @@ class DeltaTable:
         if limit is None:
             return self._open().timeline.history()
         _check_limit(limit, table=self._uri)
-        newest = open_newest(self.storage, find=load_newest_segment)
+        newest = open_newest(self.storage, owners=self._owners, find=load_newest_segment)
         return newest.timeline.history(limit)
 
     def changes(self, start: Timestamp, end: Timestamp | None = None) -> ChangePlan:
@@ -251,7 +255,7 @@ class DeltaTable:
 
     @cached_property
     def _newest(self) -> NewestSnapshot:
-        return NewestSnapshot(self.storage)
+        return NewestSnapshot(self.storage, self._owners)
 
     @cached_property
     def _transactions(self) -> TransactionSearch:

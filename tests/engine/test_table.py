@@ -10,6 +10,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
+    CommitOwnerUnavailableError,
     CorruptLogError,
     DeltaWarning,
     InvalidArgumentError,
@@ -142,11 +143,11 @@ def test_a_managed_table_is_read_with_a_warning_and_not_written(tmp_path: Path) 
         tmp_path, 0, {"protocol": protocol}, metadata(configuration=configuration), add("a")
     )
     table = DeltaTable(str(tmp_path))
-    with pytest.warns(DeltaWarning, match="may be stale: its commit owner 'registry'"):
+    with pytest.warns(DeltaWarning, match="may be stale: the commit owner 'registry' isn't known"):
         assert paths(table) == {"a"}
     with (
         pytest.warns(DeltaWarning, match="may be stale"),
-        pytest.raises(UnsupportedFeatureError, match="managedCommit"),
+        pytest.raises(CommitOwnerUnavailableError, match="'registry' isn't known"),
     ):
         table.transaction("WRITE")
 

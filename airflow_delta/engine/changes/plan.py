@@ -25,7 +25,6 @@ from airflow_delta.engine.changes.file_changes import (
 )
 from airflow_delta.engine.errors import ChangesNotAvailableError, ObjectNotFoundError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
-from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -113,14 +112,12 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
 
 
 def _snapshot(newest: Snapshot, version: int) -> Snapshot:
-    storage = newest.state.storage
-    return Snapshot(storage, load_segment(storage, version=version))
+    return Snapshot(newest.state.storage, newest.timeline.segment_at(version))
 
 
 def _read(newest: Snapshot, versions: range) -> ParsedCommits:
-    # The segment has the commits that a commit owner hasn't backfilled, the timeline older ones.
-    commits = {c.version: c for c in (*newest.timeline.commits, *newest.segment.commits)}
-    wanted = [commits[version] for version in versions]
+    commits = newest.timeline.commits
+    wanted = [commits[version - commits.first] for version in versions]
     try:
         return read_tail(newest.state.storage, wanted, columns=ACTION_COLUMNS, table=newest.table)
     except ObjectNotFoundError as error:

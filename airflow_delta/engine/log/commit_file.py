@@ -50,7 +50,8 @@ def read_commit_info(
     Args:
         storage: the table's storage.
         version: the version of the commit.
-        path: where its file is, for a commit that is not backfilled.
+        path: where its file is, for a commit that wasn't backfilled when it was found. If it has been
+            meanwhile, and the file is gone, its copy in the log is read.
 
     Returns:
         The fields, None where the commit has no ``commitInfo``.
@@ -62,7 +63,12 @@ def read_commit_info(
     """
     path = commit_path(version) if path is None else path
     length = _HEAD
-    data = storage.read(path, start=0, length=length)
+    try:
+        data = storage.read(path, start=0, length=length)
+    except ObjectNotFoundError:
+        if path == commit_path(version):
+            raise
+        return read_commit_info(storage, version)
     while b"\n" not in data and len(data) == length:
         length *= _GROWTH
         data = storage.read(path, start=0, length=length)
@@ -115,6 +121,8 @@ def _read_whole(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
             if data is not None:
                 lines = data.split(b"\n")
                 yield version, _find(lines, data, version=version, path=path, table=storage.root)
+            elif path != commit_path(version):
+                yield from _read_heads(storage, {version: commit_path(version)})
 
 
 def _read_heads(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:

@@ -3,56 +3,78 @@
 The time of a commit may depend on those of all commits before it, so whoever asks for one looks at
 the whole log. A hundred thousand commits as objects take a hundred times the memory of their sizes
 and times as numbers, which together with the first version are all there is to tell: the name of a
-commit follows from its version.
+commit follows from its version. Only the names of commits that aren't backfilled don't; there are few of
+them, and they are kept beside the numbers.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import overload
 
-from airflow_delta.engine.log.files import Commit, commit_path, commit_version
+from airflow_delta.engine.log.files import (
+    Commit,
+    LogCommit,
+    UnbackfilledCommit,
+    commit_path,
+    commit_version,
+)
 from airflow_delta.engine.log.listing import listing_of
 from airflow_delta.engine.storage.base import FileInfo
 
 __all__ = ["CommitRun", "ScannedLog", "scan_log"]
 
 
-class CommitRun(Sequence[Commit]):
+_NONE: Mapping[int, UnbackfilledCommit] = MappingProxyType({})
+
+
+class CommitRun(Sequence[LogCommit]):
     """Commits of consecutive versions; each becomes an object when it is asked for.
 
     Args:
         first: the version of the first one.
         sizes: of each, in bytes.
         times: the modification time of each, in epoch ms.
+        unbackfilled: those that aren't backfilled, by version.
     """
 
-    __slots__ = ("first", "sizes", "times")
+    __slots__ = ("first", "sizes", "times", "unbackfilled")
 
-    def __init__(self, first: int, sizes: array[int], times: array[int]) -> None:
+    def __init__(
+        self,
+        first: int,
+        sizes: array[int],
+        times: array[int],
+        unbackfilled: Mapping[int, UnbackfilledCommit] = _NONE,
+    ) -> None:
         self.first = first
         self.sizes = sizes
         self.times = times
+        self.unbackfilled = unbackfilled
 
     def __len__(self) -> int:
         return len(self.times)
 
     @overload
-    def __getitem__(self, index: int) -> Commit: ...
+    def __getitem__(self, index: int) -> LogCommit: ...
 
     @overload
     def __getitem__(self, index: slice) -> CommitRun: ...
 
-    def __getitem__(self, index: int | slice) -> Commit | CommitRun:
+    def __getitem__(self, index: int | slice) -> LogCommit | CommitRun:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 raise ValueError(f"a run of commits has no slice with a step: found {step}")
-            return CommitRun(self.first + start, self.sizes[start:stop], self.times[start:stop])
+            sizes, times = self.sizes[start:stop], self.times[start:stop]
+            return CommitRun(self.first + start, sizes, times, self.unbackfilled)
         place = range(len(self))[index]
         version = self.first + place
+        if (commit := self.unbackfilled.get(version)) is not None:
+            return commit
         return Commit(version, commit_path(version), self.sizes[place], self.times[place])
 
     def __repr__(self) -> str:
@@ -72,13 +94,18 @@ class ScannedLog:
     checkpoints: tuple[int, ...]
 
 
-def scan_log(files: Iterable[FileInfo | Commit]) -> ScannedLog:
+def scan_log(files: Iterable[FileInfo | LogCommit]) -> ScannedLog:
     """Go over files of the log, in the order of their names, and keep what `ScannedLog` has."""
     checkpoint_files: list[FileInfo] = []
     first = 0
     sizes, times = array("q"), array("q")
+    unbackfilled: dict[int, UnbackfilledCommit] = {}
     for file in files:
-        version = commit_version(file.path)
+        if isinstance(file, UnbackfilledCommit):
+            version: int | None = file.version
+            unbackfilled[file.version] = file
+        else:
+            version = commit_version(file.path)
         if version is None:
             if isinstance(file, FileInfo) and ".checkpoint." in file.path:
                 checkpoint_files.append(file)
@@ -88,4 +115,5 @@ def scan_log(files: Iterable[FileInfo | Commit]) -> ScannedLog:
         sizes.append(file.size)
         times.append(file.modified_ms)
     checkpoints = {checkpoint.version for checkpoint in listing_of(checkpoint_files).checkpoints}
-    return ScannedLog(CommitRun(first, sizes, times), tuple(sorted(checkpoints)))
+    run = CommitRun(first, sizes, times, unbackfilled)
+    return ScannedLog(run, tuple(sorted(checkpoints)))

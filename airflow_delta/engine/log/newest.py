@@ -5,7 +5,8 @@ commit by name is enough: one request while nothing is new, cheaper than any lis
 far behind that cleanup has taken the next commit would hear "nothing new" for ever; such a caller
 asks to ``confirm``.
 
-Un-backfilled commits are not seen here: only their commit owner knows them.
+Un-backfilled commits are not seen here: only their commit owner knows them, and `proposed` tells whether
+there can be any.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """

@@ -47,6 +47,7 @@ from airflow_delta.engine.log.files import (
     Commit,
     CompactedCommits,
     LogCommit,
+    commit_path,
 )
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.log.listing import Listing, list_backwards, list_log
@@ -95,6 +96,13 @@ class LogSegment:
     def last_commit(self) -> LogCommit | None:
         """The commit of ``version``, None where cleanup has taken it."""
         return self.commits[-1] if self.commits else self.checkpoint_commit
+
+    def path_of(self, version: int) -> str:
+        """Where the commit of a version is, or was: in the log, unless it isn't backfilled."""
+        place = version - self.commits[0].version if self.commits else -1
+        if 0 <= place < len(self.commits):
+            return self.commits[place].path
+        return commit_path(version)
 
     def plan(self) -> tuple[LogCommit | CompactedCommits, ...]:
         """The fewest files to read after the checkpoint, in log order."""

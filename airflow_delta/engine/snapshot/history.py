@@ -37,7 +37,7 @@ from airflow_delta.engine.features.in_commit_timestamps import (
 from airflow_delta.engine.log.by_name import newest_commits
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.commit_run import CommitRun, ScannedLog, scan_log
-from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.log.listing import list_names
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
@@ -78,11 +78,9 @@ class Timeline:
         self._metadata = metadata
         self._newest_info = newest
 
-    def _known(self, start: int) -> tuple[Commit, ...]:
+    def _known(self, start: int) -> tuple[LogCommit, ...]:
         """The newest commits, from a version on: those that the segment spares looking for."""
-        return tuple(
-            c for c in self._segment.commits if isinstance(c, Commit) and c.version >= start
-        )
+        return tuple(commit for commit in self._segment.commits if commit.version >= start)
 
     @cached_property
     def _log(self) -> ScannedLog:
@@ -206,7 +204,8 @@ class Timeline:
         told = commits if limit is None else commits[-limit:]
         versions = range(told.first + len(told) - 1, told.first - 1, -1)
         sizes = dict(zip(reversed(versions), told.sizes, strict=True))
-        raw = read_commit_infos(self._storage, versions, sizes=sizes)
+        paths = {version: commit.path for version, commit in told.unbackfilled.items()}
+        raw = read_commit_infos(self._storage, versions, paths=paths, sizes=sizes)
         start = self._first_in_commit(told.first, versions.start + 1)
         # A commit that was there and is gone has been cleaned up meanwhile.
         infos = (CommitInfo.from_json(raw[v] or {}, version=v) for v in versions if v in raw)
@@ -245,7 +244,8 @@ class Timeline:
         if self._newest_info is not None and version == self._newest_info.version:
             return _in_commit_time(self._newest_info, self._table)
         try:
-            raw = read_commit_info(self._storage, version)
+            path = self._segment.path_of(version)
+            raw = read_commit_info(self._storage, version, path=path)
         except ObjectNotFoundError as error:
             raise self._commit_is_gone(version) from error
         return _in_commit_time(CommitInfo.from_json(raw or {}, version=version), self._table)

@@ -8,6 +8,8 @@ taken the new commits as well; or the table was deleted, and another one created
 snapshot's own newest commit is gone, or is another file by size and time, and so that file is looked at
 as well, each time. Any doubt (a gap, a commit of zero bytes) is left to a fresh look at the log, which
 has the words for it.
+
+Of a managed table it is the commit owner who tells which commits are new; see `ratified`.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_delta.engine.commit.registry import OwnedTable
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.log.files import Commit, commit_path
+from airflow_delta.engine.log.files import Commit, LogCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import LogSegment
-from airflow_delta.engine.model.actions import CommitInfo
+from airflow_delta.engine.snapshot.ratified import ratified_after
 from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
 
@@ -43,33 +46,35 @@ class NewCommits:
         parsed: what they say.
     """
 
-    commits: tuple[Commit, ...]
+    commits: tuple[LogCommit, ...]
     parsed: ParsedCommits
 
-    @property
-    def newest_info(self) -> CommitInfo | None:
-        """The ``commitInfo`` of the newest of them, None where it has none."""
-        version = self.commits[-1].version if self.commits else None
-        for action in self.parsed.small:
-            if action.version == version and action.kind == "commitInfo":
-                return CommitInfo.from_json(action.value, version=action.version)
-        return None
 
-
-def commits_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
+def commits_after(
+    storage: Storage, known: LogCommit, owned: OwnedTable | None = None
+) -> tuple[LogCommit, ...] | None:
     """The commits that follow one, up to the newest.
 
     Args:
         storage: where the log is.
-        known: a commit as an earlier listing had it.
+        known: a commit as an earlier look had it.
+        owned: the table and its commit owner, as of the known commit; None for a table that the file
+            system manages.
 
     Returns:
         The commits, none where the known one is the newest. None where the known one isn't there any
         more, or what follows is no whole log.
 
     Raises:
+        CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
+    if owned is not None:
+        return ratified_after(storage, known.version, owned) if _is_there(storage, known) else None
+    return _logged_after(storage, known) if isinstance(known, Commit) else None
+
+
+def _logged_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
     if storage.capabilities.remote:
         found = list_log(storage, start=known.version).commits
     else:
@@ -86,7 +91,7 @@ def commits_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
     return found[1:]
 
 
-def is_newest(storage: Storage, segment: LogSegment) -> bool:
+def is_newest(storage: Storage, segment: LogSegment, owned: OwnedTable | None = None) -> bool:
     """Whether a version is still the newest of its table.
 
     That the name of the next commit is free doesn't tell: where a cleanup has taken the commits after
@@ -95,19 +100,21 @@ def is_newest(storage: Storage, segment: LogSegment) -> bool:
     Args:
         storage: where the log is.
         segment: the part of the log that gave the version.
+        owned: see `commits_after`.
 
     Raises:
         TableNotFoundError: there is no table any more.
+        CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
     known = segment.last_commit
-    if isinstance(known, Commit):
-        return commits_after(storage, known) == ()
+    if known is not None and (owned is not None or isinstance(known, Commit)):
+        return commits_after(storage, known, owned) == ()
     # Known by its checkpoint alone: there is no commit to be recognised.
     return find_latest_version(storage) == segment.version
 
 
-def read_new_commits(storage: Storage, commits: tuple[Commit, ...], *, table: str) -> NewCommits:
+def read_new_commits(storage: Storage, commits: tuple[LogCommit, ...], *, table: str) -> NewCommits:
     """Read commits and parse what a snapshot is carried on by.
 
     Raises:
@@ -116,6 +123,18 @@ def read_new_commits(storage: Storage, commits: tuple[Commit, ...], *, table: st
         StorageError: the store failed.
     """
     return NewCommits(commits, read_light_tail(storage, commits, table=table))
+
+
+def _is_there(storage: Storage, known: LogCommit) -> bool:
+    """Whether a commit is still the same file; of one that wasn't backfilled the name alone tells."""
+    try:
+        info = storage.head(known.path)
+    except ObjectNotFoundError:
+        return False
+    return (
+        not isinstance(known, Commit)
+        or Commit(known.version, known.path, info.size, info.modified_ms) == known
+    )
 
 
 def _one_by_one(storage: Storage, start: int) -> Iterator[Commit]:

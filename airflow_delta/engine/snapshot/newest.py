@@ -6,6 +6,8 @@ here, and carried on by the commits that are new; see `new_commits` for what mak
 That the newest commit is still the same file is told by its size and time. Some remote stores tell the
 time in whole seconds, and one file may replace another within one. So a commit that was a few seconds
 old when it was seen is recognised by its ``txnId``, which is read once more.
+
+Which commits of a managed table are new is for its commit owner to say, who is asked each time.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.errors import CommitOwnerError, ObjectNotFoundError
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.files import Commit, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.new_commits import commits_after, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["NewestSnapshot"]
@@ -58,10 +62,12 @@ class NewestSnapshot:
 
     Args:
         storage: where the table is.
+        owners: the commit owners that may know newer versions than the log.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, owners: CommitOwners) -> None:
         self._storage = storage
+        self._owners = owners
         self._kept: _Kept | None = None
 
     def get(self) -> Snapshot:
@@ -73,7 +79,7 @@ class NewestSnapshot:
 
     def _opened(self) -> _Kept:
         seen_ms = _now_ms()
-        snapshot = open_newest(self._storage, parsed=True)
+        snapshot = open_newest(self._storage, owners=self._owners, parsed=True)
         most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
         known = snapshot.segment.last_commit
         txn_id = None
@@ -86,8 +92,7 @@ class NewestSnapshot:
         kept, seen_ms = self._kept, _now_ms()
         if kept is None:
             return None
-        known = kept.snapshot.segment.last_commit
-        commits = commits_after(self._storage, known) if isinstance(known, Commit) else None
+        commits = self._commits_after(kept.snapshot)
         if commits is None or len(kept.snapshot.segment.commits) + len(commits) > kept.most_commits:
             return None
         with suppress(ObjectNotFoundError):  # a cleanup runs
@@ -96,14 +101,26 @@ class NewestSnapshot:
             if not commits:
                 return replace(kept, seen_ms=seen_ms)
             news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
-            info = news.newest_info
+            info = info_of(news.parsed.small, commits[-1].version)
             return _Kept(
-                kept.snapshot.carried_on(news),
+                kept.snapshot.carried_on(news.commits, news.parsed),
                 kept.most_commits,
                 None if info is None else info.txn_id,
                 seen_ms,
             )
         return None
+
+    def _commits_after(self, snapshot: Snapshot) -> tuple[LogCommit, ...] | None:
+        """The commits after a snapshot; None where only a fresh look can tell."""
+        known = snapshot.segment.last_commit
+        if known is None:
+            return None
+        try:
+            owned = self._owners.owner_of(self._storage, snapshot.protocol, snapshot.metadata)
+            return commits_after(self._storage, known, owned)
+        except CommitOwnerError:
+            # The fresh look will say what it goes without.
+            return None
 
     def _may_be_another(self, kept: _Kept) -> bool:
         """Whether the newest commit may have been replaced by one of the same size and time."""

@@ -4,15 +4,20 @@ Between the listing of a log and the reading of its files a cleanup may take the
 for other files that give the same version, for a snapshot never changes the version that it has told.
 Where a cleanup is so eager that there are none left, a version that was asked for is gone. But whoever
 asked for the newest gets the one that is the newest by then.
+
+The newest version of a managed table is what its commit owner says; see `ratified`. Whoever leaves the
+owners out opens what the log directory has, as maintenance must.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import VersionNotFoundError
+from airflow_delta.engine.log.completeness import version_not_found
 from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.snapshot.ratified import lacking_commits, with_ratified_commits
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
@@ -22,12 +27,15 @@ _ATTEMPTS = 10
 """So many newest versions may vanish while they are opened; each time the log has moved on."""
 
 
-def open_snapshot(storage: Storage, version: int | None = None) -> Snapshot:
+def open_snapshot(
+    storage: Storage, version: int | None = None, *, owners: CommitOwners | None = None
+) -> Snapshot:
     """A version of a table, without its file actions, which are read when asked for.
 
     Args:
         storage: where the table is.
         version: the version; None for the newest.
+        owners: the commit owners that may know newer versions than the log; None not to ask any.
 
     Raises:
         TableNotFoundError: there is no table.
@@ -38,13 +46,26 @@ def open_snapshot(storage: Storage, version: int | None = None) -> Snapshot:
         StorageError: the store failed.
     """
     if version is None:
-        return open_newest(storage)
-    return Snapshot(storage, load_segment(storage, version=version))
+        return open_newest(storage, owners=owners)
+    try:
+        return Snapshot(storage, load_segment(storage, version=version))
+    except VersionNotFoundError as error:
+        if owners is None or version <= error.latest:
+            raise
+        newest = open_newest(storage, owners=owners)
+        if newest.version <= error.latest:
+            raise
+        if newest.version < version:
+            raise version_not_found(
+                version, error.earliest, newest.version, storage.root
+            ) from error
+        return Snapshot(storage, newest.timeline.segment_at(version))
 
 
 def open_newest(
     storage: Storage,
     *,
+    owners: CommitOwners | None = None,
     find: Callable[[Storage], LogSegment] = load_segment,
     parsed: bool = False,
 ) -> Snapshot:
@@ -52,21 +73,44 @@ def open_newest(
 
     Args:
         storage: where the table is.
-        find: finds the files that rebuild the newest version.
+        owners: see `open_snapshot`.
+        find: finds the files that rebuild the newest version that the log has.
         parsed: also parse the commits after the checkpoint, so that a broken one is found out.
 
     Raises:
         VersionNotFoundError: again and again the newest version vanished while it was opened.
         DeltaError: see `open_snapshot`.
     """
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(VersionNotFoundError):
-            return _opened(storage, find(storage), parsed=parsed)
-    return _opened(storage, find(storage), parsed=parsed)
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return _opened(storage, find(storage), owners, parsed=parsed)
+        except (VersionNotFoundError, _LogHasChangedError) as error:
+            if attempts < _ATTEMPTS:
+                continue
+            if isinstance(error, _LogHasChangedError):
+                raise lacking_commits(error.snapshot) from None
+            raise
 
 
-def _opened(storage: Storage, segment: LogSegment, *, parsed: bool) -> Snapshot:
+class _LogHasChangedError(Exception):
+    """The log isn't any more what the snapshot was made from, or never was what its owner says."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+
+def _opened(
+    storage: Storage, segment: LogSegment, owners: CommitOwners | None, *, parsed: bool
+) -> Snapshot:
     snapshot = Snapshot(storage, segment)
+    if owners is not None:
+        newest = with_ratified_commits(snapshot, owners)
+        if newest is None:
+            raise _LogHasChangedError(snapshot)
+        snapshot = newest
     if parsed:
         snapshot.state.parse_commits()
     return snapshot

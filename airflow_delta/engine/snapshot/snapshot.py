@@ -10,22 +10,20 @@ inside the methods about files.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import DeltaWarning, InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.features.managed_commits import unseen_commits
 from airflow_delta.engine.features.protocol import (
     FeatureStatus,
     check_readable,
     describe_features,
-    supported_features,
 )
 from airflow_delta.engine.log.completeness import without_action
+from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.model.actions import (
     CommitInfo,
@@ -41,13 +39,14 @@ from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
+from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_delta.engine.snapshot.new_commits import NewCommits
+    from airflow_delta.engine.arrow.json_actions import ParsedCommits
     from airflow_delta.engine.snapshot.verify import VerifyResult
 
 __all__ = ["Snapshot"]
@@ -88,13 +87,6 @@ class Snapshot:
             )
         self._protocol, self._metadata = small.protocol, small.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
-        unseen = unseen_commits(supported_features(self._protocol), self.properties)
-        if unseen is not None:
-            warnings.warn(
-                f"{self.table}: the snapshot of version {self.version} may be stale: {unseen}",
-                DeltaWarning,
-                stacklevel=3,
-            )
 
     def __repr__(self) -> str:
         return f"Snapshot({self.table!r}, version={self.version})"
@@ -189,20 +181,22 @@ class Snapshot:
         """
         return row_tracking(self._protocol, self.properties, self.domains)
 
-    def carried_on(self, news: NewCommits) -> Snapshot:
+    def carried_on(self, commits: Sequence[LogCommit], parsed: ParsedCommits) -> Snapshot:
         """The snapshot of the version that commits after this one have made.
 
         Args:
-            news: the commits, from the next version on; see `new_commits`.
+            commits: the commits, from the next version on.
+            parsed: what they say; see `read_light_tail`.
 
         Raises:
             CorruptLogError: a commit breaks the protocol.
             UnsupportedFeatureError: reading the later version needs a feature that the engine lacks.
             InvalidTableError: its protocol and metadata contradict each other.
         """
-        segment = self.segment.extended(news.commits)
-        state = self._state.carried_on(segment, news.parsed)
-        return Snapshot(self._state.storage, segment, state=state, info=news.newest_info)
+        segment = self.segment.extended(commits)
+        state = self._state.carried_on(segment, parsed)
+        info = info_of(parsed.small, segment.version)
+        return Snapshot(self._state.storage, segment, state=state, info=info)
 
     def copied(self) -> Snapshot:
         """The same snapshot for another user, who may be another thread."""

@@ -22,8 +22,18 @@ from airflow_delta.engine.checkpoint.read import (
     open_checkpoint,
     was_replaced,
 )
-from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
-from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, CompactedCommits
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    DeltaWarning,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.log.files import (
+    Checkpoint,
+    ClassicCheckpoint,
+    CompactedCommits,
+    UnbackfilledCommit,
+)
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
 from airflow_delta.engine.snapshot.tail import Tail
@@ -230,7 +240,16 @@ class LogState:
         """Find the files of the version afresh: the version, once told of, stays."""
         version = self.segment.version
         checkpoints = frozenset(filter(_is_of_checkpoint, self._excluded))
-        segment = load_segment(self.storage, version=version, excluded_checkpoints=checkpoints)
+        try:
+            segment = load_segment(self.storage, version=version, excluded_checkpoints=checkpoints)
+        except VersionNotFoundError as error:
+            # Not backfilled, up to now: the files that the commit owner told of are still the version.
+            rest = [commit for commit in self.segment.commits if commit.version > error.latest]
+            if not rest or not all(isinstance(commit, UnbackfilledCommit) for commit in rest):
+                raise
+            segment = load_segment(
+                self.storage, version=error.latest, excluded_checkpoints=checkpoints
+            ).extended(rest)
         self.segment = self._with_usable_compactions(segment)
         self._forget()
 

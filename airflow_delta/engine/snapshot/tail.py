@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from airflow_delta.engine.arrow.json_exact import SmallAction
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
+from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
 from airflow_delta.engine.storage.base import Storage
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json_actions import ParsedCommits
     from airflow_delta.engine.replay.reconcile import ReconciledTail
 
-__all__ = ["Tail", "read_light_tail", "read_tail"]
+__all__ = ["Tail", "info_of", "read_light_tail", "read_tail"]
 
 _KEPT_BYTES = 32 << 20
 """The most text to keep between the question for the metadata and the one for the files."""
@@ -165,6 +166,14 @@ def read_tail(
         paths=unusual_paths(commits),
         small=small,
     )
+
+
+def info_of(actions: Iterable[SmallAction], version: int) -> CommitInfo | None:
+    """The ``commitInfo`` of a version among actions; None where there is none."""
+    for action in actions:
+        if action.version == version and action.kind == "commitInfo":
+            return CommitInfo.from_json(action.value, version=version)
+    return None
 
 
 def read_light_tail(

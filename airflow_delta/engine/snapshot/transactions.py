@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
-from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.files import LogCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -38,7 +38,7 @@ class _Searched:
     """
 
     oldest: int
-    newest: Commit
+    newest: LogCommit
     found: Mapping[tuple[str, int], int]
 
 
@@ -100,15 +100,13 @@ class TransactionSearch:
             self._searched = _Searched(oldest, commits[-1], found)
         return found.get((app_id, version), oldest if held else None)
 
-    def _unsearched(self, snapshot: Snapshot) -> tuple[Sequence[Commit], _Searched | None]:
+    def _unsearched(self, snapshot: Snapshot) -> tuple[Sequence[LogCommit], _Searched | None]:
         """The commits to be searched, and what is known of those before them."""
         searched = self._searched
         if searched is None:
             return snapshot.timeline.commits, None
         start = searched.newest.version
-        commits = [
-            c for c in snapshot.segment.commits if isinstance(c, Commit) and c.version >= start
-        ]
+        commits = [commit for commit in snapshot.segment.commits if commit.version >= start]
         if not commits or commits[0].version != start:
             listed = list_log(snapshot.state.storage, start=start, end=snapshot.version)
             commits = list(listed.commits)
@@ -118,23 +116,27 @@ class TransactionSearch:
         return commits[1:], searched
 
 
-def _identifiers(commit: Commit, content: bytes, *, table: str) -> list[tuple[str, int]]:
+def _identifiers(commit: LogCommit, content: bytes, *, table: str) -> list[tuple[str, int]]:
     actions = find_small_actions([(commit.version, content)], kinds=("txn",), table=table)
     pairs = [(action.value.get("appId"), action.value.get("version")) for action in actions]
     return [(app, v) for app, v in pairs if isinstance(app, str) and isinstance(v, int)]
 
 
 def _newest_first(
-    storage: Storage, commits: Sequence[Commit]
-) -> Iterator[tuple[Commit, bytes | None]]:
+    storage: Storage, commits: Sequence[LogCommit]
+) -> Iterator[tuple[LogCommit, bytes | None]]:
     """The commits with their contents; None for one that vanished."""
     for run in _runs(commits):
         contents = storage.read_many([commit.path for commit in run])
-        yield from zip(run, contents, strict=True)
+        for commit, content in zip(run, contents, strict=True):
+            if content is None and commit.path != commit_path(commit.version):
+                # Backfilled since it was found, and then taken by a cleanup: the log has it.
+                [content] = storage.read_many([commit_path(commit.version)])
+            yield commit, content
 
 
-def _runs(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
-    run: list[Commit] = []
+def _runs(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
+    run: list[LogCommit] = []
     size = 0
     for commit in reversed(commits):
         run.append(commit)
@@ -146,7 +148,9 @@ def _runs(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
         yield run
 
 
-def _warn(commit: Commit, app_id: str, version: int, error: CorruptLogError, *, table: str) -> None:
+def _warn(
+    commit: LogCommit, app_id: str, version: int, error: CorruptLogError, *, table: str
+) -> None:
     warnings.warn(
         f"{table}: {commit.path} is passed over in the search for the transaction {version} of "
         f"{app_id!r} ({error.message})",

@@ -108,7 +108,7 @@ class Meanwhile:
             MetadataChangedError: it is of another table, created in the place of this one.
             DeltaError: see `Snapshot.carried_on`.
         """
-        newest = self.opened or self.base.carried_on(self.commits)
+        newest = self.opened or self.base.carried_on(self.commits.commits, self.commits.parsed)
         _check_is_same_table(self.base, newest)
         return newest
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import CorruptLogError, TableNotFoundError
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.engine.snapshot import newest as newest_module
@@ -109,7 +110,7 @@ def test_following_comes_to_the_same_as_opening(tmp_path: Path, seed: int) -> No
     chance = random.Random(seed)
     write_table(tmp_path, [])
     table = DeltaTable(str(tmp_path))
-    newest = NewestSnapshot(table.storage)
+    newest = NewestSnapshot(table.storage, CommitOwners())
     live: dict[str, bool] = {}
     version = 0
     for _ in range(12):
@@ -127,7 +128,7 @@ def test_following_comes_to_the_same_as_opening(tmp_path: Path, seed: int) -> No
 def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
     write_table(tmp_path, *([add(f"f{n}")] for n in range(5)))
     storage = Counting(str(tmp_path))
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     assert newest.get().num_files == 5
     storage.calls.clear()
     assert newest.get().num_files == 5
@@ -142,7 +143,7 @@ def test_the_time_of_a_version_that_was_followed_is_known(tmp_path: Path) -> Non
     on = {"delta.enableInCommitTimestamps": "true"}
     table = DeltaTable.create(str(tmp_path), schema, properties=on)
     storage = Counting(str(tmp_path))
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     newest.get()
     txn = table.transaction("WRITE")
     txn.add_file(AddFile("f", {}, 1, 1, data_change=True))
@@ -156,7 +157,7 @@ def test_the_time_of_a_version_that_was_followed_is_known(tmp_path: Path) -> Non
 
 def test_each_caller_gets_a_snapshot_of_its_own(tmp_path: Path) -> None:
     write_table(tmp_path, [add("f")])
-    newest = NewestSnapshot(LocalStorage(str(tmp_path)))
+    newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     first, second = newest.get(), newest.get()
     assert first is not second
     assert first.state is not second.state
@@ -165,7 +166,7 @@ def test_each_caller_gets_a_snapshot_of_its_own(tmp_path: Path) -> None:
 def test_a_table_in_the_place_of_another_is_seen(tmp_path: Path) -> None:
     root = tmp_path / "t"
     write_table(root, [add("old")], [add("more")])
-    newest = NewestSnapshot(LocalStorage(str(root)))
+    newest = NewestSnapshot(LocalStorage(str(root)), CommitOwners())
     assert newest.get().version == 1
     shutil.rmtree(root)
     with pytest.raises(TableNotFoundError):
@@ -178,7 +179,7 @@ def test_a_table_in_the_place_of_another_is_seen(tmp_path: Path) -> None:
 
 def test_a_log_that_was_cleaned_up_is_opened_again(tmp_path: Path) -> None:
     write_table(tmp_path, [add("f0")], [add("f1")])
-    newest = NewestSnapshot(LocalStorage(str(tmp_path)))
+    newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     assert newest.get().version == 1
     for version in range(2, 5):
         write_commit(tmp_path, version, add(f"f{version}"))
@@ -193,7 +194,7 @@ def test_a_log_that_was_cleaned_up_is_opened_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{broken\n"])
 def test_a_broken_commit_is_told_of(tmp_path: Path, content: bytes) -> None:
     write_table(tmp_path, [add("f0")])
-    newest = NewestSnapshot(LocalStorage(str(tmp_path)))
+    newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     newest.get()
     commit_path(tmp_path, 1).write_bytes(content)
     with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json"):
@@ -203,7 +204,7 @@ def test_a_broken_commit_is_told_of(tmp_path: Path, content: bytes) -> None:
 def test_a_gap_is_told_of(tmp_path: Path) -> None:
     """As by a fresh look at the log: what comes right after is asked for by name."""
     write_table(tmp_path, *([add(f"f{n}")] for n in range(40)))
-    newest = NewestSnapshot(LocalStorage(str(tmp_path)))
+    newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     newest.get()
     for version in range(40, 120):
         write_commit(tmp_path, version, add(f"f{version}"))
@@ -217,7 +218,7 @@ def test_a_newer_checkpoint_is_found_after_a_while(
 ) -> None:
     monkeypatch.setattr(newest_module, "_SOME_COMMITS", 3)
     write_table(tmp_path, [])
-    newest = NewestSnapshot(LocalStorage(str(tmp_path)))
+    newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     checkpoints = []
     for version in range(1, 8):
         newest.get()
@@ -234,7 +235,7 @@ def test_a_large_tail_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(newest_module, "_MOST_BYTES", 100)
     write_table(tmp_path, [add("f")])
     storage = Counting(str(tmp_path))
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     for _ in range(2):
         storage.calls.clear()
         assert newest.get().num_files == 1
@@ -287,7 +288,7 @@ def test_a_commit_that_replaces_another_within_a_second_is_seen(
     monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS + age_ms)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), txn_id="0")
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     if followed:
         newest.get()
     storage.commit(1, add("a"), txn_id="a")
@@ -302,7 +303,7 @@ def test_of_a_commit_without_an_id_nobody_can_tell(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), add("a"))
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     assert files_of(newest.get()) == ["a"]
     storage.commit(0, PROTOCOL, metadata(), add("b"))
     assert files_of(newest.get()) == ["b"]
@@ -314,7 +315,7 @@ def test_a_young_commit_is_read_once_more_and_a_settled_one_is_not(
     monkeypatch.setattr(newest_module, "_now_ms", lambda: NOW_MS)
     storage = Seconds()
     storage.commit(0, PROTOCOL, metadata(), txn_id="0")
-    newest = NewestSnapshot(storage)
+    newest = NewestSnapshot(storage, CommitOwners())
     newest.get()
     for version in (1, 2, 3):
         storage.commit(version, add(f"f{version}"), txn_id=str(version))
