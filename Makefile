@@ -5,12 +5,12 @@ VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup java azurite delta-spark check lint types layers golden bench pins clean
+.PHONY: demo test setup java azurite delta-spark postgres check lint types layers golden bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
-test: setup azurite delta-spark
+test: setup azurite delta-spark postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile
 
 setup: $(STAMP)
@@ -52,6 +52,10 @@ $(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION): tests/delta_spark/pom.xml
 		elif [ -z "$$CI" ]; then echo "setup: no Delta Spark; its tests are skipped"; \
 		else echo "setup: Maven can't fetch Delta Spark" >&2; exit 1; fi; \
 	fi
+
+# PostgreSQL, in which the tests keep the books of managed tables: a package of the system.
+postgres:
+	@scripts/postgres.sh
 
 # What guards the house beside the tests.
 check: lint types layers golden

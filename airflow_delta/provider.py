@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": _INTEGRATION,
                 "python-modules": [
+                    "airflow_delta.hooks.commit_owner",
                     "airflow_delta.hooks.delta",
                     "airflow_delta.hooks.spark_job",
                 ],
@@ -40,7 +41,9 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": _INTEGRATION,
                 "python-modules": [
+                    "airflow_delta.operators.backfill",
                     "airflow_delta.operators.checkpoint",
+                    "airflow_delta.operators.commit_ownership",
                     "airflow_delta.operators.log_compaction",
                     "airflow_delta.operators.time_travel_snapshot",
                 ],
@@ -49,27 +52,63 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["airflow_delta.sensors.table_version"],
+                "python-modules": [
+                    "airflow_delta.sensors.backfill",
+                    "airflow_delta.sensors.table_version",
+                ],
             }
         ],
         "triggers": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["airflow_delta.triggers.table_version"],
+                "python-modules": [
+                    "airflow_delta.triggers.backfill",
+                    "airflow_delta.triggers.table_version",
+                ],
             }
         ],
-        "connection-types": [
-            {
-                "connection-type": "delta",
-                "hook-class-name": "airflow_delta.hooks.delta.DeltaHook",
-                "hook-name": "Delta Lake",
-                "ui-field-behaviour": {
-                    "hidden-fields": ["host", "port", "schema", "login", "password"],
-                    "relabeling": {"extra": "Storage options (JSON)"},
-                    "placeholders": {
-                        "extra": '{"aws_access_key_id": "…", "aws_secret_access_key": "…"}'
-                    },
-                },
+        "connection-types": [_store_connection(), _commit_owner_connection()],
+    }
+
+
+def _store_connection() -> dict[str, Any]:
+    """The connection type with the credentials of a store."""
+    return {
+        "connection-type": "delta",
+        "hook-class-name": "airflow_delta.hooks.delta.DeltaHook",
+        "hook-name": "Delta Lake",
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "port", "schema", "login", "password"],
+            "relabeling": {"extra": "Storage options (JSON)"},
+            "placeholders": {"extra": '{"aws_access_key_id": "…", "aws_secret_access_key": "…"}'},
+        },
+    }
+
+
+def _commit_owner_connection() -> dict[str, Any]:
+    """The connection type of the database of the SQL commit owner."""
+    return {
+        "connection-type": "delta_commit_owner",
+        "hook-class-name": "airflow_delta.hooks.commit_owner.CommitOwnerHook",
+        "hook-name": "Delta Lake commit owner (SQL)",
+        "ui-field-behaviour": {
+            "hidden-fields": [],
+            "relabeling": {
+                "host": "PostgreSQL host",
+                "schema": "Database",
+                "extra": "Parameters of the driver (JSON)",
+            },
+            "placeholders": {
+                "host": "empty for SQLite",
+                "port": "5432",
+                "path": "/data/commit_owner.db",
+                "extra": '{"sslmode": "verify-full"}',
+            },
+        },
+        "conn-fields": {
+            "path": {
+                "label": "SQLite file, instead of a host",
+                "schema": {"type": ["string", "null"]},
             }
-        ],
+        },
     }

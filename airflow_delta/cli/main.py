@@ -1,7 +1,7 @@
 """Parse the command line and run one verb; each verb is a module of this package.
 
-Exit status: 0; 1 where the table can't be read, with the reason on standard error; 2 for a wrong
-command line.
+Exit status: 0; 1 where the table can't be read or its commit owner can't be asked, with the reason on
+standard error; 2 for a wrong command line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from airflow_delta.cli import describe, history
+from airflow_delta.cli import commits, describe, history
 from airflow_delta.engine.errors import DeltaError
 from airflow_delta.engine.version import VERSION
 
@@ -30,11 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="airflow-delta",
         description="Look at Delta tables. Object stores take their credentials from the "
-        "environment, as the tools of their vendors do.",
+        "environment, as the tools of their vendors do; the commit owner of managed tables takes its "
+        "database from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
     )
     parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for verb in (describe, history):
+    for verb in (describe, history, commits):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     try:

@@ -23,6 +23,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.proposed import is_any_proposed
+from airflow_delta.engine.maintenance.table_maintenance import TableMaintenance
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.arguments import check_mapping, check_type, wrong_argument
 from airflow_delta.engine.model.schema import StructType
@@ -37,18 +38,16 @@ if TYPE_CHECKING:
     from airflow_delta.engine.changes.bounds import Bound
     from airflow_delta.engine.changes.plan import ChangePlan
     from airflow_delta.engine.commit.owner import CommitOwner
-    from airflow_delta.engine.maintenance.checkpoint_plan import Kind
-    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
-    from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
     from airflow_delta.engine.snapshot.transactions import TransactionSearch
     from airflow_delta.engine.transaction.alteration import TableAlteration
+    from airflow_delta.engine.transaction.conversion import ConversionResult
     from airflow_delta.engine.transaction.result import CommitResult
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["DeltaTable"]
 
 
-class DeltaTable:
+class DeltaTable(TableMaintenance):
     """A Delta table.
 
     Args:
@@ -236,6 +235,7 @@ class DeltaTable:
 
         Raises:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+            CommitOwnerUnavailableError: the table's commit owner isn't known here, or can't be reached.
             InvalidArgumentError: ``enforces`` names something that is no feature; or an argument isn't
                 of the type above.
         """
@@ -251,6 +251,7 @@ class DeltaTable:
             user_metadata=user_metadata,
             enforces=enforces,
             seen_s=seen_s,
+            owners=self._owners,
         )
 
     @cached_property
@@ -272,7 +273,45 @@ class DeltaTable:
         """
         from airflow_delta.engine.transaction.alteration import TableAlteration
 
-        return TableAlteration(self.storage, self._newest.get)
+        return TableAlteration(self.storage, self._newest.get, self._owners)
+
+    def convert_to_managed(
+        self, owner: str, conf: Mapping[str, str] | None = None
+    ) -> ConversionResult:
+        """Give the commits of the table to a commit owner, unless it has them.
+
+        One commit adds the features ``managedCommit`` and ``inCommitTimestamp``, and the properties that
+        say who the owner is. See ``transaction/conversion.py``.
+
+        Args:
+            owner: its name, as in ``commit_owners`` or among those that are installed.
+            conf: what it is to know of the table, for all readers to see, so no secrets; the engine adds
+                the table's id.
+
+        Raises:
+            InvalidArgumentError: an argument makes no sense; or the table has another owner, or this one
+                with another configuration.
+            CommitOwnerError: the owner isn't known here, can't be reached or doesn't agree; nothing was
+                done.
+            DeltaError: see `transaction` and `OptimisticTransaction.commit`. After a
+                `CommitOutcomeUnknownError` just call it again.
+        """
+        from airflow_delta.engine.transaction.conversion import convert_to_managed
+
+        return convert_to_managed(self.storage, self._newest.get, self._owners, owner, conf)
+
+    def convert_to_file_system(self) -> ConversionResult:
+        """Take the commits of the table back from its commit owner, unless the file system has them.
+
+        The owner backfills them; then one commit removes the feature ``managedCommit`` and the properties.
+
+        Raises:
+            CommitOwnerError: the owner isn't known here, can't be reached or doesn't let go of the table.
+            DeltaError: as `convert_to_managed`.
+        """
+        from airflow_delta.engine.transaction.conversion import convert_to_file_system
+
+        return convert_to_file_system(self.storage, self._newest.get, self._owners)
 
     def commit_once(
         self,
@@ -350,6 +389,7 @@ class DeltaTable:
         name: str | None = None,
         description: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        commit_owners: Mapping[str, CommitOwner] | None = None,
     ) -> DeltaTable:
         """Create an empty table: version 0.
 
@@ -358,10 +398,12 @@ class DeltaTable:
             schema: the columns.
             partition_by: partition columns, in order.
             cluster_by: clustering columns, in order; a column inside a struct as a list of names.
-            properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
+            properties: table properties; ``delta.feature.<name>=supported`` adds a feature, and
+                ``delta.managedCommit.commitOwner`` gives the table to that owner.
             name: a name for the metadata.
             description: a description for the metadata.
             storage_options: see the class.
+            commit_owners: see the class.
 
         Raises:
             TableAlreadyExistsError: there is a table.
@@ -372,12 +414,13 @@ class DeltaTable:
             InvalidTableError: schema, partitioning and properties don't fit together, or there are
                 remains of a former table's log.
             UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
+            CommitOwnerError: the commit owner isn't known here, can't be reached or doesn't agree.
             CommitOutcomeUnknownError: the store failed; the table may have been created.
             StorageError: the store failed, and no table was created.
         """
         from airflow_delta.engine.transaction.creation import create_table
 
-        table = cls(uri, storage_options)
+        table = cls(uri, storage_options, commit_owners)
         create_table(
             table.storage,
             schema,
@@ -386,78 +429,9 @@ class DeltaTable:
             properties=properties,
             name=name,
             description=description,
+            owners=table._owners,
         )
         return table
-
-    def checkpoint(
-        self,
-        version: int | None = None,
-        *,
-        policy: Kind | None = None,
-        if_needed: bool = False,
-        dry_run: bool = False,
-    ) -> CheckpointResult:
-        """Write a checkpoint, so that readers need no older commit.
-
-        A whole one of the version that is there already is kept, and a damaged one replaced.
-
-        Args:
-            version: the version to checkpoint; None for the newest.
-            policy: ``"classic"`` or ``"v2"``; None: as ``delta.checkpointPolicy`` says.
-            if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come since
-                the last one; ``result.plan.reason`` says so.
-            dry_run: only say what would be done.
-
-        Raises:
-            VersionNotFoundError: the log can't rebuild the version.
-            UnsupportedFeatureError: writing needs a feature that the engine lacks, or the table has no
-                V2 checkpoints.
-            InvalidArgumentError: there is no such policy.
-            CorruptLogError: the log is damaged; nothing was published.
-            InvalidTableError: the counts don't agree; nothing was published.
-        """
-        from airflow_delta.engine.maintenance.backfilled import open_backfilled
-        from airflow_delta.engine.maintenance.checkpointing import (
-            CheckpointResult,
-            execute_checkpoint,
-            plan_checkpoint,
-        )
-
-        # Not `snapshot`, which would parse the commits: they are about to be read anyway.
-        snapshot = open_backfilled(self.storage, version)
-        plan = plan_checkpoint(snapshot, policy=policy, if_needed=if_needed)
-        if dry_run:
-            return CheckpointResult(plan, written=False)
-        return execute_checkpoint(self.storage, snapshot, plan)
-
-    def compact_log(
-        self, start: int | None = None, end: int | None = None, *, dry_run: bool = False
-    ) -> LogCompactionResult:
-        """Write what a range of commits comes to into one file, which readers open instead of them.
-
-        Args:
-            start: the first version; None: the first one that neither a checkpoint nor a compaction
-                covers.
-            end: the last version; None: the newest. Without any of the two, few commits are left
-                alone: ``result.plan.reason`` says so.
-            dry_run: only say what would be done.
-
-        Raises:
-            InvalidArgumentError: the range has fewer than two commits, or too much text.
-            VersionNotFoundError: the log doesn't have all of the range.
-            UnsupportedFeatureError: writing needs a feature that the engine lacks.
-            CorruptLogError: the log is damaged; nothing was published.
-        """
-        from airflow_delta.engine.maintenance.log_compaction import (
-            LogCompactionResult,
-            execute_log_compaction,
-            plan_log_compaction,
-        )
-
-        plan = plan_log_compaction(self.storage, start=start, end=end)
-        if dry_run:
-            return LogCompactionResult(plan, written=False)
-        return execute_log_compaction(self.storage, plan)
 
 
 def _check_limit(limit: object, *, table: str) -> None:

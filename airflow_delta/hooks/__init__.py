@@ -1,1 +1,1 @@
-"""What tasks reach outside systems with: `DeltaHook` (the engine) and `SparkJobHook`."""
+"""What tasks reach outside systems with: `DeltaHook` (the engine), `CommitOwnerHook`, `SparkJobHook`."""

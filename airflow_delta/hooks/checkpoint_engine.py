@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.managed_commits import backfill_missing
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
@@ -58,15 +59,23 @@ def checkpoint_with_spark(
     version: int | None = None,
     policy: str | None = None,
     if_needed: bool = False,
+    backfill_first: bool = False,
 ) -> dict[str, Any]:
     """Have Spark write a checkpoint.
 
-    :param hook: knows the credentials of the table's store.
+    The job goes by the log's directory alone and needs no commit owner; what it is to see there is
+    backfilled before it starts.
+
+    :param hook: knows the credentials of the table's store, and its commit owner.
     :param job: submits the job.
+    :param backfill_first: have the commit owner of a managed table backfill what is missing before.
     :returns: what `DeltaHook.checkpoint` returns; ``duration_ms`` has the start of Spark in it.
+    :raises DeltaError: the table can't be backfilled.
     :raises AirflowException: the job failed.
     """
     began = time.monotonic()
+    if backfill_first:
+        backfill_missing(hook, table_uri, version)
     parameters: dict[str, Any] = {"table_uri": table_uri, "if_needed": if_needed}
     parameters |= {} if version is None else {"version": version}
     parameters |= {} if policy is None else {"policy": policy}

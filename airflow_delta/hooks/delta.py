@@ -10,6 +10,8 @@ Which credentials a table is opened with:
 * otherwise the connection that Airflow's provider for the URI's scheme uses by default
   (``aws_default`` for ``s3://``, …), where it exists;
 * otherwise none: the store's own chain (environment, instance role) decides.
+
+And which commit owner ratifies the commits of a managed table: see `airflow_delta.hooks.commit_owner`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
 from airflow_delta.hooks.storage_options import (
     default_connection_id,
     secrets,
@@ -47,6 +50,8 @@ class DeltaHook(BaseHook):
 
     :param delta_conn_id: the connection with the credentials: of type ``delta``, or one of the
         clouds' own types. None: the default connection of each table URI's scheme.
+    :param commit_owner_conn_id: the connection with the database of the SQL commit owner, for managed
+        tables. None: ``delta_commit_owner_default`` where that exists, else what the environment says.
     """
 
     conn_name_attr = "delta_conn_id"
@@ -54,9 +59,12 @@ class DeltaHook(BaseHook):
     conn_type = "delta"
     hook_name = "Delta Lake"
 
-    def __init__(self, delta_conn_id: str | None = None) -> None:
+    def __init__(
+        self, delta_conn_id: str | None = None, commit_owner_conn_id: str | None = None
+    ) -> None:
         super().__init__()
         self.delta_conn_id = delta_conn_id or None
+        self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
         """The options to open a table's store with; their secrets are masked in all logs.
@@ -115,13 +123,20 @@ class DeltaHook(BaseHook):
         return options
 
     def table(self, table_uri: str) -> DeltaTable:
-        """A table of the engine, for what this hook has no method for. No I/O is done."""
-        return _table(table_uri, self.storage_options(table_uri))
+        """A table of the engine, for what this hook has no method for.
+
+        Connections are looked up; neither the store nor the commit owner is asked for anything.
+
+        :raises AirflowNotFoundException: a connection that is named doesn't exist.
+        :raises AirflowException: a connection can't be translated.
+        """
+        return _table(table_uri, self.storage_options(table_uri), self.commit_owner.url())
 
     async def table_async(self, table_uri: str) -> DeltaTable:
         """As `table`, for triggers: importing the engine takes its time, in a thread here."""
         options = await self.storage_options_async(table_uri)
-        return await asyncio.to_thread(_table, table_uri, options)
+        owner_url = await self.commit_owner.url_async()
+        return await asyncio.to_thread(_table, table_uri, options, owner_url)
 
     @staticmethod
     def latest_version(
@@ -176,12 +191,14 @@ class DeltaHook(BaseHook):
         version: int | None = None,
         policy: str | None = None,
         if_needed: bool = False,
+        backfill_first: bool = False,
     ) -> dict[str, Any]:
         """Write a checkpoint of a version, the newest one by default.
 
         :param policy: ``classic`` or ``v2``; None: as ``delta.checkpointPolicy`` says.
         :param if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come
             since the last one.
+        :param backfill_first: have the commit owner of a managed table backfill what is missing before.
         :returns: ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path`` of the
             checkpoint below the table, ``written`` and the ``reason`` why or why not; of one that was
             written its live ``files``, the ``bytes`` that were written for it, its ``rows``,
@@ -193,7 +210,10 @@ class DeltaHook(BaseHook):
         began = time.monotonic()
         # The engine itself tells what the policies are.
         result = self.table(table_uri).checkpoint(
-            version, policy=cast("Any", policy), if_needed=if_needed
+            version,
+            policy=cast("Any", policy),
+            if_needed=if_needed,
+            backfill_first=backfill_first,
         )
         duration = round((time.monotonic() - began) * 1000)
         return {"table_uri": table_uri, **checkpoint_report(result), "duration_ms": duration}
@@ -205,6 +225,7 @@ class DeltaHook(BaseHook):
         start: int | None = None,
         end: int | None = None,
         dry_run: bool = False,
+        backfill_first: bool = False,
     ) -> dict[str, Any]:
         """Write a compaction of a range of commits.
 
@@ -212,6 +233,7 @@ class DeltaHook(BaseHook):
             compaction covers.
         :param end: the last version of the range; None: the newest.
         :param dry_run: only tell what would be done.
+        :param backfill_first: have the commit owner of a managed table backfill what is missing before.
         :returns: ``table_uri``, ``version`` (the end that was asked for, or the newest version),
             ``kind`` (``compaction``), ``start``, ``end`` and ``path`` of the compaction below the
             table (None where the range is empty), ``files`` (commits in the range), ``bytes`` and
@@ -221,7 +243,9 @@ class DeltaHook(BaseHook):
             written.
         """
         began = time.monotonic()
-        result = self.table(table_uri).compact_log(start, end, dry_run=dry_run)
+        result = self.table(table_uri).compact_log(
+            start, end, dry_run=dry_run, backfill_first=backfill_first
+        )
         plan = result.plan
         return {
             "table_uri": table_uri,
@@ -275,7 +299,7 @@ class DeltaHook(BaseHook):
         return {}
 
 
-def _table(table_uri: str, options: Mapping[str, str]) -> DeltaTable:
+def _table(table_uri: str, options: Mapping[str, str], owner_url: str | None) -> DeltaTable:
     from airflow_delta.engine import DeltaTable
 
-    return DeltaTable(table_uri, storage_options=options)
+    return DeltaTable(table_uri, storage_options=options, commit_owners=commit_owners(owner_url))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
@@ -95,11 +96,18 @@ class SnapshotCopy:
     def submit(self, job: SparkJobHook) -> dict[str, Any]:
         """Have Spark make the copy.
 
+        The version of a managed table is backfilled before, so that the job finds it wherever its
+        driver runs. Where the target is one, the job is told of its commit owner.
+
         Raises:
+            DeltaError: the version can't be backfilled, or the target's owner can't be asked.
             AirflowException: the job failed.
         """
         request = self._request
         app_id, app_version = self._identity
+        backfill_missing(self._hook, request.table_uri, request.version)
+        commits = request.format == "delta"
+        owner_url = owner_url_for_job(self._hook, request.target_uri) if commits else None
         report = job.run(
             _JOB,
             {
@@ -114,6 +122,7 @@ class SnapshotCopy:
             storage_options=self._hook.common_storage_options(
                 request.table_uri, request.target_uri
             ),
+            commit_owner_url=owner_url,
         )
         return _told({**report, "table_uri": request.target_uri}, report.get("committed_version"))
 

@@ -86,13 +86,20 @@ class SparkJobHook(SparkSubmitHook):
             )
 
     def run(
-        self, job: str, parameters: Mapping[str, Any], *, storage_options: Mapping[str, str]
+        self,
+        job: str,
+        parameters: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, str],
+        commit_owner_url: str | None = None,
     ) -> dict[str, Any]:
         """Run a job to its end.
 
         :param job: the module's name in ``airflow_delta.spark.jobs``.
         :param parameters: what the job reads as JSON; never secrets.
         :param storage_options: options of the tables' store, handed over in the environment.
+        :param commit_owner_url: the database of the SQL commit owner, for a job that commits to a
+            managed table; handed over in the environment. None: what the environment says is left.
         :returns: what the job reports.
         :raises AirflowFailException: the job found that its arguments make no sense, which no retry
             can change.
@@ -103,11 +110,12 @@ class SparkJobHook(SparkSubmitHook):
             folder = Path(directory)
             result = folder / "result.json"
             arguments = folder / "parameters.json"
+            secrets = _secret_variables(storage_options, commit_owner_url)
             arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
             self._application_args = [str(arguments)]
             self._py_files = str(_zip_package(folder / "airflow_delta.zip"))
             try:
-                self._submit_to_the_end(job, storage_options)
+                self._submit_to_the_end(job, secrets)
             except AirflowException as error:
                 raise _with_the_jobs_error(error, result) from error
             if not result.exists():
@@ -120,12 +128,12 @@ class SparkJobHook(SparkSubmitHook):
         self._kill_group()
         super().on_kill()
 
-    def _submit_to_the_end(self, job: str, storage_options: Mapping[str, str]) -> None:
+    def _submit_to_the_end(self, job: str, secrets: Mapping[str, str]) -> None:
         application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
         try:
             self.submit(
                 str(application),
-                env=self._environment(storage_options),
+                env=self._environment(secrets),
                 start_new_session=True,
             )
         except BaseException:
@@ -136,11 +144,8 @@ class SparkJobHook(SparkSubmitHook):
             # From now on the system may give the number of the group to somebody else.
             self._submit_sp = None
 
-    def _environment(self, storage_options: Mapping[str, str]) -> dict[str, str]:
-        from airflow_delta.spark.job_files import STORAGE_OPTIONS_VARIABLE
-
-        environment = dict(os.environ)
-        environment[STORAGE_OPTIONS_VARIABLE] = json.dumps(dict(storage_options))
+    def _environment(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        environment = {**os.environ, **secrets}
         # The driver shall be this interpreter, which has our dependencies, unless told otherwise.
         environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if self._connection["master"].startswith("local"):
@@ -168,6 +173,19 @@ class SparkJobHook(SparkSubmitHook):
                 if not _signal_group(process.pid, 0):
                     return
                 time.sleep(0.1)
+
+
+def _secret_variables(
+    storage_options: Mapping[str, str], commit_owner_url: str | None
+) -> dict[str, str]:
+    from airflow_delta.spark.job_files import STORAGE_OPTIONS_VARIABLE
+
+    variables = {STORAGE_OPTIONS_VARIABLE: json.dumps(dict(storage_options))}
+    if commit_owner_url is not None:
+        from airflow_delta.engine.commit.sql_owner import URL_VARIABLE
+
+        variables[URL_VARIABLE] = commit_owner_url
+    return variables
 
 
 def _check_connection(connection_id: str) -> None:

@@ -8,15 +8,16 @@ from typing import Any
 from airflow_delta.hooks.checkpoint_engine import checkpoint_with_spark, takes_spark
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.template_values import as_version
-from airflow_delta.version_compat import AirflowSkipException, BaseOperator, Context
+from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["CheckpointOperator"]
 
 _SPARK = "spark_default"
 
 
-class CheckpointOperator(BaseOperator):
+class CheckpointOperator(TableTask):
     """Write a checkpoint, so that readers open the table from it and not from many commits.
 
     Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path``,
@@ -29,11 +30,15 @@ class CheckpointOperator(BaseOperator):
         newest that is backfilled. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
+    :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
+        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
     :param policy: the kind to write, ``classic`` or ``v2``; None: as the table's
         ``delta.checkpointPolicy`` says. (templated)
     :param if_needed: skip the task where fewer than ``delta.checkpointInterval`` commits have come
         since the last checkpoint, if that can be opened. It isn't read any further then; without
         ``if_needed``, a checkpoint of the version is read to its end, and replaced if it is damaged.
+    :param backfill_first: have the commit owner of a managed table backfill what is missing before, so
+        that the newest version is that of the table. It makes no difference to other tables.
     :param engine: ``local`` writes it in the worker, in bounded memory. ``spark`` submits a PySpark
         job. ``auto`` takes Spark where ``spark_conn_id`` is given and the log to read is at least
         ``spark_threshold_bytes`` long. Both give the same state. (templated)
@@ -46,24 +51,21 @@ class CheckpointOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
-        "table_uri",
+        *TableTask.template_fields,
         "version",
-        "delta_conn_id",
         "policy",
         "engine",
         "spark_conn_id",
         "spark_conf",
     )
-    ui_color = "#d7ecf3"
 
     def __init__(
         self,
         *,
-        table_uri: str,
         version: int | str | None = None,
-        delta_conn_id: str | None = None,
         policy: str | None = None,
         if_needed: bool = False,
+        backfill_first: bool = False,
         engine: str = "auto",
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -72,11 +74,10 @@ class CheckpointOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         _check_threshold(spark_threshold_bytes)
-        self.table_uri = table_uri
         self.version = version
-        self.delta_conn_id = delta_conn_id
         self.policy = policy
         self.if_needed = if_needed
+        self.backfill_first = backfill_first
         self.engine = engine
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -93,7 +94,7 @@ class CheckpointOperator(BaseOperator):
         :raises AirflowException: the Spark job failed.
         """
         version = as_version(self.version, name="version")
-        hook = DeltaHook(self.delta_conn_id)
+        hook = self.hook()
         by_spark = takes_spark(
             hook,
             self.table_uri,
@@ -106,6 +107,7 @@ class CheckpointOperator(BaseOperator):
             "version": version,
             "policy": self.policy or None,
             "if_needed": self.if_needed,
+            "backfill_first": self.backfill_first,
         }
         if by_spark:
             result = self._submit(hook, asked, context)

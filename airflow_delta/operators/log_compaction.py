@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.template_values import as_version
-from airflow_delta.version_compat import AirflowSkipException, BaseOperator, Context
+from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["LogCompactionOperator"]
 
 
-class LogCompactionOperator(BaseOperator):
+class LogCompactionOperator(TableTask):
     """Write what a range of commits comes to into one file, which readers open in place of them.
 
     Meant to run often, between checkpoints: its cost follows the commits since the last run, and not
@@ -29,27 +29,28 @@ class LogCompactionOperator(BaseOperator):
         backfilled. Without any of the two, fewer than ten commits are left alone. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
+    :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
+        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
     :param dry_run: only tell what would be compacted; ``bytes`` and ``rows`` are None then.
+    :param backfill_first: have the commit owner of a managed table backfill what is missing before. It
+        makes no difference to other tables, nor to a dry run, which is about what is backfilled.
     """
 
-    template_fields: Sequence[str] = ("table_uri", "start", "end", "delta_conn_id")
-    ui_color = "#d7ecf3"
+    template_fields: Sequence[str] = (*TableTask.template_fields, "start", "end")
 
     def __init__(
         self,
         *,
-        table_uri: str,
         start: int | str | None = None,
         end: int | str | None = None,
-        delta_conn_id: str | None = None,
         dry_run: bool = False,
+        backfill_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table_uri = table_uri
         self.start = start
         self.end = end
-        self.delta_conn_id = delta_conn_id
+        self.backfill_first = backfill_first
         # Every operator of Airflow has a method of the name.
         self._dry_run = dry_run
 
@@ -61,11 +62,12 @@ class LogCompactionOperator(BaseOperator):
         :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
             written.
         """
-        result = DeltaHook(self.delta_conn_id).compact_log(
+        result = self.hook().compact_log(
             self.table_uri,
             start=as_version(self.start, name="start"),
             end=as_version(self.end, name="end"),
             dry_run=self._dry_run,
+            backfill_first=self.backfill_first,
         )
         reason = result.pop("reason")
         if reason is not None:

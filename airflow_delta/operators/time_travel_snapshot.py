@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy, check_format
 from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.template_values import as_timestamp, as_version
-from airflow_delta.version_compat import BaseOperator, Context, task_state
+from airflow_delta.version_compat import Context, task_state
 
 __all__ = ["TimeTravelSnapshotOperator"]
 
 _STATE_KEY = "pinned"
 
 
-class TimeTravelSnapshotOperator(BaseOperator):
+class TimeTravelSnapshotOperator(TableTask):
     """Resolve a version of a table and pin it in XCom; with a target, copy it there with PySpark.
 
     Tasks that read the pinned version all see the same state, however many commits follow::
@@ -49,44 +49,41 @@ class TimeTravelSnapshotOperator(BaseOperator):
         the work of the run after it unless this is set.
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
+    :param commit_owner_conn_id: the connection of the SQL commit owner; None:
+        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        A pinned version that isn't backfilled is backfilled before it is copied.
     :param spark_conn_id: the Spark connection that copies; must exist. (templated)
     :param spark_conf: Spark properties of the copying job. (templated)
     """
 
     template_fields: Sequence[str] = (
-        "table_uri",
+        *TableTask.template_fields,
         "version",
         "timestamp",
         "target_uri",
         "target_format",
-        "delta_conn_id",
         "spark_conn_id",
         "spark_conf",
     )
-    ui_color = "#d7ecf3"
 
     def __init__(
         self,
         *,
-        table_uri: str,
         version: int | str | None = None,
         timestamp: int | str | None = None,
         target_uri: str | None = None,
         target_format: str = "delta",
         replace_newer: bool = False,
-        delta_conn_id: str | None = None,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table_uri = table_uri
         self.version = version
         self.timestamp = timestamp
         self.target_uri = target_uri
         self.target_format = target_format
         self.replace_newer = replace_newer
-        self.delta_conn_id = delta_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
@@ -123,7 +120,7 @@ class TimeTravelSnapshotOperator(BaseOperator):
                 f"{self.table_uri}: both version={version} and timestamp={timestamp!r} are given; "
                 "give one of them, or neither for the newest version"
             )
-        hook = DeltaHook(self.delta_conn_id)
+        hook = self.hook()
         if version is not None:
             return hook.pin(self.table_uri, version=version)
         # "The newest" and a time that has not come yet mean another version at each try.
@@ -143,7 +140,7 @@ class TimeTravelSnapshotOperator(BaseOperator):
 
         identity = run_identity(context)
         copy = SnapshotCopy(
-            DeltaHook(self.delta_conn_id),
+            self.hook(),
             table_uri=self.table_uri,
             version=pinned["version"],
             target_uri=str(self.target_uri),

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.job import Job
-from benchmarks.jobs import checkpoints, commits, reading, spark_checkpoints, time_travel
+from benchmarks.jobs import (
+    checkpoints,
+    commits,
+    managed_commits,
+    reading,
+    spark_checkpoints,
+    time_travel,
+)
 
 __all__ = ["JOBS"]
 
@@ -13,4 +20,5 @@ JOBS: tuple[Job, ...] = (
     *time_travel.JOBS,
     *spark_checkpoints.JOBS,
     *commits.JOBS,
+    *managed_commits.JOBS,
 )

@@ -14,20 +14,31 @@ from benchmarks import tables
 from benchmarks.commit_writer import APPENDS, Append, commit
 from benchmarks.job import ENGINE, Job, Outcome, Side, Work
 
-__all__ = ["JOBS"]
+__all__ = [
+    "COMMITS",
+    "JOBS",
+    "WRITERS",
+    "empty",
+    "many_writers",
+    "one_writer",
+    "prepared",
+    "started",
+]
 
-_COMMITS = 1000
-_WRITERS = 8
+COMMITS = 1000
+WRITERS = 8
 
 
-def _one_writer(given: tuple[str, Append]) -> Outcome:
+def one_writer(given: tuple[str, Append]) -> Outcome:
+    """The work of a writer that has the table for itself."""
     uri, append = given
     began = time.perf_counter()
-    took = commit(append, 0, _COMMITS)
+    took = commit(append, 0, COMMITS)
     return _outcome(uri, took, time.perf_counter() - began)
 
 
-def _many_writers(given: tuple[str, list[subprocess.Popen[str]]]) -> Outcome:
+def many_writers(given: tuple[str, list[subprocess.Popen[str]]]) -> Outcome:
+    """The work of writers that are ready; what each of their commits took is put together."""
     uri, writers = given
     began = time.perf_counter()
     for writer in writers:
@@ -53,23 +64,24 @@ def _newest(uri: str) -> int:
     return len(names) - 1
 
 
-def _prepared(side: str) -> Callable[[str], tuple[str, Append]]:
+def prepared(side: str) -> Callable[[str], tuple[str, Append]]:
+    """Makes what a writer commits with."""
     return lambda uri: (uri, APPENDS[side](uri))
 
 
-def _started(side: str) -> Callable[[str], tuple[str, list[subprocess.Popen[str]]]]:
+def started(side: str) -> Callable[[str], tuple[str, list[subprocess.Popen[str]]]]:
     """Makes writers that are ready to commit."""
 
     def start(uri: str) -> tuple[str, list[subprocess.Popen[str]]]:
         command = [sys.executable, "-m", "benchmarks.commit_writer", side, uri]
         writers = [
             subprocess.Popen(
-                [*command, str(number), str(_COMMITS // _WRITERS)],
+                [*command, str(number), str(COMMITS // WRITERS)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for number in range(_WRITERS)
+            for number in range(WRITERS)
         ]
         for writer in writers:
             _answer(writer)
@@ -91,7 +103,8 @@ def _answer(writer: subprocess.Popen[str]) -> str:
     raise RuntimeError("a writer has failed; what it said is above")
 
 
-def _empty(work: Path, _: int) -> Path:
+def empty(work: Path, _: int) -> Path:
+    """Makes the table: version 0 alone."""
     return tables.empty(work)
 
 
@@ -101,7 +114,7 @@ def _job(
     return Job(
         name,
         title,
-        _empty,
+        empty,
         Side("ours", work, prepare("ours"), ENGINE),
         (Side("deltalake", work, prepare("deltalake"), ("deltalake",)),),
         fresh=True,
@@ -110,11 +123,11 @@ def _job(
 
 
 JOBS = (
-    _job("commits-1", f"{_COMMITS:,} commits of one add, one writer", _one_writer, _prepared),
+    _job("commits-1", f"{COMMITS:,} commits of one add, one writer", one_writer, prepared),
     _job(
         "commits-8",
-        f"{_COMMITS:,} commits of one add, {_WRITERS} writers on one table",
-        _many_writers,
-        _started,
+        f"{COMMITS:,} commits of one add, {WRITERS} writers on one table",
+        many_writers,
+        started,
     ),
 )

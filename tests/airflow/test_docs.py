@@ -10,16 +10,30 @@ from typing import Any
 import pyspark
 import pytest
 
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.commit.owner import ManagedTable
+from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.errors import CommitOwnerError, DeltaWarning
 from airflow_delta.sensors.table_version import TableVersionSensor
+from tests.airflow.managed_tables import commit, hand_over
+from tests.log_builder import add, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-def example(page: Path) -> dict[str, Any]:
-    """The names that the first Python example of a page defines."""
-    code = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)[0]
-    names: dict[str, Any] = {"__name__": "example"}
+MANAGED = DOCS / "how-to" / "managed-tables.md"
+
+
+def code_of(page: Path) -> list[str]:
+    """The Python examples of a page."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def example(page: Path, number: int = 0, **given: Any) -> dict[str, Any]:
+    """The names that a Python example of a page defines, beside those that it is given."""
+    code = code_of(page)[number]
+    names: dict[str, Any] = {"__name__": "example", **given}
     exec(compile(code, str(page), "exec"), names)
     return names
 
@@ -62,3 +76,51 @@ def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:
     guide = (DOCS / "how-to" / "maintain-a-table.md").read_text()
     assert set(re.findall(r"hadoop-(?:aws|azure):([\w.]+)", guide)) == {version}
     assert f"{version} for PySpark {pyspark.__version__}" in guide
+
+
+def test_the_example_of_managed_tables_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example(MANAGED)
+    promised = re.findall(r"^print\(.*\)  # (.*)$", code_of(MANAGED)[0], re.M)
+    assert len(promised) == 5
+    assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_tasks_of_managed_tables_can_be_loaded() -> None:
+    assert example(MANAGED, 1)["convert"].conf == {"backfill": "1"}
+    assert example(MANAGED, 2)["release"].table_uri == "s3://lake/sales"
+
+
+def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"))
+    books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
+    table = DeltaTable(orders, commit_owners={"sql": books})
+    with pytest.raises(CommitOwnerError, match="has no table with the id"):
+        table.commit_status()
+    with pytest.warns(DeltaWarning, match="may be stale"):
+        example(MANAGED, 3, table=table, books=books)
+    assert commit(orders, books) == 3
+    assert table.commit_status().lag == 0
+
+
+def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    books = hand_over(orders, tmp_path / "owner.db")
+    commit(orders, books)
+    moved = orders.rename(tmp_path / "moved")
+
+    def there(_uri: str, **options: Any) -> DeltaTable:
+        return DeltaTable(moved, **options)
+
+    with pytest.warns(DeltaWarning, match="may be stale"):
+        example(MANAGED, 4, DeltaTable=there, ManagedTable=ManagedTable, books=books)
+    assert commit(moved, books) == 3
+
+
+def test_every_example_of_managed_tables_is_looked_at() -> None:
+    assert len(code_of(MANAGED)) == 5

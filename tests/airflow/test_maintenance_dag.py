@@ -66,7 +66,7 @@ def test_the_wait_is_handed_to_the_trigger_and_taken_back(
             hidden.rename(newest)
         await sleep(0)
 
-    monkeypatch.setattr("airflow_delta.triggers.table_version.asyncio.sleep", arrive_while_waiting)
+    monkeypatch.setattr("airflow_delta.triggers.table_poll.asyncio.sleep", arrive_while_waiting)
     state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2)
     assert state == "success"
     assert returned["wait_for_version"] == {"table_uri": str(sales_copy), "version": 3}

@@ -21,21 +21,8 @@ from airflow_delta.engine.errors import (
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.version_compat import AirflowFailException
+from tests.airflow.task_state import TaskState
 from tests.conftest import write_sales
-
-
-class TaskState:
-    """The state of a task as Airflow keeps it: JSON values that survive a try."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return json.loads(self.values[key]) if key in self.values else default
-
-    def set(self, key: str, value: Any) -> None:
-        assert value is not None, "Airflow stores no None"
-        self.values[key] = json.dumps(value)
 
 
 def context(state: TaskState | None = None) -> Any:

@@ -54,13 +54,33 @@ def test_every_module_with_a_class_of_its_kind_is_declared(kind: str) -> None:
     assert declared_modules(kind) == found
 
 
-def test_the_hook_of_the_connection_type_agrees_with_it() -> None:
-    (declared,) = get_provider_info()["connection-types"]
+CONNECTION_TYPES = {
+    declared["connection-type"]: declared for declared in get_provider_info()["connection-types"]
+}
+
+
+def test_there_is_a_connection_type_for_the_store_and_one_for_the_commit_owner() -> None:
+    assert sorted(CONNECTION_TYPES) == ["delta", "delta_commit_owner"]
+
+
+@pytest.mark.parametrize("declared", CONNECTION_TYPES.values(), ids=CONNECTION_TYPES)
+def test_the_hook_of_a_connection_type_agrees_with_it(declared: dict[str, Any]) -> None:
     module, _, name = declared["hook-class-name"].rpartition(".")
     hook = getattr(importlib.import_module(module), name)
     assert hook.conn_type == declared["connection-type"]
     assert hook.hook_name == declared["hook-name"]
-    assert hook.conn_name_attr in hook(delta_conn_id="some").__dict__
+    # As Airflow makes one for the button that tests a connection.
+    made = hook(**{hook.conn_name_attr: "some"})
+    assert made.__dict__[hook.conn_name_attr] == "some"
+
+
+@pytest.mark.parametrize("declared", CONNECTION_TYPES.values(), ids=CONNECTION_TYPES)
+def test_the_form_of_a_connection_is_about_fields_that_there_are(declared: dict[str, Any]) -> None:
+    behaviour = declared["ui-field-behaviour"]
+    own = set(declared.get("conn-fields", {}))
+    fields = {"host", "port", "schema", "login", "password", "extra", *own}
+    named = {*behaviour["hidden-fields"], *behaviour["relabeling"], *behaviour["placeholders"]}
+    assert named <= fields
 
 
 def test_airflow_finds_the_installed_provider() -> None:
@@ -70,15 +90,24 @@ def test_airflow_finds_the_installed_provider() -> None:
     found = ProvidersManager().providers["airflow-delta"]
     assert found.version == airflow_delta.__version__
     assert found.data.items() >= get_provider_info().items()
-    hook = ProvidersManagerTaskRuntime().hooks["delta"]
-    assert hook is not None
-    assert (hook.hook_name, hook.connection_id_attribute_name) == ("Delta Lake", "delta_conn_id")
+    hooks = ProvidersManagerTaskRuntime().hooks
+    for kind, attribute in (
+        ("delta", "delta_conn_id"),
+        ("delta_commit_owner", "commit_owner_conn_id"),
+    ):
+        hook = hooks[kind]
+        assert hook is not None
+        found = (hook.hook_name, hook.connection_id_attribute_name)
+        assert found == (CONNECTION_TYPES[kind]["hook-name"], attribute)
 
 
 OPERATORS = (
+    "airflow_delta.operators.backfill",
     "airflow_delta.operators.checkpoint",
+    "airflow_delta.operators.commit_ownership",
     "airflow_delta.operators.log_compaction",
     "airflow_delta.operators.time_travel_snapshot",
+    "airflow_delta.sensors.backfill",
     "airflow_delta.sensors.table_version",
 )
 
@@ -88,7 +117,7 @@ OPERATORS = (
     [
         (("airflow_delta", "airflow_delta.provider"), {"airflow", "pyarrow", "pyspark"}),
         # These are imported at every parse of a DAG file; Airflow itself is there already.
-        (OPERATORS, {"pyarrow", "pyspark", "numpy"}),
+        (OPERATORS, {"airflow_delta.engine.table", "pyarrow", "pyspark", "numpy", "psycopg"}),
     ],
 )
 def test_importing_stays_light(modules: tuple[str, ...], heavy: set[str]) -> None:

@@ -55,7 +55,7 @@ class FileSystemCommitter:
         self._storage = storage
         self._table = table
 
-    def commit(self, version: int, data: bytes, *, txn_id: str) -> bool:
+    def commit(self, version: int, data: bytes, *, txn_id: str) -> str | None:
         """Try to make a version.
 
         Args:
@@ -64,7 +64,7 @@ class FileSystemCommitter:
             txn_id: the ``txnId`` in its ``commitInfo``, which no other transaction has.
 
         Returns:
-            Whether the version is ours; False where another writer made it.
+            The commit file, which is ours; None where another writer made the version.
 
         Raises:
             UnsafeStorageError: the store can't create exclusively; nothing was written.
@@ -74,23 +74,24 @@ class FileSystemCommitter:
                 still going to be, can't be told.
         """
         failures: list[StorageError] = []
+        path = commit_path(version)
         while len(failures) < _PUTS:
             try:
-                self._storage.create(commit_path(version), data)
+                self._storage.create(path, data)
             except UnsafeStorageError:
                 raise
             except ObjectExistsError as error:
-                return self._is_ours(version, txn_id, error)
+                return path if self._is_ours(version, txn_id, error) else None
             except NothingWrittenError as error:
                 if not failures:
                     raise
                 # This put wrote nothing, but what became of the one before it is still open.
-                return self._is_ours(version, txn_id, error)
+                return path if self._is_ours(version, txn_id, error) else None
             except StorageError as error:
                 failures.append(error)
             else:
-                return True
-        return self._is_ours(version, txn_id, failures[-1])
+                return path
+        return path if self._is_ours(version, txn_id, failures[-1]) else None
 
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
         looks = 0

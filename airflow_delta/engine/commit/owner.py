@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from airflow_delta.engine.features.managed_commits import TABLE_ID
 from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit
 from airflow_delta.engine.storage.base import Storage
 
@@ -42,8 +43,6 @@ __all__ = [
     "OwnerStatus",
     "Standing",
 ]
-
-TABLE_ID = "tableId"
 
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
 """Schemes that mean the same store as another."""

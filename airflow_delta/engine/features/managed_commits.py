@@ -1,20 +1,47 @@
-"""Managed commits: who owns the commits of a table.
+"""Managed commits: who owns the commits of a table, and how that changes.
 
-Spec: managed-commits.md, "Managed Commit Enablement". The feature ``managedCommit`` and the property
-``delta.managedCommit.commitOwner`` come and go together: a table with one and without the other is
-invalid, as nobody could say where its next commit belongs.
+Spec: managed-commits.md, "Managed Commit Enablement" and "Writer Requirements for Managed Commits". The
+feature ``managedCommit`` and the property ``delta.managedCommit.commitOwner`` come and go together: a
+table with one and without the other is invalid, as nobody could say where its next commit belongs. While
+they are there in-commit timestamps are on, since a commit may come to the log long after it was made.
+
+A table is given to an owner, and taken back, by one commit each. What such a commit writes is worked out
+here (`managed`, `unmanaged`), and so is which changes there can't be (`check_ownership`): an owner doesn't
+hand a table to another one, nor is its configuration, by which it finds its table, anybody's to change.
 """
 
 from __future__ import annotations
 
-from airflow_delta.engine.errors import InvalidTableError
+import json
+from collections.abc import Mapping
+
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.model.properties import TableProperties
 
-__all__ = ["commit_owner", "unseen_commits"]
+__all__ = [
+    "FEATURE",
+    "OWNER",
+    "TABLE_ID",
+    "check_ownership",
+    "check_timestamps",
+    "commit_owner",
+    "managed",
+    "unmanaged",
+    "unseen_commits",
+]
 
-_FEATURE = "managedCommit"
+FEATURE = "managedCommit"
+"""The feature's name."""
+
+OWNER = "delta.managedCommit.commitOwner"
+"""The property that names the commit owner."""
+
+TABLE_ID = "tableId"
+"""What the engine adds to an owner's configuration: a text that no other table has."""
+
+_CONF = "delta.managedCommit.commitOwnerConf"
+_TIMESTAMPS = "delta.enableInCommitTimestamps"
 _SUCCESSOR = "coordinatedCommits-preview"
-_PROPERTY = "delta.managedCommit.commitOwner"
 
 
 def commit_owner(supported: frozenset[str], properties: TableProperties) -> str | None:
@@ -28,12 +55,12 @@ def commit_owner(supported: frozenset[str], properties: TableProperties) -> str 
         InvalidTableError: the feature is there without the property, or the other way round.
     """
     owner = properties.commit_owner
-    if (_FEATURE in supported) == (owner is not None):
+    if (FEATURE in supported) == (owner is not None):
         return owner
     found = (
-        f"the protocol lists the feature {_FEATURE}, but the property {_PROPERTY} is missing"
+        f"the protocol lists the feature {FEATURE}, but the property {OWNER} is missing"
         if owner is None
-        else f"the property {_PROPERTY} is {owner!r}, but the protocol lacks the feature {_FEATURE}"
+        else f"the property {OWNER} is {owner!r}, but the protocol lacks the feature {FEATURE}"
     )
     raise InvalidTableError(
         f"{found}; they are only valid together, so one commit must add or remove both",
@@ -57,3 +84,88 @@ def unseen_commits(supported: frozenset[str], properties: TableProperties) -> st
             f"it supports {_SUCCESSOR}: its coordinator may know of commits that aren't backfilled"
         )
     return None
+
+
+def managed(
+    configuration: Mapping[str, str],
+    owner: str,
+    conf: Mapping[str, str],
+    *,
+    table_id: str,
+    table: str,
+) -> dict[str, str]:
+    """The properties of a table that is given to a commit owner.
+
+    Args:
+        configuration: the properties that it has.
+        owner: the owner's name.
+        conf: what the owner is to know of the table, without its id.
+        table_id: the table's id, which no other table has.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidArgumentError: the name is empty, or the configuration brings an id.
+    """
+    if not owner:
+        raise InvalidArgumentError("a commit owner has a name: found an empty text", table=table)
+    if TABLE_ID in conf:
+        raise InvalidArgumentError(
+            f"the configuration of the commit owner brings {TABLE_ID}={conf[TABLE_ID]!r}: leave it out, "
+            "for each table gets a new one, so that no two are taken for the same",
+            table=table,
+        )
+    told = json.dumps({**conf, TABLE_ID: table_id}, separators=(",", ":"))
+    return {**configuration, _TIMESTAMPS: "true", OWNER: owner, _CONF: told}
+
+
+def unmanaged(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table that is taken back from its commit owner."""
+    return {name: value for name, value in configuration.items() if name not in (OWNER, _CONF)}
+
+
+def check_timestamps(supported: frozenset[str], properties: TableProperties) -> None:
+    """Make sure that a table that has an owner has in-commit timestamps.
+
+    Raises:
+        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on.
+    """
+    if FEATURE in supported and not properties.in_commit_timestamps_enabled:
+        raise InvalidTableError(
+            f"the table has the feature {FEATURE}, and {_TIMESTAMPS} is "
+            f"{properties.raw.get(_TIMESTAMPS)!r}: expected 'true', because the files of its commits don't "
+            "tell their times",
+            table=properties.table,
+        )
+
+
+def check_ownership(before: TableProperties, after: TableProperties) -> None:
+    """Make sure that a commit leaves the ownership of a table as it is, begins it, or ends it.
+
+    Args:
+        before: the properties before it; of a new table none.
+        after: the properties after it.
+
+    Raises:
+        InvalidTableError: it changes the owner or its configuration, or leaves a configuration without an
+            owner.
+    """
+    old, new = before.commit_owner, after.commit_owner
+    if old is None and new is not None:
+        return
+    if old is not None and new not in (None, old):
+        problem = (
+            f"the commit owner would change from {old!r} to {new!r}: take the table back from the one, by "
+            "DeltaTable.convert_to_file_system, before it is given to the other"
+        )
+    elif _CONF in after.raw and new is None and _CONF not in before.raw:
+        problem = f"{_CONF} would be there without {OWNER}, and so be nobody's: leave it out"
+    elif old is not None and new is None and _CONF in after.raw:
+        problem = f"{_CONF} would stay while {OWNER} goes: remove both"
+    elif new is not None and before.commit_owner_conf != after.commit_owner_conf:
+        problem = (
+            f"{_CONF} would change, by which the commit owner {new!r} finds its table: leave it as it is, "
+            "or take the table back and give it anew"
+        )
+    else:
+        return
+    raise InvalidTableError(problem, table=after.table, property=_CONF)

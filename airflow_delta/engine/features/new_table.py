@@ -12,6 +12,7 @@ Iceberg compatibility        column mapping by name, unless a mode is given; ids
 row tracking                 names of the hidden columns
 clustering columns           the domain that lists them, by physical names
 in-commit timestamps         nothing: a new table has them from version 0
+a commit owner               in-commit timestamps, and the table's id in the owner's configuration
 ===========================  ====================================================================
 
 A table without columns is one that gets them later; the reference implementation makes such tables, too.
@@ -33,6 +34,7 @@ from airflow_delta.engine.features.column_mapping import without_mapping
 from airflow_delta.engine.features.column_names import check_column_names, check_named
 from airflow_delta.engine.features.known_properties import check_values
 from airflow_delta.engine.features.lowest_protocol import protocol_of_versions, protocol_with
+from airflow_delta.engine.features.managed_commits import managed
 from airflow_delta.engine.features.statistics_columns import check_statistics_columns
 from airflow_delta.engine.features.upgrade import (
     check_metadata,
@@ -47,6 +49,7 @@ from airflow_delta.engine.model.schema_json import schema_to_json
 __all__ = ["NewTable", "new_table"]
 
 _MODE = "delta.columnMapping.mode"
+_TIMESTAMPS = "delta.enableInCommitTimestamps"
 # What all writers in use give a table that asks for nothing.
 _DEFAULT_WRITER_VERSION = 2
 
@@ -128,7 +131,7 @@ def new_table(
     partition_columns = _partition_columns(schema, partition_by, table)
     asked = read_asked(properties, table=table)
     check_values(TableProperties(asked.properties, table))
-    implied = _with_implied(asked.properties, table)
+    implied = _with_implied(asked.properties, unique, table)
     mode = TableProperties(implied, table).column_mapping_mode
     made, configuration = with_assigned(
         without_mapping(schema) if mode == "none" else schema,
@@ -156,12 +159,20 @@ def new_table(
     return new
 
 
-def _with_implied(configuration: dict[str, str], table: str) -> dict[str, str]:
-    """Iceberg compatibility needs column mapping, which a new table may as well have."""
+def _with_implied(
+    configuration: dict[str, str], unique: Callable[[], str], table: str
+) -> dict[str, str]:
+    """Iceberg compatibility needs column mapping, which a new table may as well have; owners an id."""
     facts = TableProperties(configuration, table)
     if facts.iceberg_compat_v1_enabled or facts.iceberg_compat_v2_enabled:
-        return {_MODE: "name", **configuration}
-    return configuration
+        configuration = {_MODE: "name", **configuration}
+    if facts.commit_owner is None:
+        return configuration
+    made = managed(
+        configuration, facts.commit_owner, facts.commit_owner_conf, table_id=unique(), table=table
+    )
+    # In-commit timestamps that are asked to be off stay so, for the commit to refuse.
+    return {**made, _TIMESTAMPS: configuration.get(_TIMESTAMPS, made[_TIMESTAMPS])}
 
 
 def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:

@@ -50,7 +50,8 @@ __all__ = ["changed_properties"]
 _OTHERWISE: Mapping[str, str] = {
     CONSTRAINT_PREFIX: "a constraint is added and dropped by operations of their own, because the rows "
     "that are there must fulfil it",
-    "delta.managedCommit.": "a table's commits change hands by an operation of their own",
+    "delta.managedCommit.": "a table is given to a commit owner, and taken back, by operations of their "
+    "own: DeltaTable.convert_to_managed and convert_to_file_system",
 }
 
 

@@ -199,11 +199,11 @@ _TABLE_FEATURES = (
         name="managedCommit",
         kind=Kind.WRITER,
         spec="managed-commits.md",
-        note="commits need the table's commit owner; without it only backfilled ones are seen",
+        note="commits are made by the table's commit owner; without it none are, and only backfilled ones "
+        "are read",
         requires=frozenset({"inCommitTimestamp"}),
         table_property="delta.managedCommit.commitOwner",
         active=lambda properties, _: properties.commit_owner is not None,
-        append=Support.NO,
     ),
     Feature(
         name="checkpointProtection",

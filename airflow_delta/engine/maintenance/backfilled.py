@@ -15,12 +15,8 @@ from __future__ import annotations
 from airflow_delta.engine.errors import NotBackfilledError, VersionNotFoundError
 from airflow_delta.engine.features.managed_commits import commit_owner
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.log.files import (
-    COMMITS_DIRECTORY,
-    UnbackfilledCommit,
-    parse_log_file,
-    version_prefix,
-)
+from airflow_delta.engine.log.files import UnbackfilledCommit
+from airflow_delta.engine.log.proposed import proposed_commits
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -66,14 +62,8 @@ def check_backfilled(snapshot: Snapshot) -> None:
 
 def _proposed(storage: Storage, version: int) -> UnbackfilledCommit | None:
     """A commit that was proposed as a version; None where there is none."""
-    prefix = version_prefix(version)
-    for info in storage.list(COMMITS_DIRECTORY, start_after=prefix):
-        if not info.name.startswith(prefix):
-            break
-        file = parse_log_file(info)
-        if isinstance(file, UnbackfilledCommit):
-            return file
-    return None
+    found = next(proposed_commits(storage, version), None)
+    return found if found is not None and found.version == version else None
 
 
 def _owner(snapshot: Snapshot) -> str | None:
@@ -87,7 +77,8 @@ def _not_backfilled(
     return NotBackfilledError(
         f"there can't be a checkpoint or a compaction up to version {commit.version} yet, which at best "
         f"is {commit.path} and must be backfilled to the log by the commit owner {owner!r} before; the "
-        f"newest backfilled version is {latest}. Run a backfill first, or take a version up to that one",
+        f"newest backfilled version is {latest}. Ask for backfill_first=True, or run DeltaTable.backfill, "
+        "or take a version up to that one",
         table=snapshot.table,
         owner=owner,
         version=commit.version,

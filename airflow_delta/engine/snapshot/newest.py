@@ -1,4 +1,4 @@
-"""The newest snapshot of a table, for whoever asks for it again and again.
+"""The newest snapshot of a table, for whoever writes to it again and again.
 
 A job that makes a thousand small commits opens the table a thousand times. The last snapshot is kept
 here, and carried on by the commits that are new; see `new_commits` for what makes that right.
@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import CommitOwnerError, ObjectNotFoundError
+from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
+from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.files import Commit, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
@@ -71,7 +71,11 @@ class NewestSnapshot:
         self._kept: _Kept | None = None
 
     def get(self) -> Snapshot:
-        """The newest snapshot, its commits parsed; see `open_newest` for the errors."""
+        """The newest snapshot, its commits parsed; see `open_newest` for the errors.
+
+        It is to be written to: where the commit owner can't tell whether there are newer ones, that is an
+        error.
+        """
         kept = self._followed() or self._opened()
         size = sum(commit.size for commit in kept.snapshot.segment.commits)
         self._kept = kept if size <= _MOST_BYTES else None
@@ -79,7 +83,7 @@ class NewestSnapshot:
 
     def _opened(self) -> _Kept:
         seen_ms = _now_ms()
-        snapshot = open_newest(self._storage, owners=self._owners, parsed=True)
+        snapshot = open_newest(self._storage, owners=self._owners, for_writing=True, parsed=True)
         most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
         known = snapshot.segment.last_commit
         txn_id = None
@@ -92,7 +96,9 @@ class NewestSnapshot:
         kept, seen_ms = self._kept, _now_ms()
         if kept is None:
             return None
-        commits = self._commits_after(kept.snapshot)
+        owned = self._owner_of(kept.snapshot)
+        known = kept.snapshot.segment.last_commit
+        commits = None if known is None else commits_after(self._storage, known, owned)
         if commits is None or len(kept.snapshot.segment.commits) + len(commits) > kept.most_commits:
             return None
         with suppress(ObjectNotFoundError):  # a cleanup runs
@@ -102,25 +108,19 @@ class NewestSnapshot:
                 return replace(kept, seen_ms=seen_ms)
             news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
             info = info_of(news.parsed.small, commits[-1].version)
+            newest = kept.snapshot.carried_on(news.commits, news.parsed)
+            if (self._owner_of(newest) is None) != (owned is None):
+                return None  # the next commits are to be looked for elsewhere
             return _Kept(
-                kept.snapshot.carried_on(news.commits, news.parsed),
+                newest,
                 kept.most_commits,
                 None if info is None else info.txn_id,
                 seen_ms,
             )
         return None
 
-    def _commits_after(self, snapshot: Snapshot) -> tuple[LogCommit, ...] | None:
-        """The commits after a snapshot; None where only a fresh look can tell."""
-        known = snapshot.segment.last_commit
-        if known is None:
-            return None
-        try:
-            owned = self._owners.owner_of(self._storage, snapshot.protocol, snapshot.metadata)
-            return commits_after(self._storage, known, owned)
-        except CommitOwnerError:
-            # The fresh look will say what it goes without.
-            return None
+    def _owner_of(self, snapshot: Snapshot) -> OwnedTable | None:
+        return self._owners.owner_of(self._storage, snapshot.protocol, snapshot.metadata)
 
     def _may_be_another(self, kept: _Kept) -> bool:
         """Whether the newest commit may have been replaced by one of the same size and time."""

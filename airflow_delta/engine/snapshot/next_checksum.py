@@ -27,14 +27,13 @@ Edge cases A18 to A20.
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
+from airflow_delta.engine.commit.afterwards import warn_afterwards
+from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.log.commit_file import read_commit_info
@@ -61,7 +60,6 @@ from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["MadeCommit", "leave_checksum", "leave_next_checksum"]
 
-_LOG = logging.getLogger(__name__)
 
 _MANY = 100
 """More transactions or domains than this would make the file large."""
@@ -222,13 +220,9 @@ def _best_effort(storage: Storage, version: int, write: Callable[[], bool]) -> b
     try:
         return write()
     except Exception as error:  # noqa: BLE001 - the version is there; nothing may make it look failed
-        message = (
+        warn_afterwards(
             f"{storage.root}: version {version} is there, but its version checksum can't be written "
-            f"({error}); readers do without"
+            f"({error}); readers do without",
+            stacklevel=4,
         )
-        try:
-            warnings.warn(message, DeltaWarning, stacklevel=4)
-        except DeltaWarning:
-            # Warnings are errors to this process; but not one that undoes what was done.
-            _LOG.warning(message)
         return False

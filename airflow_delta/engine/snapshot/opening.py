@@ -66,6 +66,7 @@ def open_newest(
     storage: Storage,
     *,
     owners: CommitOwners | None = None,
+    for_writing: bool = False,
     find: Callable[[Storage], LogSegment] = load_segment,
     parsed: bool = False,
 ) -> Snapshot:
@@ -74,10 +75,13 @@ def open_newest(
     Args:
         storage: where the table is.
         owners: see `open_snapshot`.
+        for_writing: fail where the owner can't be asked, instead of warning that the version may not be
+            the newest.
         find: finds the files that rebuild the newest version that the log has.
         parsed: also parse the commits after the checkpoint, so that a broken one is found out.
 
     Raises:
+        CommitOwnerError: see ``for_writing``.
         VersionNotFoundError: again and again the newest version vanished while it was opened.
         DeltaError: see `open_snapshot`.
     """
@@ -85,13 +89,16 @@ def open_newest(
     while True:
         attempts += 1
         try:
-            return _opened(storage, find(storage), owners, parsed=parsed)
+            snapshot = _opened(Snapshot(storage, find(storage)), owners, for_writing=for_writing)
         except (VersionNotFoundError, _LogHasChangedError) as error:
             if attempts < _ATTEMPTS:
                 continue
             if isinstance(error, _LogHasChangedError):
                 raise lacking_commits(error.snapshot) from None
             raise
+        if parsed:
+            snapshot.state.parse_commits()
+        return snapshot
 
 
 class _LogHasChangedError(Exception):
@@ -102,15 +109,10 @@ class _LogHasChangedError(Exception):
         self.snapshot = snapshot
 
 
-def _opened(
-    storage: Storage, segment: LogSegment, owners: CommitOwners | None, *, parsed: bool
-) -> Snapshot:
-    snapshot = Snapshot(storage, segment)
-    if owners is not None:
-        newest = with_ratified_commits(snapshot, owners)
-        if newest is None:
-            raise _LogHasChangedError(snapshot)
-        snapshot = newest
-    if parsed:
-        snapshot.state.parse_commits()
-    return snapshot
+def _opened(logged: Snapshot, owners: CommitOwners | None, *, for_writing: bool) -> Snapshot:
+    if owners is None:
+        return logged
+    newest = with_ratified_commits(logged, owners, for_writing=for_writing)
+    if newest is None:
+        raise _LogHasChangedError(logged)
+    return newest

@@ -33,7 +33,9 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = ["lacking_commits", "ratified_after", "with_ratified_commits"]
 
 
-def with_ratified_commits(snapshot: Snapshot, owners: CommitOwners) -> Snapshot | None:
+def with_ratified_commits(
+    snapshot: Snapshot, owners: CommitOwners, *, for_writing: bool = False
+) -> Snapshot | None:
     """The newest version of a table, from the newest one that the log has.
 
     Where the owner isn't known here, can't be reached or doesn't have the table, the snapshot stays as it
@@ -43,11 +45,13 @@ def with_ratified_commits(snapshot: Snapshot, owners: CommitOwners) -> Snapshot 
     Args:
         snapshot: of the newest version that the log has.
         owners: the commit owners to be asked.
+        for_writing: raise the owner's error, and give no snapshot that may be stale.
 
     Returns:
         The snapshot; None where the log has changed meanwhile so that it must be looked at afresh.
 
     Raises:
+        CommitOwnerError: see ``for_writing``.
         CorruptLogError: a commit breaks the protocol.
         UnsupportedFeatureError: reading the newest version needs a feature that the engine lacks.
     """
@@ -56,6 +60,8 @@ def with_ratified_commits(snapshot: Snapshot, owners: CommitOwners) -> Snapshot 
         owned = owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
         commits = () if owned is None else _tracked_from(snapshot, owned)
     except CommitOwnerError as error:
+        if for_writing:
+            raise
         _warn_stale(snapshot, error.message)
         return snapshot
     if owned is None:

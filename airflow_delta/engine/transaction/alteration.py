@@ -15,6 +15,7 @@ InvalidTableError         the outcome would contradict itself, such as Iceberg c
                           deletion vectors
 CommitConflictError       a commit made meanwhile changed what this one rests on, such as the
                           metadata; call the method again
+CommitOwnerError          the table's commit owner isn't known here, can't be reached, or refuses
 CommitOutcomeUnknownError the store failed; the commit may have been made
 StorageError              the store failed, and nothing was committed
 ========================  ===========================================================================
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.column_changes.places import ColumnName
 from airflow_delta.engine.features.column_changes.position import position_of
@@ -49,11 +51,18 @@ class TableAlteration:
     Args:
         storage: where the table is.
         newest: opens the newest version.
+        owners: the commit owners that there are; those that are installed unless given.
     """
 
-    def __init__(self, storage: Storage, newest: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        newest: Callable[[], Snapshot],
+        owners: CommitOwners | None = None,
+    ) -> None:
         self._storage = storage
         self._newest = newest
+        self._owners = owners
 
     def set_properties(self, properties: Mapping[str, str]) -> CommitResult:
         """Set table properties, with what follows from them.
@@ -269,4 +278,4 @@ class TableAlteration:
             if error.table is not None:
                 raise
             raise type(error)(error.message, table=base.table, **error.facts) from error
-        return commit_alteration(self._storage, base, alteration)
+        return commit_alteration(self._storage, base, alteration, owners=self._owners)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.features.upgrade import upgraded_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -42,7 +43,13 @@ class Alteration:
     relies_on: str | None = None
 
 
-def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) -> CommitResult:
+def commit_alteration(
+    storage: Storage,
+    base: Snapshot,
+    alteration: Alteration,
+    *,
+    owners: CommitOwners | None = None,
+) -> CommitResult:
     """Make the next version of a table.
 
     An alteration that changes nothing, such as to remove a property that isn't there, is committed all
@@ -52,18 +59,24 @@ def commit_alteration(storage: Storage, base: Snapshot, alteration: Alteration) 
         storage: where the table is.
         base: the version that the alteration was worked out of.
         alteration: what to do.
+        owners: the commit owners that there are; those that are installed unless given.
 
     Raises:
         ConstraintViolationError: the table has data files that aren't as it demands.
         UnsupportedFeatureError: the table would need a feature that the engine can't write.
         InvalidTableError: the metadata contradict themselves or the table's features.
         CommitConflictError: a commit made meanwhile changed what this one rests on.
+        CommitOwnerError: the table's commit owner isn't known here, can't be reached, or refuses.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         StorageError: the store failed, and nothing was committed.
     """
     table, metadata = storage.root, alteration.metadata
     transaction = OptimisticTransaction(
-        storage, base, alteration.operation, operation_parameters=alteration.parameters
+        storage,
+        base,
+        alteration.operation,
+        operation_parameters=alteration.parameters,
+        owners=owners,
     )
     protocol = alteration.protocol or upgraded_protocol(
         base.protocol, metadata, before=base.metadata, table=table

@@ -1,14 +1,18 @@
 """Attempt after attempt, until a commit is made or can't be.
 
 An attempt takes the staged actions through the stages of ``prepare``, against the newest version that is
-known, and has the committer put the result. If another writer took the version, all the commits made
-meanwhile are loaded at once and checked for conflicts in their order, after a pause that grows and is
-left to chance, so that writers that collided once don't again; the next attempt follows on the newest.
+known, and has a committer make a version of the result: the file system, or the table's commit owner
+(``commit/committers.py``). If another writer took the version, all the commits made meanwhile are loaded at
+once and checked for conflicts in their order, after a pause that grows and is left to chance, so that
+writers that collided once don't again; the next attempt follows on the newest.
 
 Before each put the version that it follows is looked at once more. The put fails where the next version
 is there, but succeeds where it *was* there: a cleanup has taken it, or the table was deleted and another
 one begun. Such a commit would lie before the checkpoint, or behind a gap, and be lost. On a remote store
-that look is a request, and so is left out while the last one is a few seconds old.
+and of a commit owner that look is a request, and so is left out while the last one is a few seconds old.
+
+A table whose commit owner changes while a transaction is under way is a conflict in any case: to get an
+owner or to lose it is a change of protocol and metadata. So one owner serves all attempts.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import random
 import time
 from dataclasses import dataclass, field
 
-from airflow_delta.engine.commit.filesystem import FileSystemCommitter
+from airflow_delta.engine.commit.committers import committer_for, finish_release
+from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CorruptLogError,
@@ -26,7 +31,9 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
+from airflow_delta.engine.features.managed_commits import commit_owner
 from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.snapshot.new_commits import is_newest
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
@@ -65,6 +72,9 @@ class CommitLoop:
         enforced: see `CommitContext`.
         seen_s: when, by `monotonic_s`, `base` was found to be the newest version, at the latest; None
             where nobody can tell.
+        owners: the commit owners that there are.
+        owned: the table and its commit owner, as `base` has it; None where the file system manages it, and
+            for a new one.
         tried: what was sent to the store by now, or is about to be, by version.
     """
 
@@ -75,6 +85,8 @@ class CommitLoop:
     base: Snapshot | None
     enforced: frozenset[str]
     seen_s: float | None = None
+    owners: CommitOwners = field(default_factory=CommitOwners)
+    owned: OwnedTable | None = None
     tried: dict[int, CommitResult] = field(default_factory=dict)
 
     def run(self) -> CommitResult:
@@ -98,7 +110,7 @@ class CommitLoop:
         try:
             return prepare(self.actions, self._context())
         except VersionNotFoundError as gone:
-            if self.base is None or is_newest(self.storage, self.base.segment):
+            if self.base is None or is_newest(self.storage, self.base.segment, self.owned):
                 raise
             raise CommitConflictError(
                 f"the version on which this commit is based was cleaned up meanwhile ({gone.message}); "
@@ -148,13 +160,18 @@ class CommitLoop:
             attempt,
             checkpoint_due=is_checkpoint_due(context.version, context.properties),
         )
+        committer = committer_for(self.storage, before=self.owned, after=self._owned_after(context))
+        if self.base is not None and self.owned is None:
+            finish_release(self.storage, self.base.segment.commits)
         if not self._is_current():
             return False
         # Before the put: whatever interrupts it, the commit may have been made from here on.
         self.tried[context.version] = result
-        committer = FileSystemCommitter(self.storage, table=context.table)
-        if not committer.commit(context.version, data, txn_id=self.provenance.txn_id):
+        path = committer.commit(context.version, data, txn_id=self.provenance.txn_id)
+        if path is None:
             return False
+        if path != commit_path(context.version):
+            return True  # to those who see the log alone, a checksum would be of no version
         made = MadeCommit(
             context.version,
             info,
@@ -168,6 +185,14 @@ class CommitLoop:
         leave_next_checksum(self.storage, self.base, made)
         return True
 
+    def _owned_after(self, context: CommitContext) -> OwnedTable | None:
+        """The table and its owner as the commit leaves it; an owner doesn't give way to another one."""
+        if commit_owner(context.supported, context.properties) is None:
+            return None
+        if self.owned is not None:
+            return self.owned
+        return self.owners.owner_of(self.storage, context.protocol, context.metadata)
+
     def _is_current(self) -> bool:
         """Whether the version to follow is the newest; see the module."""
         if self.base is None:
@@ -175,9 +200,9 @@ class CommitLoop:
             return True
         now_s = monotonic_s()
         fresh = self.seen_s is not None and now_s - self.seen_s < _FRESH_S
-        if fresh and self.storage.capabilities.remote:
+        if fresh and (self.owned is not None or self.storage.capabilities.remote):
             return True
-        if not is_newest(self.storage, self.base.segment):
+        if not is_newest(self.storage, self.base.segment, self.owned):
             return False
         self.seen_s = now_s
         return True
@@ -199,7 +224,7 @@ class CommitLoop:
                 version=0,
             )
         seen_s = monotonic_s()
-        meanwhile = commits_meanwhile(self.base)
+        meanwhile = commits_meanwhile(self.base, self.owners, self.owned)
         level = isolation_level(prepared.actions, prepared.context.properties)
         loser = Loser(self.base, prepared.actions, self.reads, level, self.enforced)
         for winner in meanwhile.winners:

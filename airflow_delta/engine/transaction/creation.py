@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
 from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
 from airflow_delta.engine.features.new_table import NewTable, new_table
@@ -36,6 +37,7 @@ def create_table(
     properties: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
+    owners: CommitOwners | None = None,
 ) -> None:
     """Commit version 0 of a table.
 
@@ -47,6 +49,7 @@ def create_table(
         properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
         name: a name for the metadata.
         description: a description for the metadata.
+        owners: the commit owners that there are; those that are installed unless given.
 
     Raises:
         TableAlreadyExistsError: there is a table.
@@ -57,6 +60,8 @@ def create_table(
         InvalidTableError: schema, partitioning and properties don't fit together, or there are remains
             of a former table's log.
         UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
+        CommitOwnerError: the commit owner that the properties name isn't known here, can't be reached, or
+            doesn't agree.
         CommitOutcomeUnknownError: the store failed; the table may have been created.
         StorageError: the store failed, and no table was created.
     """
@@ -88,6 +93,7 @@ def create_table(
         },
         name=name,
         description=description,
+        owners=owners,
     )
     transaction.commit()
 
@@ -100,6 +106,7 @@ def begin_creation(
     operation_parameters: Mapping[str, Any],
     name: str | None = None,
     description: str | None = None,
+    owners: CommitOwners | None = None,
 ) -> OptimisticTransaction:
     """A transaction that has all staged that makes a new table; data files may join it.
 
@@ -110,6 +117,7 @@ def begin_creation(
         operation_parameters: its parameters, for ``commitInfo``.
         name: a name for the metadata.
         description: a description for the metadata.
+        owners: the commit owners that there are; those that are installed unless given.
 
     Raises:
         InvalidTableError: a partition column is of no primitive type, or there are remains of a former
@@ -123,7 +131,7 @@ def begin_creation(
     )
     table_schema(metadata, table=storage.root)
     transaction = OptimisticTransaction(
-        storage, None, operation, operation_parameters=operation_parameters
+        storage, None, operation, operation_parameters=operation_parameters, owners=owners
     )
     transaction.set_protocol(made.protocol)
     transaction.set_metadata(metadata)

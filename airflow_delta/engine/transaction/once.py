@@ -108,7 +108,8 @@ def _repeated(newest: Snapshot, version: int) -> CommitResult:
     # Whoever has made it may have failed before it could have the checkpoint made.
     due = is_checkpoint_due(version, newest.properties)
     try:
-        told = read_commit_info(newest.state.storage, version) or {}
+        path = newest.segment.path_of(version)
+        told = read_commit_info(newest.state.storage, version, path=path) or {}
     except ObjectNotFoundError:
         return CommitResult(version, None, checkpoint_due=due, repeated=True)
     info = CommitInfo.from_json(told, version=version)

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.registry import FEATURES
@@ -66,9 +67,11 @@ class OptimisticTransaction:
             as ``"checkConstraints"``.
         seen_s: when, by `commit_loop.monotonic_s`, the version was found to be the newest, at the latest;
             None where nobody can tell. It saves a request while that is a few seconds ago.
+        owners: the commit owners that there are; those that are installed unless given.
 
     Raises:
         UnsupportedFeatureError: the table needs something of writers that the engine lacks.
+        CommitOwnerUnavailableError: the table's commit owner isn't known here.
         TableAlreadyExistsError: the table is to be new, and is there without its first commits.
         InvalidTableError: the table is new, and there are remains of a former one's log.
         InvalidArgumentError: ``enforces`` names something that is no feature; or what the commit is to
@@ -85,6 +88,7 @@ class OptimisticTransaction:
         user_metadata: str | None = None,
         enforces: Iterable[str] = (),
         seen_s: float | None = None,
+        owners: CommitOwners | None = None,
     ) -> None:
         check_operation(operation, user_metadata, table=storage.root)
         self._storage = storage
@@ -94,6 +98,8 @@ class OptimisticTransaction:
         self._user_metadata = user_metadata
         self._enforced = frozenset(check_texts("enforces", enforces, _FEATURES, table=storage.root))
         self._seen_s = seen_s
+        self._owners = CommitOwners() if owners is None else owners
+        self._owned: OwnedTable | None = None
         self._staged = StagedActions()
         self._reads = Reads()
         self._was_tried = False
@@ -113,6 +119,7 @@ class OptimisticTransaction:
                 operation=Operation.COMMIT,
                 enforced=self._enforced,
             )
+            self._owned = self._owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
 
     @property
     def table(self) -> str:
@@ -320,8 +327,10 @@ class OptimisticTransaction:
             UnsupportedFeatureError: the table needs something of writers that the engine lacks, or a
                 rule about rows that the writer doesn't enforce.
             InvalidTableError: protocol and metadata contradict the specification or each other.
-            CommitOutcomeUnknownError: the store failed so that it can't be told whether the commit
-                was made.
+            CommitOwnerUnavailableError: the table's commit owner can't be reached; nothing was committed.
+            CommitOwnerError: the table's commit owner doesn't take the commit.
+            CommitOutcomeUnknownError: the store, or the commit owner, failed so that it can't be told
+                whether the commit was made.
             StorageError: the store failed and the commit was not made.
         """
         if self._was_tried:
@@ -348,6 +357,8 @@ class OptimisticTransaction:
             self._snapshot,
             self._enforced,
             self._seen_s,
+            self._owners,
+            self._owned,
         )
         try:
             return loop.run()

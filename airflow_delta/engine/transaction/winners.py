@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION, FileActions
 from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CorruptLogError,
@@ -24,7 +25,7 @@ from airflow_delta.engine.errors import (
     ObjectNotFoundError,
 )
 from airflow_delta.engine.log.completeness import check_commits
-from airflow_delta.engine.log.files import Commit
+from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.snapshot.new_commits import NewCommits, commits_after, read_new_commits
@@ -113,10 +114,19 @@ class Meanwhile:
         return newest
 
 
-def commits_meanwhile(base: Snapshot) -> Meanwhile:
+def commits_meanwhile(
+    base: Snapshot, owners: CommitOwners | None = None, owned: OwnedTable | None = None
+) -> Meanwhile:
     """Find and read the commits since a snapshot.
 
+    Args:
+        base: the snapshot.
+        owners: the commit owners that there are; none unless given.
+        owned: the table and its commit owner, as the snapshot has it; None where the file system manages
+            it.
+
     Raises:
+        CommitOwnerError: the owner can't be reached, or doesn't have the table.
         MetadataChangedError: the table was deleted, and another one created in its place.
         CommitConflictError: the table has a newest version, but what was committed on the way to it
             can't be told, because commits are gone; or the snapshot's own version was taken back.
@@ -125,25 +135,23 @@ def commits_meanwhile(base: Snapshot) -> Meanwhile:
         StorageError: the store failed.
     """
     storage, known = base.state.storage, base.segment.last_commit
-    commits = commits_after(storage, known) if isinstance(known, Commit) else None
+    commits = None if known is None else commits_after(storage, known, owned)
     if commits is not None:
         # Of a cleanup that runs, and of damage that a checkpoint has left behind, the other way tells.
         with suppress(ObjectNotFoundError, CorruptLogError):
             return Meanwhile(base, read_new_commits(storage, commits, table=base.table))
-    return _opened_afresh(base)
+    return _opened_afresh(base, owners)
 
 
-def _opened_afresh(base: Snapshot) -> Meanwhile:
+def _opened_afresh(base: Snapshot, owners: CommitOwners | None) -> Meanwhile:
     """The commits since a snapshot that can't be carried on just so."""
     storage, version = base.state.storage, base.version
-    newest = open_newest(storage, parsed=True)
+    newest = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     _check_is_same_table(base, newest)
-    commits = list_log(storage, start=version, end=max(version, newest.version)).commits
+    commits = _commits_from(newest, version)
     if commits and commits[0].version == version:
         own, commits = commits[0], commits[1:]
-        taken_back = (
-            isinstance(base.segment.last_commit, Commit) and own != base.segment.last_commit
-        )
+        taken_back = _is_another(own, base.segment.last_commit)
     else:
         taken_back = newest.version < version
     if taken_back:
@@ -164,6 +172,28 @@ def _opened_afresh(base: Snapshot) -> Meanwhile:
             table=base.table,
             version=newest.version,
         ) from error
+
+
+def _commits_from(newest: Snapshot, version: int) -> tuple[LogCommit, ...]:
+    """The commits from a version on that are there: those in the log, then those that aren't backfilled."""
+    end = max(version, newest.version)
+    listed = list_log(newest.state.storage, start=version, end=end).commits
+    following = listed[-1].version + 1 if listed else version
+    return (
+        *listed,
+        *(
+            commit
+            for commit in newest.segment.commits
+            if isinstance(commit, UnbackfilledCommit) and commit.version >= following
+        ),
+    )
+
+
+def _is_another(found: LogCommit, known: LogCommit | None) -> bool:
+    """Whether what is there of a version isn't what was known of it; one that is backfilled is copied."""
+    if known is None or found == known:
+        return False
+    return type(found) is type(known) or found.size != known.size
 
 
 def _check_is_same_table(base: Snapshot, newest: Snapshot) -> None:

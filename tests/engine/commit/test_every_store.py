@@ -48,8 +48,8 @@ def commit_of(writer: str) -> bytes:
     return json.dumps({"commitInfo": {"txnId": writer}}).encode() + b"\n"
 
 
-def commit(storage: Storage, writer: str) -> bool:
-    """Try to make the version; whether it is the writer's then."""
+def commit(storage: Storage, writer: str) -> str | None:
+    """Try to make the version; the commit file, if it is the writer's then."""
     committer = FileSystemCommitter(storage, table=storage.root)
     return committer.commit(VERSION, commit_of(writer), txn_id=writer)
 

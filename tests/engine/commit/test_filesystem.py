@@ -44,7 +44,7 @@ def inner() -> Iterator[MemoryStorage]:
     storage.delete([info.path for info in storage.walk("")])
 
 
-def attempt(storage: FaultyStorage) -> bool:
+def attempt(storage: FaultyStorage) -> str | None:
     committer = FileSystemCommitter(storage, table="tbl")
     return committer.commit(VERSION, commit_of("mine"), txn_id="mine")
 
@@ -98,12 +98,12 @@ def test_a_commit_without_our_mark_is_not_ours(
     assert not attempt(store(inner))
 
 
-@pytest.mark.parametrize(("writer", "is_ours"), [("mine", True), ("theirs", False)])
+@pytest.mark.parametrize(("writer", "path"), [("mine", PATH), ("theirs", None)])
 def test_where_no_put_gets_an_answer_the_file_decides(
-    store: type[FaultyStorage], inner: MemoryStorage, writer: str, is_ours: bool
+    store: type[FaultyStorage], inner: MemoryStorage, writer: str, path: str | None
 ) -> None:
     there = Fault("read", meanwhile=lambda: inner.create(PATH, commit_of(writer)))
-    assert attempt(store(inner, Fault("create", 0, How.FAIL), there)) is is_ours
+    assert attempt(store(inner, Fault("create", 0, How.FAIL), there)) == path
 
 
 def test_a_local_file_that_is_not_there_will_not_come(inner: MemoryStorage) -> None:

@@ -1,17 +1,35 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.features.managed_commits import commit_owner
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.features.managed_commits import (
+    check_ownership,
+    check_timestamps,
+    commit_owner,
+    managed,
+    unmanaged,
+    unseen_commits,
+)
 from airflow_delta.engine.model.properties import TableProperties
 
-OWNED = TableProperties({"delta.managedCommit.commitOwner": "commit-owner-1"}, "tbl")
-PLAIN = TableProperties({}, "tbl")
+OWNER, CONF = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
+TIMESTAMPS = "delta.enableInCommitTimestamps"
+FEATURE = frozenset({"managedCommit"})
+
+
+def properties(**raw: str) -> TableProperties:
+    return TableProperties(raw, "tbl")
+
+
+OWNED = properties(**{OWNER: "commit-owner-1"})
+PLAIN = properties()
 
 
 def test_feature_and_property_together_name_the_owner() -> None:
-    assert commit_owner(frozenset({"managedCommit"}), OWNED) == "commit-owner-1"
+    assert commit_owner(FEATURE, OWNED) == "commit-owner-1"
     assert commit_owner(frozenset({"appendOnly"}), PLAIN) is None
 
 
@@ -22,4 +40,86 @@ def test_the_property_without_the_feature_is_invalid() -> None:
 
 def test_the_feature_without_the_property_is_invalid() -> None:
     with pytest.raises(InvalidTableError, match=r"property delta\.managed.* is missing"):
-        commit_owner(frozenset({"managedCommit"}), PLAIN)
+        commit_owner(FEATURE, PLAIN)
+
+
+def test_what_may_be_unseen_is_told() -> None:
+    assert unseen_commits(frozenset(), PLAIN) is None
+    assert "'commit-owner-1' may have ratified" in (unseen_commits(FEATURE, OWNED) or "")
+    later = unseen_commits(frozenset({"coordinatedCommits-preview"}), PLAIN)
+    assert "coordinator may know of commits" in (later or "")
+
+
+def test_a_table_is_given_away_and_taken_back() -> None:
+    """As the example in managed-commits.md, "Managed Commit Enablement", with what the engine adds."""
+    before = {"appendOnly": "true", TIMESTAMPS: "false"}
+    conf = {"endpoint": "http://sample-url.com/commit", "authenticationMode": "oauth2"}
+    made = managed(before, "commit-owner-1", conf, table_id="t-1", table="tbl")
+    assert json.loads(made[CONF]) == {**conf, "tableId": "t-1"}
+    assert {**made, CONF: ""} == {
+        "appendOnly": "true",
+        TIMESTAMPS: "true",
+        OWNER: "commit-owner-1",
+        CONF: "",
+    }
+    assert commit_owner(FEATURE, TableProperties(made, "tbl")) == "commit-owner-1"
+    assert unmanaged(made) == {"appendOnly": "true", TIMESTAMPS: "true"}
+
+
+def test_a_table_gets_its_id_from_the_engine_and_its_owner_a_name() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"tbl: .*brings tableId='mine': leave it out"):
+        managed({}, "owner", {"tableId": "mine"}, table_id="t-1", table="tbl")
+    with pytest.raises(InvalidArgumentError, match=r"tbl: .*found an empty text"):
+        managed({}, "", {}, table_id="t-1", table="tbl")
+
+
+@pytest.mark.parametrize("value", [None, "false"])
+def test_a_managed_table_has_in_commit_timestamps(value: str | None) -> None:
+    raw = {OWNER: "owner"} if value is None else {OWNER: "owner", TIMESTAMPS: value}
+    with pytest.raises(InvalidTableError, match=rf"{TIMESTAMPS} is {value!r}: expected 'true'"):
+        check_timestamps(FEATURE, TableProperties(raw, "tbl"))
+    check_timestamps(frozenset(), TableProperties(raw, "tbl"))
+    check_timestamps(FEATURE, TableProperties({**raw, TIMESTAMPS: "true"}, "tbl"))
+
+
+ONE = {OWNER: "one", CONF: '{"tableId":"t-1","n":"1"}'}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {}),
+        ({}, ONE),
+        ({}, {OWNER: "one"}),
+        (ONE, {}),
+        (ONE, {**ONE, "delta.appendOnly": "true"}),
+        # The same, told otherwise.
+        (ONE, {**ONE, CONF: '{"n": "1", "tableId": "t-1"}'}),
+        ({OWNER: "one"}, {OWNER: "one"}),
+        # What another engine has left behind keeps nobody from anything.
+        ({CONF: "{}"}, {CONF: "{}"}),
+        ({CONF: "{}"}, {}),
+        ({CONF: "{}"}, ONE),
+    ],
+)
+def test_changes_of_ownership_that_there_are(before: dict[str, str], after: dict[str, str]) -> None:
+    check_ownership(TableProperties(before, "tbl"), TableProperties(after, "tbl"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        (ONE, {**ONE, OWNER: "two"}, "from 'one' to 'two': take the table back"),
+        (ONE, {OWNER: "one"}, f"{CONF} would change, by which the commit owner 'one'"),
+        (ONE, {**ONE, CONF: '{"tableId":"t-1","n":"2"}'}, f"{CONF} would change"),
+        (ONE, {**ONE, CONF: '{"tableId":"t-2","n":"1"}'}, f"{CONF} would change"),
+        ({OWNER: "one"}, ONE, f"{CONF} would change"),
+        (ONE, {CONF: ONE[CONF]}, f"{CONF} would stay while {OWNER} goes"),
+        ({}, {CONF: "{}"}, f"{CONF} would be there without {OWNER}"),
+    ],
+)
+def test_changes_of_ownership_that_there_are_not(
+    before: dict[str, str], after: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(InvalidTableError, match=problem):
+        check_ownership(TableProperties(before, "tbl"), TableProperties(after, "tbl"))

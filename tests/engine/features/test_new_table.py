@@ -179,7 +179,6 @@ def test_nonsense_is_refused(properties: dict[str, str], message: str) -> None:
         ({"delta.minWriterVersion": "8"}, "asks for version 8, the engine has 7"),
         ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
         ({"delta.enableVariantShredding": "true"}, "variantShredding"),
-        ({"delta.managedCommit.commitOwner": "x"}, "managedCommit"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
     ],
 )
@@ -498,3 +497,19 @@ def test_the_metadata_hold_what_was_made() -> None:
     assert (metadata.id, metadata.name, metadata.description) == ("i", "n", "d")
     assert (metadata.partition_columns, metadata.created_time) == (("p",), 5)
     assert metadata.configuration == {"owner": "me"}
+
+
+def test_a_table_with_a_commit_owner_gets_what_that_needs() -> None:
+    owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
+    table = made({owner.lower(): "sql", conf: '{"backfill": "10"}'})
+    assert table.protocol == listed("inCommitTimestamp", "managedCommit")
+    told = json.loads(table.configuration.pop(conf))
+    assert told.pop("tableId")
+    assert told == {"backfill": "10"}
+    assert table.configuration == {owner: "sql", "delta.enableInCommitTimestamps": "true"}
+
+
+def test_a_table_with_a_commit_owner_can_not_bring_an_id() -> None:
+    owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
+    with pytest.raises(InvalidArgumentError, match="brings tableId='x'"):
+        made({owner: "sql", conf: '{"tableId": "x"}'})

@@ -389,13 +389,11 @@ def test_writer_features_that_bar_every_write(listed: list[str]) -> None:
             write(barred)
 
 
-def test_the_log_of_a_managed_table_is_retold_and_its_commits_are_its_owners() -> None:
+def test_a_managed_table_can_be_written_as_its_owner_sees_to_it() -> None:
     owned = metadata({"delta.managedCommit.commitOwner": "owner"})
     managed = features("managedCommit", "inCommitTimestamp")
-    checkpoint(managed, owned)
-    for write in (append, commit):
-        with pytest.raises(UnsupportedFeatureError, match=r"can't write .* managedCommit"):
-            write(managed, owned)
+    for write in (append, commit, checkpoint):
+        write(managed, owned)
 
 
 def test_a_commit_owner_without_its_feature_bars_writing() -> None:

@@ -164,7 +164,7 @@ def test_a_preview_that_the_table_has_stays_a_preview() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["shinyNew", "catalogManaged", "managedCommit"])
+@pytest.mark.parametrize("name", ["shinyNew", "catalogManaged"])
 def test_features_that_the_engine_can_not_write_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=name):
         upgraded_protocol(Protocol(1, 2), metadata(), asked=frozenset({name}), table="tbl")
@@ -282,7 +282,9 @@ def test_a_property_that_nobody_had_to_heed_brings_its_feature(
 WRITABLE = sorted(
     name
     for name, row in FEATURES.items()
-    if Support.NO not in (row.read, row.append) and not name.endswith("-preview")
+    if Support.NO not in (row.read, row.append)
+    and not name.endswith("-preview")
+    and name != "managedCommit"  # valid with a property only
 )
 LEGACY = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (2, 5), (2, 6)]
 
@@ -318,3 +320,25 @@ def test_any_upgrade_is_valid_complete_and_no_newer_than_needed(
     if before.min_reader_version < 3:
         assert (after.min_reader_version == 3) == bool(for_readers - {"columnMapping"})
     assert upgraded_protocol(after, metadata(), asked=asked, table="tbl") is after
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ({"inCommitTimestamp", "managedCommit"}, {"inCommitTimestamp"}, None),
+        ({"inCommitTimestamp", "managedCommit"}, {"inCommitTimestamp", "appendOnly"}, None),
+        ({"inCommitTimestamp"}, {"inCommitTimestamp"}, None),
+        ({"inCommitTimestamp", "managedCommit"}, set(), r"inCommitTimestamp', 'managedCommit"),
+        ({"inCommitTimestamp", "managedCommit"}, {"managedCommit"}, r"\['inCommitTimestamp'\]"),
+        ({"appendOnly", "managedCommit"}, {"invariants"}, r"appendOnly', 'managedCommit"),
+    ],
+)
+def test_a_protocol_supports_no_less_but_for_managed_commits(
+    before: set[str], after: set[str], lost: str | None
+) -> None:
+    protocols = listed(*before), listed(*after)
+    if lost is None:
+        check_no_shrinking(*protocols, table="tbl")
+        return
+    with pytest.raises(InvalidTableError, match=f"lacks the features .*{lost}"):
+        check_no_shrinking(*protocols, table="tbl")

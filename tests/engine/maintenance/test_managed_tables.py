@@ -144,7 +144,7 @@ def test_what_is_not_backfilled_is_refused(
     with pytest.raises(
         NotBackfilledError,
         match=rf"up to version {version} yet.*_commits/0+{version}\..*'owner-1'.*"
-        r"newest backfilled version is 7\. Run a backfill first",
+        r"newest backfilled version is 7\. Ask for backfill_first=True",
     ) as caught:
         work(table, version)
     error = caught.value

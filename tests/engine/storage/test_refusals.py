@@ -84,7 +84,7 @@ def storage_at(server: Answers, *, unproven: str | None = None) -> ObjectStorage
     return ObjectStorage("s3://bucket/t", store, CAPABLE, unproven=unproven)
 
 
-def commit(storage: ObjectStorage) -> bool:
+def commit(storage: ObjectStorage) -> str | None:
     return FileSystemCommitter(storage, table=storage.root).commit(0, b"{}", txn_id="mine")
 
 

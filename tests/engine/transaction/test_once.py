@@ -198,7 +198,7 @@ def test_a_try_whose_outcome_was_unknown_is_tried_again(
 ) -> None:
     commit = FileSystemCommitter.commit
 
-    def lost(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+    def lost(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> None:
         commit(self, version, data, txn_id=txn_id)
         raise CommitOutcomeUnknownError("the answer is lost", version=version, txn_id=txn_id)
 

@@ -202,9 +202,8 @@ def test_a_winner_that_is_our_own_commit_is_the_result(
     write_table(tmp_path, [])
     commit = FileSystemCommitter.commit
 
-    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> None:
         commit(self, version, data, txn_id=txn_id)
-        return False
 
     monkeypatch.setattr(FileSystemCommitter, "commit", lose)
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
@@ -510,7 +509,7 @@ def outrun(monkeypatch: pytest.MonkeyPatch, root: Path, times: int) -> None:
     commit = FileSystemCommitter.commit
     left = [times]
 
-    def late(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+    def late(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> str | None:
         if left[0]:
             left[0] -= 1
             for each in (version, version + 1):
@@ -558,8 +557,8 @@ def test_a_race_that_is_lost_to_nobody_seen_is_run_again(
     commit = FileSystemCommitter.commit
     answers = iter([False])
 
-    def blind(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
-        return next(answers, True) and commit(self, version, data, txn_id=txn_id)
+    def blind(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> str | None:
+        return commit(self, version, data, txn_id=txn_id) if next(answers, True) else None
 
     monkeypatch.setattr(FileSystemCommitter, "commit", blind)
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
@@ -621,9 +620,8 @@ def test_a_creation_that_was_taken_for_lost_is_found(
 ) -> None:
     commit = FileSystemCommitter.commit
 
-    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> bool:
+    def lose(self: FileSystemCommitter, version: int, data: bytes, *, txn_id: str) -> None:
         commit(self, version, data, txn_id=txn_id)
-        return False
 
     monkeypatch.setattr(FileSystemCommitter, "commit", lose)
     assert DeltaTable.create(str(tmp_path), SCHEMA).latest_version() == 0

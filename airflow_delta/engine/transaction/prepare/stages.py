@@ -19,6 +19,7 @@ from airflow_delta.engine.transaction.prepare.identity import advance_identity_m
 from airflow_delta.engine.transaction.prepare.in_commit_timestamps import record_timestamps
 from airflow_delta.engine.transaction.prepare.logical_files import check_logical_files
 from airflow_delta.engine.transaction.prepare.new_files import check_new_files
+from airflow_delta.engine.transaction.prepare.ownership import check_managed
 from airflow_delta.engine.transaction.prepare.partition_values import check_partition_values
 from airflow_delta.engine.transaction.prepare.row_tracking import assign_row_ids
 from airflow_delta.engine.transaction.prepare.tags import commit_tags
@@ -40,6 +41,7 @@ STAGES: tuple[Stage, ...] = (
     # What it lets pass can be relied on to have the types that it should have.
     check_values,
     check_table,
+    check_managed,
     check_field_metadata,
     check_enforcement,
     check_transactions,

@@ -33,8 +33,8 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     Raises:
         ConstraintViolationError: the first version lacks one of them; the table's id changes; a
             feature comes into use that the protocol lacks; or the highest column id falls.
-        InvalidTableError: the protocol supports less than before; or protocol, schema, partition
-            columns and properties don't fit together.
+        InvalidTableError: the protocol supports less than before, but for the feature of managed commits;
+            or protocol, schema, partition columns and properties don't fit together.
         UnsupportedFeatureError: the engine can't commit to such a table.
     """
     base = context.base

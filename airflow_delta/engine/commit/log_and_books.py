@@ -1,0 +1,99 @@
+"""The log and the books of a commit owner, kept together.
+
+Two things go from one to the other. A backfill takes commits from the books to the log, and notes in the
+books how far it has come. And where the log is ahead of the books, they catch up: that
+``<version>.json`` is there proves the version, and, since backfills are sequential, all before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from airflow_delta.engine.commit.backfill_files import (
+    backfill_commits,
+    check_copies,
+    is_backfilled,
+)
+from airflow_delta.engine.commit.ledger import Entry
+from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.table_books import TableBooks
+from airflow_delta.engine.errors import DeltaError
+from airflow_delta.engine.log.files import UnbackfilledCommit
+
+__all__ = ["abreast", "backfill"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def abreast(books: TableBooks, entry: Entry, version: int) -> Entry:
+    """The entry of a table, after the books have caught up with what the log proves of a version.
+
+    It costs one look at the log where the books are abreast, as they nearly always are.
+
+    Args:
+        books: the books of the table.
+        entry: its entry.
+        version: the version to be made, or to be backfilled.
+
+    Raises:
+        CommitOwnerUnavailableError: the books can't be reached.
+        CorruptLogError: the log has another commit in the place of a ratified one.
+        StorageError: the store failed.
+    """
+    if entry.standing is not Standing.ACTIVE or version <= entry.latest_version:
+        return entry
+    storage = books.table.storage
+    # Copies are made in order: without one of the first commit there is none of those after it. And a
+    # writer who doesn't ask the owner would take that version for the next one.
+    first = entry.commits[0].version if entry.commits else version
+    if version == entry.latest_version + 1 and not is_backfilled(storage, first):
+        return entry
+    proven = check_copies(storage, entry.commits)
+    for candidate in (version, version - 1):
+        if candidate > entry.latest_version and is_backfilled(storage, candidate):
+            proven = candidate
+            break
+    if proven is None:
+        return entry
+    books.observe(proven)
+    return books.entry()
+
+
+def backfill(
+    books: TableBooks,
+    commits: Sequence[UnbackfilledCommit],
+    contents: Mapping[str, bytes] = MappingProxyType({}),
+) -> None:
+    """Copy ratified commits into the log, and note how far that went, even if it failed.
+
+    Args:
+        books: the books of the table.
+        commits: the oldest ones that are tracked.
+        contents: see `backfill_commits`.
+
+    Raises:
+        CommitOwnerUnavailableError: the books can't be reached.
+        CorruptLogError: see `backfill_commits`.
+        StorageError: the store failed.
+    """
+    copied: list[int] = []
+    try:
+        backfill_commits(books.table.storage, commits, contents=contents, on_copied=copied.append)
+    except DeltaError:
+        if copied:
+            _try_to_observe(books, copied[-1])
+        raise
+    if copied:
+        books.observe(copied[-1])
+
+
+def _try_to_observe(books: TableBooks, version: int) -> None:
+    try:
+        books.observe(version)
+    except DeltaError as error:
+        # What failed before is the error to tell. The next backfill compares what is there, and notes it.
+        _LOG.info(
+            "%s: version %d is backfilled, and not noted (%s)", books.table.uri, version, error
+        )

@@ -1,0 +1,170 @@
+"""How a commit owner gets a table, and how it notices that it has got one.
+
+managed-commits.md, "Converting an existing filesystem based table to managed-commit table". A hand-over is
+a commit of the file system: it counts as soon as it is in the log, whether the owner has been told or not.
+So the log decides what becomes of a proposal, and the owner looks there whenever it has to do with a table
+that it has agreed to take:
+
+==============================================  =====================================================
+the log at the version of the proposal          the table
+==============================================  =====================================================
+a ``metaData`` with the table's id as           is the owner's: the entry becomes active, by whoever
+``tableId`` of the owner's configuration        sees it first
+another commit                                  was changed by another writer first; the proposal stays
+                                                until its client says to forget it, or proposes anew
+nothing                                         isn't the owner's yet, and may be at any time
+==============================================  =====================================================
+
+The log may be between two states while it is looked at, so one read of the commit tells them apart.
+
+A location may have entries of other ids, even active ones: a hand-over that was never finished, a directory
+that was deleted and a table made anew in its place, a table that was given back without the owner being
+told. Nobody can use those any more, since no log has their ids, and they don't keep a table from being
+handed over. Of two that are proposed at the same time, the log takes one. Nor is a proposal of another id
+forgotten because its version is taken: its client may be proposing anew for the next one at that moment.
+"""
+
+from __future__ import annotations
+
+import json
+
+from airflow_delta.engine.commit.backfill_files import is_backfilled
+from airflow_delta.engine.commit.ledger import Entry
+from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.table_books import TableBooks
+from airflow_delta.engine.errors import (
+    CommitOwnerError,
+    InvalidTableError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from airflow_delta.engine.features.managed_commits import TABLE_ID
+from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["activated", "forget", "not_handed_over", "propose", "relocate", "take_over"]
+
+
+def activated(books: TableBooks, entry: Entry) -> Entry:
+    """The entry of a table; active, if it was proposed and the log tells that it was handed over.
+
+    Raises:
+        CommitOwnerUnavailableError: the books can't be reached.
+        StorageError: the store failed.
+    """
+    if entry.standing is not Standing.PROPOSED or not _is_handed_over(books.table.storage, entry):
+        return entry
+    books.ask(lambda: books.ledger.activate(entry.table_id))
+    return books.entry()
+
+
+def propose(books: TableBooks, version: int) -> None:
+    """Agree to own a table; see `CommitOwner.propose`."""
+    entry = books.find()
+    if entry is not None:
+        entry = activated(books, entry)
+        if entry.standing is not Standing.PROPOSED:
+            raise books.refusal(
+                f"the table with the id {entry.table_id} was handed over with version "
+                f"{entry.owned_from} before: an id is for one time. Use a new tableId to hand it over "
+                "again",
+                version=version,
+            )
+    books.ask(lambda: books.ledger.propose(books.table_id, books.table.location, version))
+
+
+def take_over(books: TableBooks, version: int) -> None:
+    """Learn that a table was handed over; see `CommitOwner.take_over`."""
+    entry = activated(books, books.entry())
+    if entry.standing is Standing.PROPOSED or entry.owned_from != version:
+        raise books.refusal(
+            f"{commit_path(version)} doesn't hand over the table with the id {entry.table_id}, which "
+            f"the owner has agreed to own from version {entry.owned_from} on: propose first, then put the "
+            "commit into the log, with the id in delta.managedCommit.commitOwnerConf",
+            version=version,
+        )
+
+
+def forget(books: TableBooks, version: int) -> None:
+    """Learn that a table won't be handed over; see `CommitOwner.forget`.
+
+    A proposal for another version stays, and so does one whose commit is in the log after all, or may be:
+    an owner must not go back on that.
+    """
+    entry = books.find()
+    if entry is None or entry.owned_from != version or entry.location != books.table.location:
+        return
+    try:
+        left = activated(books, entry).standing is Standing.PROPOSED
+    except StorageError:
+        return
+    if left:
+        books.ask(lambda: books.ledger.forget(entry.table_id))
+
+
+def relocate(books: TableBooks) -> None:
+    """Note where a table is that has moved; see `LedgerOwner.relocate`."""
+    entry = books.known()
+    if entry.location == books.table.location:
+        return
+    if (found := _missing(books.table.storage, entry)) is not None:
+        raise books.refusal(
+            f"the table with the id {entry.table_id} can't have moved from {entry.location} to "
+            f"{books.table.location}: {found}. Move all of the table's directory, with its _delta_log "
+            "and what is in _delta_log/_commits",
+            expected=entry.location,
+            found=books.table.location,
+        )
+    books.ask(lambda: books.ledger.relocate(entry.table_id, books.table.location))
+
+
+def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
+    """The error for a table that is only proposed."""
+    return books.refusal(
+        f"the owner {books.table.owner!r} doesn't have the table with the id {entry.table_id} yet: it has "
+        f"agreed to own it from version {entry.owned_from} on, but {commit_path(entry.owned_from)} isn't "
+        "the commit that hands it over. Commit by the file system",
+        version=entry.owned_from,
+    )
+
+
+def _missing(storage: Storage, entry: Entry) -> str | None:
+    """What speaks against a table being where a storage is; None for nothing."""
+    # Of a log that was cleaned up the first version can be gone, but never the newest ones.
+    if _is_handed_over(storage, entry) is False:
+        return f"version {entry.owned_from} isn't the commit that handed the table over"
+    for commit in entry.commits:
+        if not (_is_whole(storage, commit) or is_backfilled(storage, commit.version)):
+            return f"version {commit.version} isn't there"
+    newest = max(entry.latest_version, entry.owned_from)
+    if not entry.commits and not is_backfilled(storage, newest):
+        return f"version {newest} isn't there"
+    return None
+
+
+def _is_handed_over(storage: Storage, entry: Entry) -> bool | None:
+    """Whether the commit of an entry's first version names its id; None where there is no commit."""
+    try:
+        data = storage.read(commit_path(entry.owned_from))
+    except ObjectNotFoundError:
+        return None
+    # The commit that makes a table may hold many file actions, whose texts may hold the word as well.
+    lines = (line for line in data.split(b"\n") if b'"metaData"' in line)
+    return any(_table_id(line, table=storage.root) == entry.table_id for line in lines)
+
+
+def _table_id(line: bytes, *, table: str) -> str | None:
+    """The ``tableId`` in a ``metaData`` action; None where there is none, or no telling."""
+    try:
+        configuration = json.loads(line)["metaData"]["configuration"]
+        return TableProperties(configuration, table).commit_owner_conf.get(TABLE_ID)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTableError):
+        return None
+
+
+def _is_whole(storage: Storage, commit: UnbackfilledCommit) -> bool:
+    try:
+        return storage.head(commit.path).size == commit.size
+    except ObjectNotFoundError:
+        return False

@@ -1,0 +1,234 @@
+"""`SqlDatabase`: the database of a `SqlLedger`, and how its steps are executed in SQLite and PostgreSQL.
+
+A step of a ledger is mostly one statement, and then it runs in autocommit: no transaction, and so no lock,
+is ever open while the other side of the network is waited for, and a client that freezes or vanishes
+holds up nobody. A step that changes two tables is one statement on PostgreSQL, where a statement may change
+several; on SQLite, which has no other side, it is a transaction.
+
+=============  ========================================================================================
+PostgreSQL     The row of the table is locked by the UPDATE itself, as READ COMMITTED does it: it waits for
+               another one of the same row and then looks again whether its conditions hold. What is
+               answered is durable as long as ``synchronous_commit`` isn't turned off. Nothing is kept in a
+               session, so that a pooler may stand between that hands them out by transaction.
+SQLite         A file on a local disk, with a write-ahead log: reading waits for nobody. Writers wait for
+               each other. Each commit is flushed to the disk (``synchronous = FULL``).
+=============  ========================================================================================
+
+Connections are pooled, one pool per process: a process that was forked off makes its own. Where a pooled
+connection turns out to be broken, as after a restart of the server, the step is repeated on a new one,
+unless it matters whether it was executed before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Row,
+    Select,
+    Table,
+    Update,
+    literal,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import (
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+)
+
+from airflow_delta.engine.commit.sql_engine import (
+    database_url,
+    new_engine,
+    public_name,
+    without_secrets,
+)
+from airflow_delta.engine.commit.sql_schema import TABLES, establish, transaction
+from airflow_delta.engine.errors import (
+    CommitOwnerError,
+    CommitOwnerUnavailableError,
+    InvalidArgumentError,
+)
+
+__all__ = ["SqlDatabase"]
+
+_T = TypeVar("_T")
+
+_ATTEMPTS = 5
+"""How often a step is tried at most where it can be told that to repeat it is right."""
+
+_SERIALIZATION_FAILURE = "40001"
+"""The SQLSTATE."""
+
+
+class SqlDatabase:
+    """A database whose tables are those of `sql_schema`.
+
+    It may be shared by threads, inherited by a process that is forked off, and pickled, which writes the
+    URL with its password.
+
+    Args:
+        url: which database, as SQLAlchemy writes it: ``postgresql+psycopg://user:password@host/database``
+            or ``sqlite:////absolute/path``. Parameters behind ``?`` go to the driver.
+
+    Raises:
+        InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = database_url(url)
+        # By process: a child must neither use nor close the connections that it has inherited, so that
+        # it keeps those of its parents and leaves them alone.
+        self._engines: dict[int, Engine] = {}
+
+    @property
+    def name(self) -> str:
+        """The URL without anything secret; for messages."""
+        return public_name(self._url)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __reduce__(self) -> tuple[type[SqlDatabase], tuple[str]]:
+        return type(self), (self._url.render_as_string(hide_password=False),)
+
+    def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        """What a query finds, of one moment.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+        return self._run(lambda connection: connection.execute(query).all())
+
+    def change(self, statement: Executable) -> None:
+        """Execute a statement that may well be executed twice.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+        self._run(lambda connection: connection.execute(statement))
+
+    def insert_or_update(
+        self, table: Table, row: Mapping[str, Any], *, where: ColumnElement[bool]
+    ) -> None:
+        """Insert a row, or make it of the one that has its key, if a condition holds for that.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+        insert = postgresql.insert if self._is_postgresql else sqlite.insert
+        self.change(
+            insert(table)
+            .values(row)
+            .on_conflict_do_update(index_elements=list(table.primary_key), set_=row, where=where)
+        )
+
+    def change_both(
+        self,
+        update: Update,
+        then: Callable[[Select[tuple[str]]], Executable],
+        *,
+        table_id: str,
+        repeat: bool,
+    ) -> bool:
+        """Update the row of a table and then do something more; or neither, where there is no such row.
+
+        Args:
+            update: the update of the row in `TABLES`.
+            then: makes the second statement out of a query for the ``table_id`` of the updated row, on
+                which that statement must rest.
+            table_id: which table.
+            repeat: whether this may be executed twice.
+
+        Returns:
+            Whether the second statement has changed anything.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+
+        def one_statement(connection: Connection) -> bool:
+            updated = update.returning(TABLES.c.table_id).cte("updated")
+            return _changed(connection, then(select(updated.c.table_id)))
+
+        def one_transaction(connection: Connection) -> bool:
+            with transaction(connection):
+                return _changed(connection, update) and _changed(
+                    connection, then(select(literal(table_id)))
+                )
+
+        return self._run(one_statement if self._is_postgresql else one_transaction, repeat=repeat)
+
+    @property
+    def _is_postgresql(self) -> bool:
+        return self._url.get_backend_name() == "postgresql"
+
+    def _run(self, step: Callable[[Connection], _T], *, repeat: bool = True) -> _T:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                with self._engine().connect() as connection:
+                    return step(connection)
+            except UnicodeError as error:
+                # A path may have bytes that are no text; a database has only text.
+                raise InvalidArgumentError(
+                    f"the commit owner's database {self.name} can't keep what isn't Unicode: {error}"
+                ) from error
+            except IntegrityError as error:
+                raise CommitOwnerError(
+                    f"the commit owner's books in {self.name} contradict themselves, which they only do "
+                    f"if they were changed by hand or restored in parts: {self._reason(error)}"
+                ) from error
+            except SQLAlchemyError as error:
+                if attempt < _ATTEMPTS and _may_be_repeated(error, known_harmless=repeat):
+                    continue
+                reason = self._reason(error)
+                raise CommitOwnerUnavailableError(
+                    f"the commit owner's database {self.name} failed: {reason}. See that it is up and "
+                    "can be reached with that URL, then try again"
+                ) from (error if reason in str(error) else None)
+
+    def _engine(self) -> Engine:
+        engine = self._engines.get(os.getpid())
+        if engine is not None:
+            return engine
+        engine = new_engine(self._url)
+        try:
+            with engine.connect() as connection:
+                establish(connection)
+        except BaseException:
+            engine.dispose()
+            raise
+        # Of the threads that come here at once the first one's is kept.
+        kept = self._engines.setdefault(os.getpid(), engine)
+        if kept is not engine:
+            engine.dispose()
+        return kept
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """What the driver says, in one line, without what is secret."""
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+        text = " ".join(str(cause).split()) or type(cause).__name__
+        return without_secrets(self._url, text)
+
+
+def _changed(connection: Connection, statement: Executable) -> bool:
+    return connection.execute(statement).rowcount > 0
+
+
+def _may_be_repeated(error: SQLAlchemyError, *, known_harmless: bool) -> bool:
+    if not isinstance(error, DBAPIError):
+        return False
+    # Nothing was executed, because others were faster: a server whose default is stricter than READ
+    # COMMITTED says so instead of looking again.
+    if getattr(error.orig, "sqlstate", None) == _SERIALIZATION_FAILURE:
+        return True
+    return known_harmless and error.connection_invalidated

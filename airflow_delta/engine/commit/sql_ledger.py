@@ -1,0 +1,228 @@
+"""`SqlLedger`: the books of a commit owner in a database, which any number of processes share.
+
+    SqlLedger("postgresql+psycopg://user:password@host/database")
+    SqlLedger("sqlite:////var/lib/airflow/commits.db")
+
+A version is decided by one UPDATE of the table's row, which takes effect if the version is the one after
+its latest: of any number of them for one version the database lets one find the row as it has to be. The
+row of the commit comes with it, in the same statement or transaction (`sql_database`), so that after a
+crash there are both or neither. There are no leases: whoever dies has left nothing that others wait for.
+
+Rows of commits go when the log is known to hold them (`Ledger.observe`), so that there are few; rows of
+tables stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Insert,
+    Row,
+    Select,
+    Update,
+    and_,
+    case,
+    delete,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from airflow_delta.engine.commit.ledger import Entry
+from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.sql_database import SqlDatabase
+from airflow_delta.engine.commit.sql_schema import COMMITS, TABLES
+from airflow_delta.engine.log.files import UnbackfilledCommit, unbackfilled_commit_path
+
+__all__ = ["SqlLedger"]
+
+_COMMIT_COLUMNS = (COMMITS.c.version, COMMITS.c.uuid, COMMITS.c.size, COMMITS.c.modified_ms)
+
+# A row that was inserted while others were deleted may be left over below the backfilled version: where
+# it counts, and where it doesn't, is the same everywhere.
+_TRACKED = and_(
+    COMMITS.c.table_id == TABLES.c.table_id, COMMITS.c.version > TABLES.c.backfilled_version
+)
+
+
+class SqlLedger:
+    """A `Ledger` in PostgreSQL or SQLite; see `SqlDatabase` for how it may be shared.
+
+    The tables are created at the first use. All methods may raise `CommitOwnerError` besides: the tables
+    are of a newer version than this one knows.
+
+    Args:
+        url: the database, as SQLAlchemy writes it.
+
+    Raises:
+        InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = SqlDatabase(url)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._database.name!r})"
+
+    def find(self, table_id: str) -> Entry | None:
+        """The entry of a table; see `Ledger.find`."""
+        # One statement, which sees one moment.
+        rows = self._database.rows(
+            select(TABLES, *_COMMIT_COLUMNS)
+            .join_from(TABLES, COMMITS, _TRACKED, isouter=True)
+            .where(TABLES.c.table_id == table_id)
+            .order_by(COMMITS.c.version)
+        )
+        if not rows:
+            return None
+        commits = (_commit(row) for row in rows if row.version is not None)
+        return _entry(rows[0], tuple(commits))
+
+    def entries_at(self, location: str) -> list[Entry]:
+        """The entries of a location; see `Ledger.entries_at`."""
+        rows = self._database.rows(select(TABLES).where(TABLES.c.location == location))
+        return [_entry(row, ()) for row in rows]
+
+    def propose(self, table_id: str, location: str, version: int) -> None:
+        """Enter a table as proposed; see `Ledger.propose`."""
+        self._database.insert_or_update(
+            TABLES,
+            {
+                "table_id": table_id,
+                "location": location,
+                "standing": Standing.PROPOSED.value,
+                "owned_from": version,
+                "latest_version": version - 1,
+                "backfilled_version": version - 1,
+            },
+            where=TABLES.c.standing == Standing.PROPOSED.value,
+        )
+
+    def forget(self, table_id: str) -> None:
+        """Take a proposed entry out; see `Ledger.forget`."""
+        self._database.change(delete(TABLES).where(*_proposed(table_id)))
+
+    def activate(self, table_id: str) -> None:
+        """Let a proposed entry be active; see `Ledger.activate`."""
+        self._database.change(
+            update(TABLES)
+            .where(*_proposed(table_id))
+            .values(
+                standing=Standing.ACTIVE.value,
+                latest_version=TABLES.c.owned_from,
+                backfilled_version=TABLES.c.owned_from,
+            )
+        )
+
+    def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
+        """Make a commit the next version of its table; see `Ledger.ratify`."""
+
+        def track(found: Select[tuple[str]]) -> Insert:
+            values = (getattr(commit, column.name) for column in _COMMIT_COLUMNS)
+            row = found.add_columns(
+                *(
+                    literal(value, column.type)
+                    for value, column in zip(values, _COMMIT_COLUMNS, strict=True)
+                )
+            )
+            return insert(COMMITS).from_select([COMMITS.c.table_id, *_COMMIT_COLUMNS], row)
+
+        # Not to be repeated blindly: if it took effect and the log has the commit by now, a repetition
+        # would say that somebody else has the version. The caller can find that out.
+        ratified = self._database.change_both(
+            _make_latest(table_id, commit.version, releases=releases),
+            track,
+            table_id=table_id,
+            repeat=False,
+        )
+        return ratified or self._tracks(table_id, commit)
+
+    def observe(self, table_id: str, version: int) -> None:
+        """Note that the log holds all commits up to a version; see `Ledger.observe`."""
+
+        def prune(found: Select[tuple[str]]) -> Executable:
+            return delete(COMMITS).where(
+                COMMITS.c.table_id == found.scalar_subquery(), COMMITS.c.version <= version
+            )
+
+        latest = TABLES.c.latest_version
+        self._database.change_both(
+            update(TABLES)
+            .where(
+                TABLES.c.table_id == table_id,
+                TABLES.c.standing != Standing.PROPOSED.value,
+                TABLES.c.backfilled_version < version,
+            )
+            .values(
+                backfilled_version=version,
+                latest_version=case((latest < version, version), else_=latest),
+            ),
+            prune,
+            table_id=table_id,
+            repeat=True,
+        )
+
+    def relocate(self, table_id: str, location: str) -> None:
+        """Note that a table has moved; see `Ledger.relocate`."""
+        self._database.change(
+            update(TABLES).where(TABLES.c.table_id == table_id).values(location=location)
+        )
+
+    def _tracks(self, table_id: str, commit: UnbackfilledCommit) -> bool:
+        rows = self._database.rows(
+            select(COMMITS.c.version)
+            .join_from(TABLES, COMMITS, _TRACKED)
+            .where(
+                TABLES.c.table_id == table_id,
+                COMMITS.c.version == commit.version,
+                COMMITS.c.uuid == commit.uuid,
+            )
+        )
+        return bool(rows)
+
+
+def _proposed(table_id: str) -> tuple[ColumnElement[bool], ...]:
+    return TABLES.c.table_id == table_id, TABLES.c.standing == Standing.PROPOSED.value
+
+
+def _make_latest(table_id: str, version: int, *, releases: bool) -> Update:
+    statement = (
+        update(TABLES)
+        .where(
+            TABLES.c.table_id == table_id,
+            TABLES.c.standing == Standing.ACTIVE.value,
+            TABLES.c.latest_version == version - 1,
+        )
+        .values(latest_version=version)
+    )
+    if not releases:
+        return statement
+    return statement.where(TABLES.c.backfilled_version == version - 1).values(
+        standing=Standing.RELEASED.value
+    )
+
+
+def _entry(row: Row[Any], commits: tuple[UnbackfilledCommit, ...]) -> Entry:
+    return Entry(
+        table_id=row.table_id,
+        location=row.location,
+        standing=Standing(row.standing),
+        owned_from=row.owned_from,
+        latest_version=row.latest_version,
+        backfilled_version=row.backfilled_version,
+        commits=commits,
+    )
+
+
+def _commit(row: Row[Any]) -> UnbackfilledCommit:
+    return UnbackfilledCommit(
+        version=row.version,
+        uuid=row.uuid,
+        path=unbackfilled_commit_path(row.version, row.uuid),
+        size=row.size,
+        modified_ms=row.modified_ms,
+    )

@@ -1,0 +1,50 @@
+"""Backfill a managed Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_delta.hooks.managed_commits import backfill
+from airflow_delta.operators.table_task import TableTask
+from airflow_delta.operators.template_values import as_version
+from airflow_delta.version_compat import Context
+
+__all__ = ["BackfillOperator"]
+
+
+class BackfillOperator(TableTask):
+    """Have the commit owner of a managed table copy ratified commits to their place in the log.
+
+    After that everybody sees them who reads the log without asking the owner, and they can be
+    checkpointed and compacted. A retry is harmless: what is backfilled already is left as it is.
+
+    Returns a dictionary with ``table_uri``, ``version`` and ``backfilled_version`` (the newest version
+    that is backfilled), ``ratified_version``, ``lag`` (how many ratified versions aren't backfilled),
+    ``num_backfilled`` (by this try) and ``duration_ms``.
+
+    :param table_uri: the table's path or URI. (templated)
+    :param version: the last version to be backfilled; None: all that are ratified by now. (templated)
+    :param delta_conn_id: the connection with the credentials of the table's store; None: the
+        default connection of the URI's scheme. (templated)
+    :param commit_owner_conn_id: the connection of the SQL commit owner; None:
+        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TableTask.template_fields, "version")
+
+    def __init__(self, *, version: int | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.version = version
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
+        """Backfill the table.
+
+        :raises ValueError: the rendered version isn't a number.
+        :raises DeltaError: the file system manages the table, the owner hasn't ratified the version or
+            can't be asked, or the store fails.
+        """
+        version = as_version(self.version, name="version")
+        result = backfill(self.hook(), self.table_uri, version=version)
+        self.log.info("%s: backfilled: %s", self.table_uri, result)
+        return result

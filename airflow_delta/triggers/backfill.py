@@ -1,0 +1,47 @@
+"""Wait for the backfill of a managed table in the triggerer, without a worker slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_delta.hooks.managed_commits import look_at_backfill
+from airflow_delta.triggers.table_poll import TablePoll
+
+__all__ = ["BackfillTrigger"]
+
+
+class BackfillTrigger(TablePoll):
+    """Fire once, when a version of a table is backfilled.
+
+    The event of success has ``table_uri``, ``version`` (the one that was waited for),
+    ``ratified_version``, ``backfilled_version`` and ``lag``. See `TablePoll` for the rest.
+
+    :param version: the version to wait for; None: the newest that is ratified when the first look
+        succeeds. Whoever needs it to outlive the triggerer gives the number.
+    :param trigger_backfill: have the commit owner backfill what is missing, at each look.
+    """
+
+    def __init__(
+        self, *, version: int | None = None, trigger_backfill: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.version = version
+        self.trigger_backfill = trigger_backfill
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and the arguments to build this trigger from again."""
+        path, arguments = super().serialize()
+        arguments |= {"version": self.version, "trigger_backfill": self.trigger_backfill}
+        return path, arguments
+
+    def look(self, table: Any) -> dict[str, Any] | None:
+        """Look at the table and its commit owner once.
+
+        :raises DeltaError: the table can't be read, or its owner can't be asked.
+        """
+        found = look_at_backfill(
+            table, version=self.version, trigger_backfill=self.trigger_backfill
+        )
+        self.version = found.facts["version"]
+        self.log.info("%s", found.facts)
+        return found.facts if found.reached else None

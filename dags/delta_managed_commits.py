@@ -1,0 +1,79 @@
+r"""Let the SQL commit owner ratify the commits of one Delta table, and keep the table backfilled.
+
+Start it for any table; the connection ``delta_commit_owner_default`` names the owner's database::
+
+    airflow dags test delta_managed_commits -c '{"table_uri": "/data/sales"}'
+
+The first run hands the table over; later ones find that done. Each run waits until all is backfilled that
+was ratified when it looked, and asks the owner to do it, in the triggerer: if the owner's database is down
+for an hour, the wait takes an hour longer and no worker slot. Then a checkpoint is written if one is due.
+
+To backfill on a schedule, give ``schedule`` and a default for ``table_uri``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.commit_ownership import ConvertToManagedCommitOperator
+from airflow_delta.sensors.backfill import BackfillSensor
+
+with DAG(
+    dag_id="delta_managed_commits",
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["delta"],
+    params={
+        "table_uri": Param(
+            type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
+        ),
+        "backfill": Param(
+            "1",
+            type="string",
+            pattern="^([1-9][0-9]*|on-request|direct)$",
+            description="When writers backfill: after so many versions, on-request, or direct",
+        ),
+        "delta_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the store; empty: the default of the URI's scheme",
+        ),
+        "commit_owner_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the commit owner; empty: delta_commit_owner_default",
+        ),
+    },
+    default_args={
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "delta_conn_id": "{{ params.delta_conn_id or '' }}",
+        "commit_owner_conn_id": "{{ params.commit_owner_conn_id or '' }}",
+    },
+) as dag:
+    hand_over = ConvertToManagedCommitOperator(
+        task_id="hand_over",
+        table_uri="{{ params.table_uri }}",
+        conf={"backfill": "{{ params.backfill }}"},
+    )
+    wait_for_backfill = BackfillSensor(
+        task_id="wait_for_backfill",
+        table_uri="{{ params.table_uri }}",
+        trigger_backfill=True,
+        silent_fail=True,
+        deferrable=True,
+        poke_interval=60,
+        timeout=timedelta(hours=12),
+    )
+    checkpoint = CheckpointOperator(
+        task_id="checkpoint",
+        table_uri="{{ params.table_uri }}",
+        if_needed=True,
+        backfill_first=True,
+    )
+
+    hand_over >> wait_for_backfill >> checkpoint

@@ -1,0 +1,25 @@
+"""What Airflow keeps of a task beyond a try, as operators find it in their context."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["TaskState"]
+
+
+class TaskState:
+    """The state of a task as Airflow keeps it: JSON values that survive a try."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self.values[key]) if key in self.values else default
+
+    def set(self, key: str, value: Any) -> None:
+        assert value is not None, "Airflow stores no None"
+        self.values[key] = json.dumps(value)
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)

@@ -1,0 +1,158 @@
+"""``airflow-delta commits``: who owns the commits of a table, and how far they have come."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.cli.main import main
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.commit.sql_owner import URL_VARIABLE
+
+SECRET = "gr8-s3cr3t"
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The database of the owner that the environment names."""
+    url = f"sqlite:///{tmp_path}/owner.db"
+    monkeypatch.setenv(URL_VARIABLE, url)
+    return url
+
+
+@pytest.fixture
+def managed(sales_copy: Path, books: str) -> Path:
+    """A table that was handed over with version 4; version 5 is backfilled and version 6 isn't."""
+    table = DeltaTable(sales_copy)
+    table.convert_to_managed("sql", {"backfill": "on-request"})
+    table.alter.set_properties({"number": "5"})
+    table.backfill()
+    table.alter.set_properties({"number": "6"})
+    return sales_copy
+
+
+def told(table: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["commits", str(table), "--json"]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return facts
+
+
+def printed(output: str) -> dict[str, str]:
+    pairs = [line.split("  ", 1) for line in output.splitlines()]
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def test_how_far_the_commits_of_a_managed_table_have_come(
+    managed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(managed, capsys) == {
+        "table_uri": str(managed),
+        "owner": "sql",
+        "standing": "active",
+        "accepts_commits": True,
+        "ratified_version": 6,
+        "backfilled_version": 5,
+        "lag": 1,
+    }
+    assert main(["commits", str(managed)]) == 0
+    assert printed(capsys.readouterr().out) == {
+        "owner": "sql",
+        "standing": "active",
+        "accepts commits": "yes",
+        "ratified version": "6",
+        "backfilled version": "5",
+        "lag": "1",
+    }
+
+
+def test_a_table_that_the_file_system_manages(
+    sales: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = told(sales, capsys)
+    assert (facts["owner"], facts["standing"], facts["accepts_commits"]) == (None, None, True)
+    assert (facts["ratified_version"], facts["backfilled_version"], facts["lag"]) == (3, 3, 0)
+    assert main(["commits", str(sales)]) == 0
+    lines = printed(capsys.readouterr().out)
+    assert lines["owner"] == "- (the file system)"
+    assert (lines["standing"], lines["accepts commits"], lines["lag"]) == ("-", "yes", "0")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (None, f"set the environment variable {URL_VARIABLE}"),
+        (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/owner", "See that it is up"),
+        ("sqlite:////another/owner.db", "unable to open database file"),
+    ],
+)
+def test_an_owner_that_cannot_be_asked(
+    managed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    url: str | None,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """What the log tells is printed, and then the reason, as an error."""
+    if url is None:
+        monkeypatch.delenv(URL_VARIABLE)
+    else:
+        monkeypatch.setenv(URL_VARIABLE, url)
+    assert main(["commits", str(managed), *(["--json"] if as_json else [])]) == 1
+    captured = capsys.readouterr()
+    if as_json:
+        assert json.loads(captured.out) == {
+            "table_uri": str(managed),
+            "owner": "sql",
+            "standing": None,
+            "accepts_commits": None,
+            "ratified_version": None,
+            "backfilled_version": 5,
+            "lag": None,
+        }
+    else:
+        lines = printed(captured.out)
+        assert (lines["owner"], lines["backfilled version"]) == ("sql", "5")
+        for unknown in ("standing", "accepts commits", "ratified version", "lag"):
+            assert lines[unknown] == "?"
+    assert captured.err.startswith("airflow-delta: ")
+    assert reason in captured.err
+    assert captured.err.count("\n") == 1
+    assert SECRET not in captured.out + captured.err
+
+
+def test_a_table_that_was_given_back(managed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    DeltaTable(managed).convert_to_file_system()
+    facts = told(managed, capsys)
+    assert (facts["owner"], facts["ratified_version"], facts["lag"]) == (None, 7, 0)
+
+
+def test_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["commits", str(tmp_path / "nothing")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert str(tmp_path / "nothing") in captured.err
+
+
+@pytest.mark.parametrize(
+    ("table", "heavy"),
+    [
+        ("managed", {"airflow", "pyspark", "psycopg"}),
+        ("sales", {"airflow", "pyspark", "psycopg", "pyarrow", "sqlalchemy"}),
+    ],
+)
+def test_the_verb_loads_no_more_than_it_needs(
+    table: str, heavy: set[str], request: pytest.FixtureRequest
+) -> None:
+    code = (
+        "import sys; from airflow_delta.cli.main import main; main(sys.argv[1:]); "
+        f"assert not {heavy!r} & set(sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "commits", str(request.getfixturevalue(table))]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
