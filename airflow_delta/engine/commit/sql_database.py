@@ -28,8 +28,10 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Delete,
     Engine,
     Executable,
+    Insert,
     Row,
     Select,
     Table,
@@ -133,7 +135,7 @@ class SqlDatabase:
     def change_both(
         self,
         update: Update,
-        then: Callable[[Select[tuple[str]]], Executable],
+        then: Callable[[Select[tuple[str]]], Insert | Delete],
         *,
         table_id: str,
         repeat: bool,
@@ -148,7 +150,7 @@ class SqlDatabase:
             repeat: whether this may be executed twice.
 
         Returns:
-            Whether the second statement has changed anything.
+            Whether there was such a row.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
@@ -156,13 +158,17 @@ class SqlDatabase:
 
         def one_statement(connection: Connection) -> bool:
             updated = update.returning(TABLES.c.table_id).cte("updated")
-            return _changed(connection, then(select(updated.c.table_id)))
+            found = select(updated.c.table_id)
+            # It is executed whether or not anything is selected from it.
+            more = then(found).cte("more")
+            return bool(connection.execute(found.add_cte(more)).all())
 
         def one_transaction(connection: Connection) -> bool:
             with transaction(connection):
-                return _changed(connection, update) and _changed(
-                    connection, then(select(literal(table_id)))
-                )
+                found = connection.execute(update).rowcount > 0
+                if found:
+                    connection.execute(then(select(literal(table_id))))
+            return found
 
         return self._run(one_statement if self._is_postgresql else one_transaction, repeat=repeat)
 
@@ -190,11 +196,11 @@ class SqlDatabase:
             except SQLAlchemyError as error:
                 if attempt < _ATTEMPTS and _may_be_repeated(error, known_harmless=repeat):
                     continue
-                reason = self._reason(error)
+                public = str(error) == without_secrets(self._url, str(error))
                 raise CommitOwnerUnavailableError(
-                    f"the commit owner's database {self.name} failed: {reason}. See that it is up and "
-                    "can be reached with that URL, then try again"
-                ) from (error if reason in str(error) else None)
+                    f"the commit owner's database {self.name} failed: {self._reason(error)}. See that it "
+                    "is up and can be reached with that URL, then try again"
+                ) from (error if public else None)
 
     def _engine(self) -> Engine:
         engine = self._engines.get(os.getpid())
@@ -218,10 +224,6 @@ class SqlDatabase:
         cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
         text = " ".join(str(cause).split()) or type(cause).__name__
         return without_secrets(self._url, text)
-
-
-def _changed(connection: Connection, statement: Executable) -> bool:
-    return connection.execute(statement).rowcount > 0
 
 
 def _may_be_repeated(error: SQLAlchemyError, *, known_harmless: bool) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Executable,
+    Delete,
     Insert,
     Row,
     Select,
@@ -144,7 +144,7 @@ class SqlLedger:
     def observe(self, table_id: str, version: int) -> None:
         """Note that the log holds all commits up to a version; see `Ledger.observe`."""
 
-        def prune(found: Select[tuple[str]]) -> Executable:
+        def prune(found: Select[tuple[str]]) -> Delete:
             return delete(COMMITS).where(
                 COMMITS.c.table_id == found.scalar_subquery(), COMMITS.c.version <= version
             )

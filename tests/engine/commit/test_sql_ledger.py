@@ -287,6 +287,17 @@ def test_there_is_a_row_for_each_commit_that_is_not_backfilled_and_no_other(url:
     assert versions(ledger, other) == [1]
 
 
+def test_a_ratification_knows_by_itself_that_it_took_effect(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A commit that somebody else backfills at once isn't tracked any more when one looks.
+    monkeypatch.setattr(SqlLedger, "_tracks", lambda *_: False)
+    ledger = SqlLedger(url)
+    table_id = active(ledger)
+    assert ledger.ratify(table_id, commit(1), releases=False)
+    assert not ledger.ratify(table_id, commit(1), releases=False)
+
+
 def test_books_that_contradict_themselves_are_an_error(url: str) -> None:
     ledger = SqlLedger(url)
     table_id = active(ledger)
