@@ -43,8 +43,8 @@ class FaultyLedger:
     def propose(self, table_id: str, location: str, version: int) -> None:
         self._step("propose", lambda: self.inner.propose(table_id, location, version))
 
-    def forget(self, table_id: str) -> None:
-        self._step("forget", lambda: self.inner.forget(table_id))
+    def forget(self, table_id: str, version: int) -> None:
+        self._step("forget", lambda: self.inner.forget(table_id, version))
 
     def activate(self, table_id: str) -> None:
         self._step("activate", lambda: self.inner.activate(table_id))

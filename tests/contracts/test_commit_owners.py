@@ -307,6 +307,21 @@ def test_a_hand_over_that_lost_its_race_is_forgotten(owner: CommitOwner, policy:
     assert make(owner, table, 3).latest_table_version == 3
 
 
+def test_what_a_client_that_died_has_proposed_is_forgotten_by_the_next_one(
+    owner: CommitOwner, policy: str
+) -> None:
+    storage = fresh_storage()
+    lost, open_, mine = (managed(storage, backfill=policy) for _ in range(3))
+    owner.propose(lost, 0)
+    owner.propose(open_, 1)
+    storage.create(commit_path(0), commit_text("faster"))
+    owner.propose(mine, 1)
+    with pytest.raises(CommitOwnerError, match="no table with the id"):
+        owner.status(lost)
+    assert owner.status(open_).standing is Standing.PROPOSED
+    assert owner.status(mine).standing is Standing.PROPOSED
+
+
 def test_what_is_handed_over_is_not_forgotten(owner: CommitOwner, policy: str) -> None:
     """The client that says so has misunderstood the answer of its store."""
     table = managed(fresh_storage(), backfill=policy)

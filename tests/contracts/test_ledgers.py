@@ -114,7 +114,7 @@ def test_nothing_is_ratified_or_observed_of_a_proposal(ledger: Ledger) -> None:
 
 STEPS: dict[str, Callable[[Ledger, str], object]] = {
     "propose": lambda ledger, table_id: ledger.propose(table_id, "s3://bucket/new", 3),
-    "forget": lambda ledger, table_id: ledger.forget(table_id),
+    "forget": lambda ledger, table_id: ledger.forget(table_id, 3),
     "activate": lambda ledger, table_id: ledger.activate(table_id),
 }
 
@@ -150,7 +150,7 @@ def test_an_active_or_released_entry_is_not_handed_over_again(
 
 def test_what_is_not_there_is_left_alone(ledger: Ledger) -> None:
     table_id = str(uuid4())
-    ledger.forget(table_id)
+    ledger.forget(table_id, 0)
     ledger.activate(table_id)
     ledger.observe(table_id, 3)
     ledger.relocate(table_id, "s3://bucket/a")
@@ -288,8 +288,8 @@ class Model:
             self.latest = self.backfilled = version - 1
             self.ratified = {}
 
-    def forget(self) -> None:
-        if self.standing is PROPOSED:
+    def forget(self, version: int) -> None:
+        if self.standing is PROPOSED and self.owned_from == version:
             self.standing = None
 
     def activate(self) -> None:
@@ -343,7 +343,7 @@ offsets = st.sampled_from([1, 1, 1, 0, -1, 2, 3])
 operations = st.one_of(
     st.tuples(st.just("propose"), st.sampled_from("ab"), st.integers(0, 4)),
     st.tuples(st.just("activate")),
-    st.tuples(st.just("forget")),
+    st.tuples(st.just("forget"), st.integers(0, 4)),
     st.tuples(st.just("ratify"), offsets, st.sampled_from("xyz"), st.booleans()),
     st.tuples(st.just("ratify"), offsets, st.sampled_from("xyz"), st.just(value=False)),
     st.tuples(st.just("observe"), offsets),
@@ -376,8 +376,8 @@ def test_a_ledger_does_what_the_model_does(
                 ledger.relocate(table_id, f"{place}/{location}")
                 model.relocate(f"{place}/{location}")
             case _:
-                getattr(ledger, str(name))(table_id)
-                getattr(model, str(name))()
+                getattr(ledger, str(name))(table_id, *arguments)
+                getattr(model, str(name))(*arguments)
         assert ledger.find(table_id) == model.entry(table_id)
     expected = [model.entry(table_id) for table_id, model in zip(table_ids, models, strict=True)]
     for location in (f"{place}/a", f"{place}/b"):

@@ -61,8 +61,8 @@ class Ledger(Protocol):
         released stays as it is.
         """
 
-    def forget(self, table_id: str) -> None:
-        """Take a proposed entry out; one that is active or released stays."""
+    def forget(self, table_id: str, version: int) -> None:
+        """Take out an entry that is proposed for a version; any other one stays."""
 
     def activate(self, table_id: str) -> None:
         """Let a proposed entry be active, with ``owned_from`` as its latest and backfilled version.

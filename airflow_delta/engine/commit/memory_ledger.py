@@ -43,11 +43,15 @@ class MemoryLedger:
                     table_id, location, Standing.PROPOSED, version, version - 1, version - 1, ()
                 )
 
-    def forget(self, table_id: str) -> None:
+    def forget(self, table_id: str, version: int) -> None:
         """Take a proposed entry out; see `Ledger.forget`."""
         with self._lock:
             entry = self._entries.get(table_id)
-            if entry is not None and entry.standing is Standing.PROPOSED:
+            if (
+                entry is not None
+                and entry.standing is Standing.PROPOSED
+                and entry.owned_from == version
+            ):
                 del self._entries[table_id]
 
     def activate(self, table_id: str) -> None:

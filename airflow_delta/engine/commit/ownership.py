@@ -11,7 +11,8 @@ the log at the version of the proposal          the table
 a ``metaData`` with the table's id as           is the owner's: the entry becomes active, by whoever
 ``tableId`` of the owner's configuration        sees it first
 another commit                                  was changed by another writer first; the proposal stays
-                                                until its client says to forget it, or proposes anew
+                                                until its client says to forget it or proposes anew, or
+                                                the next one comes to propose a table there
 nothing                                         isn't the owner's yet, and may be at any time
 ==============================================  =====================================================
 
@@ -20,8 +21,9 @@ The log may be between two states while it is looked at, so one read of the comm
 A location may have entries of other ids, even active ones: a hand-over that was never finished, a directory
 that was deleted and a table made anew in its place, a table that was given back without the owner being
 told. Nobody can use those any more, since no log has their ids, and they don't keep a table from being
-handed over. Of two that are proposed at the same time, the log takes one. Nor is a proposal of another id
-forgotten because its version is taken: its client may be proposing anew for the next one at that moment.
+handed over. Of two that are proposed at the same time, the log takes one. A client that has lost may be
+proposing anew for the next version while somebody else finds its version taken: so what is forgotten is
+a proposal for a version, and never the one for the next.
 """
 
 from __future__ import annotations
@@ -71,7 +73,21 @@ def propose(books: TableBooks, version: int) -> None:
                 "again",
                 version=version,
             )
+    _forget_lost(books)
     books.ask(lambda: books.ledger.propose(books.table_id, books.table.location, version))
+
+
+def _forget_lost(books: TableBooks) -> None:
+    """Forget what was proposed at the same place for versions that others have made since."""
+    ledger = books.ledger
+    for entry in books.ask(lambda: ledger.entries_at(books.table.location)):
+        if entry.standing is Standing.PROPOSED and entry.table_id != books.table_id:
+            _forget_if_lost(books, entry)
+
+
+def _forget_if_lost(books: TableBooks, entry: Entry) -> None:
+    if _is_handed_over(books.table.storage, entry) is False:
+        books.ask(lambda: books.ledger.forget(entry.table_id, entry.owned_from))
 
 
 def take_over(books: TableBooks, version: int) -> None:
@@ -100,7 +116,7 @@ def forget(books: TableBooks, version: int) -> None:
     except StorageError:
         return
     if left:
-        books.ask(lambda: books.ledger.forget(entry.table_id))
+        books.ask(lambda: books.ledger.forget(entry.table_id, version))
 
 
 def relocate(books: TableBooks) -> None:

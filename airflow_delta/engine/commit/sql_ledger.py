@@ -102,9 +102,11 @@ class SqlLedger:
             where=TABLES.c.standing == Standing.PROPOSED.value,
         )
 
-    def forget(self, table_id: str) -> None:
+    def forget(self, table_id: str, version: int) -> None:
         """Take a proposed entry out; see `Ledger.forget`."""
-        self._database.change(delete(TABLES).where(*_proposed(table_id)))
+        self._database.change(
+            delete(TABLES).where(*_proposed(table_id), TABLES.c.owned_from == version)
+        )
 
     def activate(self, table_id: str) -> None:
         """Let a proposed entry be active; see `Ledger.activate`."""
