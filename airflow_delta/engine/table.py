@@ -374,8 +374,14 @@ class DeltaTable(TableMaintenance):
         Args:
             app_id: the application.
             version: the application's version, as it was set.
+
+        Raises:
+            CommitOwnerError: the table's commit owner isn't known here, can't be reached or doesn't have
+                the table, so that the newest commits can't be searched.
         """
-        return self._transactions.version_of(self._open(), app_id, version)
+        # Who asks is about to commit what isn't there yet.
+        newest = open_newest(self.storage, owners=self._owners, for_writing=True)
+        return self._transactions.version_of(newest, app_id, version)
 
     @classmethod
     def create(

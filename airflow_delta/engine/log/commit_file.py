@@ -19,12 +19,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
-from airflow_delta.engine.log.files import commit_path
+from airflow_delta.engine.log.files import (
+    CompactedCommits,
+    LogCommit,
+    UnbackfilledCommit,
+    commit_path,
+)
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["read_commit_info", "read_commit_infos"]
+__all__ = ["read_commit_info", "read_commit_infos", "read_commits"]
 
 _Found: TypeAlias = tuple[int, Mapping[str, Any] | None]
 
@@ -79,6 +84,28 @@ def read_commit_info(
         data = storage.read(path)
         info = _find(data.split(b"\n"), data, version=version, path=path, table=storage.root)
     return info
+
+
+def read_commits(
+    storage: Storage, commits: Sequence[LogCommit | CompactedCommits]
+) -> list[bytes | None]:
+    """The contents of commits, in parallel where that helps; None for one that is gone.
+
+    One that wasn't backfilled when it was found may have been since, and its file be gone; then it is read
+    from the log.
+
+    Args:
+        storage: the table's storage.
+        commits: commits, and compactions that stand for commits.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    contents = storage.read_many([commit.path for commit in commits])
+    for place, (commit, content) in enumerate(zip(commits, contents, strict=True)):
+        if content is None and isinstance(commit, UnbackfilledCommit):
+            [contents[place]] = storage.read_many([commit_path(commit.version)])
+    return contents
 
 
 def read_commit_infos(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
-from airflow_delta.engine.log.files import Checkpoint, LogCommit
+from airflow_delta.engine.log.files import Checkpoint, LogCommit, UnbackfilledCommit
 from airflow_delta.engine.log.listing import Listing
 
 __all__ = [
@@ -56,10 +56,14 @@ def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: s
         if commit.version != expected:
             raise _gap(expected, commit.version, table)
         if commit.size == 0:
+            remedy = (
+                "restore the file"
+                if isinstance(commit, UnbackfilledCommit)
+                else "restore the file, or delete it if it is the newest commit and no reader has seen it"
+            )
             raise CorruptLogError(
                 f"the commit {commit.path} has zero bytes: its writer died while writing, or the "
-                "store lost it; restore the file, or delete it if it is the newest commit and no "
-                "reader has seen it",
+                f"store lost it; {remedy}",
                 table=table,
                 version=commit.version,
                 path=commit.path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.log.commit_file import read_commits
 from airflow_delta.engine.log.compacted import check_pledge
 from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
 from airflow_delta.engine.storage.base import Storage
@@ -35,7 +36,7 @@ def commit_texts(
     """
     run_bytes = _RUN_BYTES if storage.capabilities.remote else 0
     for run in _runs(commits, run_bytes):
-        contents = storage.read_many([commit.path for commit in run])
+        contents = read_commits(storage, run)
         contents.reverse()
         for commit in run:
             content = contents.pop()  # so that it can be forgotten before the run ends

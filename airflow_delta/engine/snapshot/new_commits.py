@@ -70,7 +70,7 @@ def commits_after(
         StorageError: the store failed.
     """
     if owned is not None:
-        return ratified_after(storage, known.version, owned) if _is_there(storage, known) else None
+        return ratified_after(storage, known, owned) if _is_there(storage, known) else None
     return _logged_after(storage, known) if isinstance(known, Commit) else None
 
 

@@ -6,8 +6,12 @@ newest ratified version, which the owner tells as well, gives that away, and one
 owner forgets a commit only when its copy is in the log (edge cases F4, L14).
 
 Which files there are in ``_commits`` says nothing, and isn't looked at. Where the owner and the log both
-have a version, that of the log counts, because its being there proves it; should the two differ in size,
-somebody wrote past the owner, and a `DeltaWarning` says so.
+have a version, that of the log counts, because its being there proves it; should the two differ, somebody
+wrote past the owner, and a `DeltaWarning` says so.
+
+What is ratified stays so, unless the owner's books were taken back to an older state, as by a backup that
+was restored. So whoever goes on from a commit that wasn't backfilled has the owner say once more that it
+counts (`ratified_after`).
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ from airflow_delta.engine.errors import (
     CommitOwnerError,
     CorruptLogError,
     DeltaWarning,
+    InvalidTableError,
     ObjectNotFoundError,
 )
 from airflow_delta.engine.features.managed_commits import unseen_commits
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit
+from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.tail import read_light_tail
@@ -39,19 +44,20 @@ def with_ratified_commits(
     """The newest version of a table, from the newest one that the log has.
 
     Where the owner isn't known here, can't be reached or doesn't have the table, the snapshot stays as it
-    is, with a `DeltaWarning` that it may be stale. One of a table that the file system manages stays as
-    it is in any case.
+    is, with a `DeltaWarning` that it may be stale; and so it does where the table doesn't tell its owner as
+    it should, for that binds writers alone. One of a table that the file system manages stays as it is in
+    any case.
 
     Args:
         snapshot: of the newest version that the log has.
         owners: the commit owners to be asked.
-        for_writing: raise the owner's error, and give no snapshot that may be stale.
+        for_writing: raise the error, and give no snapshot that may be stale.
 
     Returns:
         The snapshot; None where the log has changed meanwhile so that it must be looked at afresh.
 
     Raises:
-        CommitOwnerError: see ``for_writing``.
+        CommitOwnerError, InvalidTableError: see ``for_writing``.
         CorruptLogError: a commit breaks the protocol.
         UnsupportedFeatureError: reading the newest version needs a feature that the engine lacks.
     """
@@ -59,7 +65,7 @@ def with_ratified_commits(
     try:
         owned = owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
         commits = () if owned is None else _tracked_from(snapshot, owned)
-    except CommitOwnerError as error:
+    except (CommitOwnerError, InvalidTableError) as error:
         if for_writing:
             raise
         _warn_stale(snapshot, error.message)
@@ -81,34 +87,48 @@ def with_ratified_commits(
 
 
 def ratified_after(
-    storage: Storage, version: int, owned: OwnedTable
+    storage: Storage, known: LogCommit, owned: OwnedTable
 ) -> tuple[LogCommit, ...] | None:
-    """The commits after a version of a managed table, up to the newest that its owner has ratified.
+    """The commits after one of a managed table, up to the newest that its owner has ratified.
 
     Args:
         storage: where the log is.
-        version: a version that has been there.
+        known: a commit that was ratified when it was found, and whose file is there.
         owned: the table and its owner.
 
     Returns:
         The commits, ascending without a gap; un-backfilled ones at the end. None where the log doesn't
-        have what the owner says is backfilled: it was cleaned up, or is damaged.
+        have what the owner says is backfilled, because it was cleaned up or is damaged; and where the
+        known commit is ratified no more.
 
     Raises:
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
-    told = owned.owner.get_commits(owned.table, version + 1)
-    return _joined(storage, version, told.commits, told.latest_table_version)
+    told = owned.owner.get_commits(owned.table, known.version)
+    own = next((commit for commit in told.commits if commit.version == known.version), None)
+    if isinstance(known, UnbackfilledCommit):
+        stands = _is_copied(storage, known) if own is None else own.path == known.path
+        if not stands:
+            return None
+    later = [commit for commit in told.commits if commit.version > known.version]
+    return _joined(storage, known.version, later, told.latest_table_version)
+
+
+def _is_copied(storage: Storage, commit: UnbackfilledCommit) -> bool:
+    """Whether the log has a commit as it was ratified; its own file may be gone by now."""
+    copy, own = storage.read_many([commit_path(commit.version), commit.path])
+    return copy is not None and own in (None, copy)
 
 
 def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...] | None:
     """As `ratified_after`, with a look at commits that the snapshot has from the log."""
+    storage = snapshot.state.storage
     listed = {commit.version: commit for commit in snapshot.segment.commits}
     told = owned.owner.get_commits(owned.table, min(listed, default=snapshot.version + 1))
     for tracked in told.commits:
         logged = listed.get(tracked.version)
-        if logged is not None and logged.size != tracked.size:
+        if logged is not None and not _is_copied(storage, tracked):
             warnings.warn(
                 f"{snapshot.table}: {logged.path} isn't the commit {tracked.path} that the commit owner "
                 f"{owned.table.owner!r} has ratified as version {tracked.version}; the one in the log is "
@@ -118,7 +138,7 @@ def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...
                 stacklevel=4,
             )
     commits = tuple(commit for commit in told.commits if commit.version > snapshot.version)
-    return _joined(snapshot.state.storage, snapshot.version, commits, told.latest_table_version)
+    return _joined(storage, snapshot.version, commits, told.latest_table_version)
 
 
 def _joined(

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from airflow_delta.engine.arrow.json_small import find_small_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
-from airflow_delta.engine.log.files import LogCommit, commit_path
+from airflow_delta.engine.log.commit_file import read_commits
+from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -127,12 +128,7 @@ def _newest_first(
 ) -> Iterator[tuple[LogCommit, bytes | None]]:
     """The commits with their contents; None for one that vanished."""
     for run in _runs(commits):
-        contents = storage.read_many([commit.path for commit in run])
-        for commit, content in zip(run, contents, strict=True):
-            if content is None and commit.path != commit_path(commit.version):
-                # Backfilled since it was found, and then taken by a cleanup: the log has it.
-                [content] = storage.read_many([commit_path(commit.version)])
-            yield commit, content
+        yield from zip(run, read_commits(storage, run), strict=True)
 
 
 def _runs(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:

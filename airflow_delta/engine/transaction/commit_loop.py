@@ -9,7 +9,8 @@ writers that collided once don't again; the next attempt follows on the newest.
 Before each put the version that it follows is looked at once more. The put fails where the next version
 is there, but succeeds where it *was* there: a cleanup has taken it, or the table was deleted and another
 one begun. Such a commit would lie before the checkpoint, or behind a gap, and be lost. On a remote store
-and of a commit owner that look is a request, and so is left out while the last one is a few seconds old.
+and of a commit owner that look is a request, and so is left out while the last one is a few seconds old;
+but never after a commit that isn't backfilled, which the owner's books may have lost since.
 
 A table whose commit owner changes while a transaction is under way is a conflict in any case: to get an
 owner or to lose it is a change of protocol and metadata. So one owner serves all attempts.
@@ -33,7 +34,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.features.managed_commits import commit_owner
 from airflow_delta.engine.log.commit_file import read_commit_info
-from airflow_delta.engine.log.files import commit_path
+from airflow_delta.engine.log.files import Commit, commit_path
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.snapshot.new_commits import is_newest
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
@@ -200,7 +201,9 @@ class CommitLoop:
             return True
         now_s = monotonic_s()
         fresh = self.seen_s is not None and now_s - self.seen_s < _FRESH_S
-        if fresh and (self.owned is not None or self.storage.capabilities.remote):
+        # Of a commit that isn't backfilled the owner's books are all that makes it count.
+        costly = self.owned is not None or self.storage.capabilities.remote
+        if fresh and costly and isinstance(self.base.segment.last_commit, Commit):
             return True
         if not is_newest(self.storage, self.base.segment, self.owned):
             return False

@@ -10,22 +10,27 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.changes.plan import plan_changes
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     CommitOwnerUnavailableError,
     CorruptLogError,
     DeltaWarning,
+    InvalidTableError,
     VersionNotFoundError,
 )
+from airflow_delta.engine.snapshot.new_commits import is_newest
 from tests.log_builder import add, commit_path, metadata, write_commit
 from tests.scripted_owner import ScriptedOwner, tracked
 
 OWNER = "commit-owner-1"
 FEATURES = ["inCommitTimestamp", "managedCommit"]
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": FEATURES}}
+OWNER_CONF = "delta.managedCommit.commitOwnerConf"
 CONFIGURATION = {
     "delta.managedCommit.commitOwner": OWNER,
-    "delta.managedCommit.commitOwnerConf": '{"tableId": "t-1"}',
+    OWNER_CONF: '{"tableId": "t-1"}',
     "delta.enableInCommitTimestamps": "true",
 }
 
@@ -292,6 +297,83 @@ def test_the_newest_snapshot_is_followed_by_what_the_owner_tells(tmp_path: Path)
     owner.error = CommitOwnerUnavailableError("gone")
     with pytest.raises(CommitOwnerUnavailableError, match="gone"):
         newest.get()  # for writers, who must not go on from what may be stale
+
+
+def test_a_commit_that_the_owners_books_have_lost_is_not_gone_on_from(tmp_path: Path) -> None:
+    """The books were restored from a backup, and another commit became version 6."""
+    write_log(tmp_path, *range(6))
+    other = "00000000000000000006.00000000-0000-4000-8000-000000000000.json"
+    for name in (*MAP.values(), other):
+        propose(tmp_path, name)
+    owner = ScriptedOwner([tracked(tmp_path, MAP[6])], 6)
+    newest = opened(tmp_path, owner)._newest
+    seen = newest.get()
+    owner.commits, owner.latest = (tracked(tmp_path, other), tracked(tmp_path, MAP[7])), 7
+    restored = {*(f"v{v}" for v in range(6)), "v6-0000", "v7-016a"}
+    assert set(newest.get().files(columns=["path"])["path"].to_pylist()) == restored
+    owned = CommitOwners({OWNER: owner}).owner_of(seen.state.storage, seen.protocol, seen.metadata)
+    assert not is_newest(seen.state.storage, seen.segment, owned)
+    backfilled(tmp_path, other)()
+    owner.commits = (tracked(tmp_path, MAP[7]),)
+    assert not is_newest(seen.state.storage, seen.segment, owned)
+    owner.commits, owner.latest = (), 5  # nothing but the backup
+    commit_path(tmp_path, 6).unlink()
+    assert not is_newest(seen.state.storage, seen.segment, owned)
+
+
+def test_a_base_that_was_backfilled_meanwhile_is_gone_on_from(tmp_path: Path) -> None:
+    write_log(tmp_path, *range(6))
+    propose(tmp_path, MAP[6])
+    owner = ScriptedOwner([tracked(tmp_path, MAP[6])], 6)
+    seen = opened(tmp_path, owner)._newest.get()
+    owned = CommitOwners({OWNER: owner}).owner_of(seen.state.storage, seen.protocol, seen.metadata)
+    assert is_newest(seen.state.storage, seen.segment, owned)
+    backfilled(tmp_path, MAP[6])()
+    owner.commits = ()
+    assert is_newest(seen.state.storage, seen.segment, owned)
+
+
+HALF_STATES = {
+    "without the property": ([PROTOCOL, metadata()], "is missing"),
+    "without the feature": (
+        [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, TABLE[1]],
+        "the protocol lacks the feature managedCommit",
+    ),
+    "with a configuration that nobody can read": (
+        [PROTOCOL, metadata(configuration={**CONFIGURATION, OWNER_CONF: "nonsense"})],
+        "a JSON object of strings",
+    ),
+}
+
+
+@pytest.mark.parametrize("state", HALF_STATES)
+def test_a_half_state_is_read_with_a_warning_and_not_written(tmp_path: Path, state: str) -> None:
+    """managed-commits.md, "Reader Requirements": a writer feature puts no restrictions on readers."""
+    table, named = HALF_STATES[state]
+    write_log(tmp_path, *range(3), table=table)
+    opened_ = opened(tmp_path, ScriptedOwner((), -1))
+    with pytest.warns(DeltaWarning, match=f"may be stale: .*{named}"):
+        assert files(opened_) == {"v0", "v1", "v2"}
+    with pytest.raises(InvalidTableError, match=named):
+        opened_.transaction("WRITE")
+
+
+def test_changes_of_a_commit_that_left_commits_after_its_backfill(tmp_path: Path) -> None:
+    spec_table(tmp_path, TABLE_WITH_CHANGES)
+
+    newest = opened(tmp_path, spec_owner(tmp_path)).snapshot()
+    for version in (8, 9):
+        backfilled(tmp_path, MAP[version])()
+        (tmp_path / "_delta_log/_commits" / MAP[version]).unlink()
+    plan = plan_changes(newest, 8, 9)
+    assert plan.files["path"].to_pylist() == ["v8-7d17", "v9-41bf"]
+
+
+def test_a_transaction_is_not_searched_for_without_the_owner(tmp_path: Path) -> None:
+    """What isn't found is committed: so nothing may be left out."""
+    owner = spec_owner(spec_table(tmp_path), error=CommitOwnerUnavailableError("gone"))
+    with pytest.raises(CommitOwnerUnavailableError, match="gone"):
+        opened(tmp_path, owner).version_of_transaction("app", 1)
 
 
 def test_a_table_without_proposals_is_not_asked_about(tmp_path: Path) -> None:
