@@ -22,7 +22,7 @@ from airflow_delta.engine import DeltaTable
 from tests.faults import commit_jobs, maintenance_jobs
 from tests.faulty_storage import Fault, FaultyStorage
 
-__all__ = ["Killer"]
+__all__ = ["Killer", "watch"]
 
 _RUNS = {**maintenance_jobs.RUNS, **commit_jobs.RUNS}
 _ROOT = Path(__file__).resolve().parents[2]
@@ -86,12 +86,12 @@ def _run(root: str, job: str, nth: int) -> None:
     delta.__dict__["storage"] = FaultyStorage(
         delta.storage, Fault("file.write", nth=0, meanwhile=step)
     )
-    sys.addaudithook(_watch(root, step))
+    sys.addaudithook(watch(root, step))
     with maintenance_jobs.small_files():
         _RUNS[job](delta)
 
 
-def _watch(root: str, step: Callable[[], None]) -> Callable[[str, tuple[Any, ...]], None]:
+def watch(root: str, step: Callable[[], None]) -> Callable[[str, tuple[Any, ...]], None]:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
