@@ -58,6 +58,11 @@ class FaultyLedger:
     def relocate(self, table_id: str, location: str) -> None:
         self._step("relocate", lambda: self.inner.relocate(table_id, location))
 
+    def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
+        return self._step(
+            "accept", lambda: self.inner.accept(table_id, version, instead_of=instead_of)
+        )
+
     def _step(self, method: str, effect: Callable[[], _Result]) -> _Result:
         if self._dead:
             raise Crash(f"{method}: a dead process does nothing")

@@ -129,6 +129,10 @@ class FaultyStorage:
         return self.inner.root
 
     @property
+    def place(self) -> str:
+        return self.inner.place
+
+    @property
     def capabilities(self) -> Capabilities:
         return self.inner.capabilities
 

@@ -67,7 +67,7 @@ class MemoryServerStorage:
     capabilities = replace(MemoryStorage.capabilities, remote=True)
 
     def __init__(self, address: str, path: str) -> None:
-        self.root = f"{MEMORY_SERVER}{address}/{path}".rstrip("/")
+        self.root = self.place = f"{MEMORY_SERVER}{address}/{path}".rstrip("/")
         self._path = path
         host, _, port = address.partition(":")
         self._socket = socket.create_connection((host, int(port)))

@@ -3,6 +3,10 @@
 The database of the SQL commit owner is what the environment names, as for every process that isn't a task
 of Airflow. Where the owner can't be asked, the facts that the log tells are printed all the same, before
 the error: which owner it is, and what is backfilled.
+
+Two options change what the owner knows, and nothing in the table: ``--relocate`` tells it where a table is
+that has moved, and ``--accept-log`` makes it give up commits that are lost. What was done is printed with
+the facts. They are for our own owner; others have tools of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ __all__ = ["add_parser", "commits", "run"]
 
 _UNKNOWN = "?"
 
+_DONE = ("relocated_from", "relocated_to", "accepted_version", "given_up_version")
+"""The facts that tell what was done."""
+
 
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
@@ -26,14 +33,30 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    repairs = parser.add_mutually_exclusive_group()
+    repairs.add_argument(
+        "--relocate",
+        action="store_true",
+        help="tell the owner that the table has moved here; only for a table that isn't at its old place "
+        "any more",
+    )
+    repairs.add_argument(
+        "--accept-log",
+        type=int,
+        metavar="VERSION",
+        help="have the owner give up the commits after VERSION for good, which must be the newest one that "
+        "is left where ratified commits are lost; stop all writers before",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the facts.
+    """Print the facts, after what the owner is to be told.
 
     Raises:
-        CommitOwnerError: the table's commit owner can't be asked; what the log tells is printed.
+        InvalidArgumentError: the owner is to be told something, and the table has none, or not ours.
+        CommitOwnerError: the table's commit owner can't be asked, or refuses; what the log tells is
+            printed.
         DeltaError: the table can't be read.
     """
     from airflow_delta.engine import DeltaTable
@@ -41,7 +64,8 @@ def run(options: argparse.Namespace) -> None:
 
     table = DeltaTable(options.uri)
     try:
-        facts = commits(table)
+        done = _repaired(table, options)
+        facts = {**commits(table), **done}
     except CommitOwnerError:
         _print(_backfilled_commits(table), as_json=options.json)
         raise
@@ -70,6 +94,38 @@ def commits(table: DeltaTable) -> dict[str, Any]:
         "backfilled_version": status.backfilled_version,
         "lag": status.lag,
     }
+
+
+def _repaired(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
+    """What the owner was told, as facts; none where nothing was asked for."""
+    if options.relocate:
+        owned = _owned(table)
+        before = owned.owner.relocate(owned.table)
+        return {"relocated_from": before, "relocated_to": owned.table.location}
+    if options.accept_log is not None:
+        owned = _owned(table)
+        latest = owned.owner.accept_log(owned.table, options.accept_log)
+        return {"accepted_version": options.accept_log, "given_up_version": latest}
+    return {}
+
+
+def _owned(table: DeltaTable) -> Any:
+    """The table with its owner, as the log has it; asking the owner may be what doesn't work."""
+    from airflow_delta.engine.commit.ledger_owner import LedgerOwner
+    from airflow_delta.engine.commit.registry import CommitOwners
+    from airflow_delta.engine.errors import InvalidArgumentError
+    from airflow_delta.engine.maintenance.backfilled import open_backfilled
+
+    newest = open_backfilled(table.storage)
+    owned = CommitOwners().owner_of(table.storage, newest.protocol, newest.metadata)
+    if owned is None or not isinstance(owned.owner, LedgerOwner):
+        whose = "the file system" if owned is None else f"the commit owner {owned.table.owner!r}"
+        raise InvalidArgumentError(
+            f"the commits of the table are managed by {whose}, which can't be told so: this is for tables "
+            "whose owner is 'sql'",
+            table=table.uri,
+        )
+    return owned
 
 
 def _backfilled_commits(table: DeltaTable) -> dict[str, Any]:
@@ -101,6 +157,7 @@ def _print(facts: dict[str, Any], *, as_json: bool) -> None:
             for name in ("ratified_version", "backfilled_version", "lag")
         },
     }
+    told |= {name.replace("_", " "): facts[name] for name in _DONE if name in facts}
     width = max(map(len, told))
     for name, value in told.items():
         print(f"{name:<{width}}  {value}")

@@ -25,6 +25,7 @@ pickled, because Airflow carries errors between processes::
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
     │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
+    │   │   └── NoBooksError               its books aren't where they should be
     │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
     ├── RetentionError                     the operation would destroy what retention protects
@@ -60,6 +61,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTableError",
     "MetadataChangedError",
+    "NoBooksError",
     "NotBackfilledError",
     "NothingWrittenError",
     "ObjectExistsError",
@@ -198,6 +200,10 @@ class CommitOwnerUnavailableError(CommitOwnerError):
 
     Reading goes on without it, from what is backfilled; writing has to wait for it.
     """
+
+
+class NoBooksError(CommitOwnerUnavailableError):
+    """The books of a commit owner aren't there: nobody has begun them, or they are elsewhere."""
 
 
 class NotBackfilledError(CommitOwnerError):

@@ -121,15 +121,13 @@ class CommitOwnerHook(BaseHook):
 
         An empty database gets the owner's tables by it.
         """
-        from sqlalchemy import literal, select
-
         from airflow_delta.engine.commit.sql_database import SqlDatabase
 
         try:
             # Named even if it is the default one, so that it is an error if it isn't defined.
             url = CommitOwnerHook(self.commit_owner_conn_id or _DEFAULT).url()
             database = SqlDatabase(str(url))
-            database.rows(select(literal(1)))
+            database.establish()
         except Exception as error:  # noqa: BLE001 - whatever it is, the form shall show it
             return False, f"{type(error).__name__}: {error}"
         return True, f"connected to {database.name}, whose tables are those of the commit owner"

@@ -13,7 +13,7 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.owner import ManagedTable
 from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
-from airflow_delta.engine.errors import CommitOwnerError, DeltaWarning
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, NoBooksError
 from airflow_delta.sensors.table_version import TableVersionSensor
 from tests.airflow.managed_tables import commit, hand_over
 from tests.log_builder import add, write_table
@@ -98,12 +98,26 @@ def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -
     commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"))
     books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
     table = DeltaTable(orders, commit_owners={"sql": books})
-    with pytest.raises(CommitOwnerError, match="has no table with the id"):
+    with pytest.raises(NoBooksError, match=r"new\.db isn't there: make sure"):
         table.commit_status()
     with pytest.warns(DeltaWarning, match="may be stale"):
         example(MANAGED, 3, table=table, books=books)
     assert commit(orders, books) == 3
     assert table.commit_status().lag == 0
+
+
+def test_what_is_lost_is_given_up_as_the_guide_says(tmp_path: Path) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    books = hand_over(orders, tmp_path / "owner.db", backfill="1")
+    last = commit(orders, books, 3)
+    for version in (last, last - 1):
+        (orders / "_delta_log" / f"{version:020}.json").unlink()
+    table = DeltaTable(orders, commit_owners={"sql": books})
+    with pytest.raises(CorruptLogError, match="--accept-log"):
+        table.backfill()
+    snippet = code_of(MANAGED)[4].replace("version=41", f"version={last - 2}")
+    exec(snippet, {"table": table, "books": books, "ManagedTable": ManagedTable})
+    assert commit(orders, books) == last - 1
 
 
 def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
@@ -118,9 +132,9 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
         return DeltaTable(moved, **options)
 
     with pytest.warns(DeltaWarning, match="may be stale"):
-        example(MANAGED, 4, DeltaTable=there, ManagedTable=ManagedTable, books=books)
+        example(MANAGED, 5, DeltaTable=there, ManagedTable=ManagedTable, books=books)
     assert commit(moved, books) == 3
 
 
 def test_every_example_of_managed_tables_is_looked_at() -> None:
-    assert len(code_of(MANAGED)) == 5
+    assert len(code_of(MANAGED)) == 6

@@ -88,7 +88,7 @@ def test_a_table_that_the_file_system_manages(
     [
         (None, f"set the environment variable {URL_VARIABLE}"),
         (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/owner", "See that it is up"),
-        ("sqlite:////another/owner.db", "unable to open database file"),
+        ("sqlite:////another/owner.db", "/another/owner.db isn't there"),
     ],
 )
 def test_an_owner_that_cannot_be_asked(
@@ -131,6 +131,58 @@ def test_a_table_that_was_given_back(managed: Path, capsys: pytest.CaptureFixtur
     DeltaTable(managed).convert_to_file_system()
     facts = told(managed, capsys)
     assert (facts["owner"], facts["ratified_version"], facts["lag"]) == (None, 7, 0)
+
+
+# What the owner is told
+
+
+def test_a_table_that_has_moved(managed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = managed.rename(managed.with_name("moved"))
+    assert main(["commits", str(moved)]) == 1
+    assert "relocate" in capsys.readouterr().err
+    assert main(["commits", str(moved), "--relocate"]) == 0
+    lines = printed(capsys.readouterr().out)
+    assert (lines["relocated from"], lines["relocated to"]) == (str(managed), str(moved))
+    assert (lines["ratified version"], lines["lag"]) == ("6", "1")
+    DeltaTable(moved).backfill()
+    facts = told(moved, capsys)
+    assert (facts["ratified_version"], facts["lag"]) == (6, 0)
+    assert "relocated_from" not in facts
+
+
+def test_commits_that_are_lost_are_given_up(
+    managed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (managed / "_delta_log" / "_commits").glob(f"{6:020}.*"):
+        path.unlink()
+    for wrong, problem in [(6, "that is version 5"), (4, "give"), (7, "versions 6 to 6")]:
+        assert main(["commits", str(managed), "--accept-log", str(wrong)]) == 1
+        captured = capsys.readouterr()
+        assert problem in captured.err
+        assert printed(captured.out)["backfilled version"] == "5"
+    assert main(["commits", str(managed), "--accept-log", "5", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["accepted_version"], facts["given_up_version"]) == (5, 6)
+    assert (facts["ratified_version"], facts["lag"], facts["accepts_commits"]) == (5, 0, True)
+    assert DeltaTable(managed).alter.set_properties({"number": "anew"}).version == 6
+    assert main(["commits", str(managed), "--accept-log", "6"]) == 1
+    assert "nothing is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("told_so", [["--relocate"], ["--accept-log", "3"]])
+def test_the_file_system_is_told_nothing(
+    sales: Path, capsys: pytest.CaptureFixture[str], told_so: list[str]
+) -> None:
+    assert main(["commits", str(sales), *told_so]) == 1
+    captured = capsys.readouterr()
+    assert "managed by the file system" in captured.err
+    assert captured.out == ""
+
+
+def test_one_thing_is_told_at_a_time(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["commits", str(sales), "--relocate", "--accept-log", "3"])
+    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

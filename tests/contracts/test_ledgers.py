@@ -44,7 +44,9 @@ LEDGERS: dict[str, Callable[[Path], Ledger]] = {"memory": memory, **SHARED}
 @pytest.fixture(scope="module", params=LEDGERS)
 def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """One of each kind for all tests: they use tables of their own."""
-    return LEDGERS[request.param](tmp_path_factory.mktemp("books"))
+    made = LEDGERS[request.param](tmp_path_factory.mktemp("books"))
+    active(made)
+    return made
 
 
 @pytest.fixture(scope="module", params=SHARED)
@@ -97,9 +99,11 @@ def test_a_proposal_is_of_the_version_before_the_hand_over(ledger: Ledger, versi
 
 def test_a_proposal_takes_the_place_of_the_one_before(ledger: Ledger) -> None:
     table_id = str(uuid4())
-    ledger.propose(table_id, "s3://bucket/a", 7)
-    ledger.propose(table_id, "s3://bucket/b", 5)
-    assert entry(ledger, table_id) == Entry(table_id, "s3://bucket/b", PROPOSED, 5, 4, 4, ())
+    ledger.propose(table_id, "s3://bucket/a", 5)
+    ledger.propose(table_id, "s3://bucket/b", 7)
+    assert entry(ledger, table_id) == Entry(table_id, "s3://bucket/b", PROPOSED, 7, 6, 6, ())
+    ledger.propose(table_id, "s3://bucket/a", 5)  # a request that was on its way for long
+    assert entry(ledger, table_id) == Entry(table_id, "s3://bucket/b", PROPOSED, 7, 6, 6, ())
 
 
 def test_nothing_is_ratified_or_observed_of_a_proposal(ledger: Ledger) -> None:
@@ -154,6 +158,7 @@ def test_what_is_not_there_is_left_alone(ledger: Ledger) -> None:
     ledger.activate(table_id)
     ledger.observe(table_id, 3)
     ledger.relocate(table_id, "s3://bucket/a")
+    assert not ledger.accept(table_id, 3, instead_of=3)
     assert not ledger.ratify(table_id, commit(0), releases=False)
     assert ledger.find(table_id) is None
 
@@ -268,6 +273,51 @@ def test_the_log_proves_more_than_the_books_know(ledger: Ledger) -> None:
     assert ledger.ratify(table_id, commit(10), releases=False)
 
 
+# What is given up.
+
+
+def test_what_the_log_does_not_have_is_given_up(ledger: Ledger) -> None:
+    table_id = active(ledger)
+    commits = [commit(version) for version in range(1, 6)]
+    for known in commits:
+        assert ledger.ratify(table_id, known, releases=False)
+    ledger.observe(table_id, 3)
+    before = entry(ledger, table_id)
+    for latest in (4, 6):
+        assert not ledger.accept(table_id, 2, instead_of=latest)
+        assert entry(ledger, table_id) == before
+    for _ in range(2):
+        assert ledger.accept(table_id, 2, instead_of=5)
+        assert entry(ledger, table_id) == replace(
+            before, latest_version=2, backfilled_version=2, commits=()
+        )
+    # The versions are made again, by other commits, and what was given up is not recognised.
+    assert not ledger.ratify(table_id, commits[3], releases=False)
+    other = commit(4)
+    assert not ledger.ratify(table_id, other, releases=False)
+    assert ledger.ratify(table_id, third := commit(3), releases=False)
+    assert ledger.ratify(table_id, other, releases=False)
+    assert not ledger.ratify(table_id, commits[3], releases=False)
+    assert entry(ledger, table_id).commits == (third, other)
+    assert not ledger.accept(table_id, 2, instead_of=5)
+
+
+def test_a_release_that_is_lost_is_given_up(ledger: Ledger) -> None:
+    table_id = active(ledger)
+    assert ledger.ratify(table_id, commit(1), releases=True)
+    assert ledger.accept(table_id, 0, instead_of=1)
+    assert entry(ledger, table_id).standing is ACTIVE
+    assert ledger.ratify(table_id, commit(1), releases=False)
+
+
+def test_nothing_is_accepted_of_a_proposal(ledger: Ledger) -> None:
+    table_id = str(uuid4())
+    ledger.propose(table_id, "s3://bucket/a", 7)
+    before = entry(ledger, table_id)
+    assert not ledger.accept(table_id, 6, instead_of=6)
+    assert entry(ledger, table_id) == before
+
+
 # Any steps in any order, against a model that keeps all it was ever told.
 
 
@@ -283,7 +333,7 @@ class Model:
     backfilled: int = 0
 
     def propose(self, location: str, version: int) -> None:
-        if self.standing in (None, PROPOSED):
+        if self.standing is None or (self.standing is PROPOSED and self.owned_from <= version):
             self.standing, self.location, self.owned_from = PROPOSED, location, version
             self.latest = self.backfilled = version - 1
             self.ratified = {}
@@ -319,6 +369,13 @@ class Model:
         if self.standing is not None:
             self.location = location
 
+    def accept(self, version: int, instead_of: int) -> bool:
+        if self.standing in (ACTIVE, RELEASED) and self.latest == instead_of:
+            self.standing, self.ratified = ACTIVE, {}
+            self.latest = self.backfilled = version
+        accepted = self.standing is ACTIVE and self.latest == self.backfilled == version
+        return accepted and not self.tracked()
+
     def tracked(self) -> list[tuple[int, str]]:
         assert self.ratified is not None
         return [(v, uuid) for v, uuid in sorted(self.ratified.items()) if v > self.backfilled]
@@ -348,6 +405,7 @@ operations = st.one_of(
     st.tuples(st.just("ratify"), offsets, st.sampled_from("xyz"), st.just(value=False)),
     st.tuples(st.just("observe"), offsets),
     st.tuples(st.just("relocate"), st.sampled_from("ab")),
+    st.tuples(st.just("accept"), st.sampled_from([0, 0, -1, -2, 1]), st.sampled_from([0, 0, 1])),
 )
 
 
@@ -369,6 +427,10 @@ def test_a_ledger_does_what_the_model_does(
                 version = max(model.backfilled + offset, 0)
                 ledger.observe(table_id, version)
                 model.observe(version)
+            case "accept", [int(offset), int(late)]:
+                version, latest = max(model.latest + offset, 0), model.latest - late
+                answer = ledger.accept(table_id, version, instead_of=latest)
+                assert answer == model.accept(version, latest)
             case "propose", [str(location), int(version)]:
                 ledger.propose(table_id, f"{place}/{location}", version)
                 model.propose(f"{place}/{location}", version)
@@ -422,6 +484,30 @@ def test_of_threads_that_release_a_table_one_does(ledger: Ledger) -> None:
 
     with ThreadPoolExecutor(threads) as pool:
         assert sum(pool.map(race, range(threads))) == 1
+
+
+def test_what_is_ratified_meanwhile_is_not_given_up(ledger: Ledger) -> None:
+    barrier = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(15):
+            table_id = active(ledger)
+            assert ledger.ratify(table_id, commit(1), releases=False)
+            second = commit(2)
+
+            def ratify(table_id: str = table_id, mine: UnbackfilledCommit = second) -> bool:
+                barrier.wait(timeout=60)
+                return ledger.ratify(table_id, mine, releases=False)
+
+            def accept(table_id: str = table_id) -> bool:
+                barrier.wait(timeout=60)
+                return ledger.accept(table_id, 0, instead_of=1)
+
+            futures = [pool.submit(ratify), pool.submit(accept)]
+            ratified, accepted = (future.result(timeout=60) for future in futures)
+            assert ratified is not accepted
+            found = entry(ledger, table_id)
+            assert found.latest_version == (2 if ratified else 0)
+            assert [known.version for known in found.commits] == ([1, 2] if ratified else [])
 
 
 def test_a_version_that_the_log_has_while_it_is_ratified_is_not_tracked(ledger: Ledger) -> None:

@@ -137,6 +137,18 @@ def everything(storage: Storage) -> set[str]:
     return {info.path for info in storage.walk("") if not info.name.startswith(".")}
 
 
+# Places
+
+
+def test_a_place_has_one_name(opener: Opener) -> None:
+    one, again = opener("tables/t"), opener("tables/t/")
+    assert one.place == again.place
+    others = [opener(path).place for path in ("tables", "tables/t/u", "tables/tt", "")]
+    assert len({one.place, *others}) == 5
+    one.create("x", b"1")
+    assert again.read("x") == b"1"
+
+
 # Reading
 
 

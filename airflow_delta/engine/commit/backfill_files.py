@@ -40,9 +40,17 @@ from airflow_delta.engine.log.files import (
     commit_path,
     unbackfilled_commit_path,
 )
+from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["backfill_commits", "check_copies", "is_backfilled", "write_unbackfilled"]
+__all__ = [
+    "backfill_commits",
+    "check_copies",
+    "is_backfilled",
+    "is_whole",
+    "newest_in_log",
+    "write_unbackfilled",
+]
 
 _NAMES = 4
 """How many names are tried; that even one of them is taken is next to impossible."""
@@ -154,6 +162,37 @@ def is_backfilled(storage: Storage, version: int) -> bool:
     return _exists(storage, commit_path(version))
 
 
+def is_whole(storage: Storage, commit: UnbackfilledCommit) -> bool:
+    """Whether the file of an un-backfilled commit is there, as it was ratified.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        return storage.head(commit.path).size == commit.size
+    except ObjectNotFoundError:
+        return False
+
+
+def newest_in_log(storage: Storage, start: int) -> int | None:
+    """The newest version that the log has, by its commit or a checkpoint.
+
+    Where that isn't below a version, the log has the version, or had it before it was cleaned up: of a log
+    the oldest files go first, and never the newest.
+
+    Args:
+        storage: where the table is.
+        start: the first version of interest.
+
+    Returns:
+        The version; None where the log has none from ``start`` on.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    return list_log(storage, start=start).latest
+
+
 def _check_order(commits: Sequence[UnbackfilledCommit], *, table: str) -> None:
     for before, after in pairwise(commits):
         if after.version != before.version + 1:
@@ -249,7 +288,7 @@ def _check_same(storage: Storage, commit: UnbackfilledCommit, ratified: bytes, c
 def _check_gone(storage: Storage, commit: UnbackfilledCommit) -> None:
     """A ratified file may only be gone where the log has it: others backfill and clean up as well."""
     path = commit_path(commit.version)
-    if not _exists(storage, path):
+    if not _exists(storage, path) and newest_in_log(storage, commit.version) is None:
         raise CorruptLogError(
             f"{commit.path}, which the owner of the table has ratified as version {commit.version}, is "
             f"gone, and {path} isn't there: restore one of them",

@@ -8,6 +8,10 @@ commits that are ratified and not known to be backfilled.
 Each method is one atomic step that is durable when it returns, safe to repeat, and safe to call from any
 thread and process. All raise `CommitOwnerUnavailableError` where the books can't be reached: of
 `Ledger.ratify` that may mean that it took effect all the same, of the others it doesn't matter.
+
+Books are begun by `Ledger.propose` alone. Where there are none yet, all other methods raise `NoBooksError`
+(or do nothing, where books can't be missing): whoever only looks may have been told the wrong place, and
+must not leave anything there.
 """
 
 from __future__ import annotations
@@ -57,8 +61,9 @@ class Ledger(Protocol):
     def propose(self, table_id: str, location: str, version: int) -> None:
         """Enter a table as proposed, to be owned from a version on.
 
-        An entry that is proposed already gets the new version and location; one that is active or
-        released stays as it is.
+        Books that aren't there are begun. An entry that is proposed for that version or an earlier one gets
+        the new version and location. One that is proposed for a later one stays as it is, as a request may
+        come late; and so does one that is active or released.
         """
 
     def forget(self, table_id: str, version: int) -> None:
@@ -92,3 +97,19 @@ class Ledger(Protocol):
 
     def relocate(self, table_id: str, location: str) -> None:
         """Note that a table has moved."""
+
+    def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
+        """Take what the log has for all that there is: commits that were ratified are given up.
+
+        It takes effect if the entry isn't proposed, and its latest version is the one that it is to be
+        instead of, so that nothing is given up that was ratified meanwhile. Then the entry is active, the
+        version is its latest and its backfilled one, and nothing is tracked.
+
+        Args:
+            table_id: which table.
+            version: the newest version that the log has.
+            instead_of: the latest version that the caller knows of.
+
+        Returns:
+            Whether the entry is so: made so now or, in a repetition, before.
+        """

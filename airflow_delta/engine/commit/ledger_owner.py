@@ -46,9 +46,10 @@ can be made in both ways.
 
 from __future__ import annotations
 
+from airflow_delta.engine.commit.acceptance import accept_log
 from airflow_delta.engine.commit.backfill_policy import BackfillPolicy
 from airflow_delta.engine.commit.ledger import Ledger
-from airflow_delta.engine.commit.log_and_books import abreast, backfill
+from airflow_delta.engine.commit.log_and_books import abreast, backfill, check_backfilled
 from airflow_delta.engine.commit.owner import (
     CommitResponse,
     GetCommitsResponse,
@@ -57,9 +58,9 @@ from airflow_delta.engine.commit.owner import (
     Standing,
 )
 from airflow_delta.engine.commit.ownership import (
-    activated,
     forget,
     not_handed_over,
+    owned,
     propose,
     relocate,
     take_over,
@@ -120,7 +121,7 @@ class LedgerOwner:
             StorageError: the store failed; only of a table that was handed over and not used since.
         """
         books = TableBooks(self._ledger, table)
-        entry = activated(books, books.entry())
+        entry = owned(books, books.entry())
         if entry.standing is Standing.PROPOSED:
             return GetCommitsResponse((), -1)
         wanted = tuple(
@@ -137,12 +138,12 @@ class LedgerOwner:
         Raises:
             CommitOwnerUnavailableError: the books can't be reached.
             CommitOwnerError: the owner doesn't have the table, or hasn't ratified the version.
-            CorruptLogError: the log has another commit in the place of a ratified one, or a ratified one
-                is gone. Facts: version, path.
+            CorruptLogError: the log has another commit in the place of a ratified one, a ratified one is
+                gone, or the log is behind the books. Facts: version, path, owner, latest.
             StorageError: the store failed.
         """
         books = TableBooks(self._ledger, table)
-        entry = activated(books, books.entry())
+        entry = owned(books, books.entry())
         if version is not None and version > entry.latest_version:
             entry = abreast(books, entry, version)
         if entry.standing is Standing.PROPOSED:
@@ -155,7 +156,9 @@ class LedgerOwner:
                 version=target,
                 latest=entry.latest_version,
             )
-        backfill(books, [commit for commit in entry.commits if commit.version <= target])
+        check_backfilled(books, entry)
+        due = [commit for commit in entry.commits if commit.version <= target]
+        backfill(books, due, latest=entry.latest_version)
         return max(target, entry.backfilled_version)
 
     def propose(self, table: ManagedTable, version: int) -> None:
@@ -197,12 +200,12 @@ class LedgerOwner:
             StorageError: the store failed; only of a table that was handed over and not used since.
         """
         books = TableBooks(self._ledger, table)
-        entry = activated(books, books.entry())
+        entry = owned(books, books.entry())
         return OwnerStatus(
             entry.standing, entry.latest_version, entry.backfilled_version, len(entry.commits)
         )
 
-    def relocate(self, table: ManagedTable) -> None:
+    def relocate(self, table: ManagedTable) -> str:
         """Note that a table has moved to where it is opened now.
 
         A copy looks the same as a table that has moved. So this is for whoever has moved it to say, once
@@ -212,12 +215,47 @@ class LedgerOwner:
         Args:
             table: the table at its new place.
 
+        Returns:
+            Where the owner had it before (`ManagedTable.location`).
+
         Raises:
             CommitOwnerUnavailableError: the books can't be reached.
             CommitOwnerError: the owner doesn't have the table, or not all of it is at the new place.
             StorageError: the store failed.
         """
-        relocate(TableBooks(self._ledger, table))
+        return relocate(TableBooks(self._ledger, table))
+
+    def accept_log(self, table: ManagedTable, version: int) -> int:
+        """Give up ratified commits that are lost, so that the table can be used again.
+
+        For when the log is behind the books, and nothing can be restored: the table's directory was set
+        back to an older state, or files of commits that weren't backfilled are gone. The books then say
+        what the log says: a version is the newest one, and the next commit makes the one after it.
+
+        **All versions above it are given up for good**, including what is still there of them: readers may
+        have seen them, and their numbers are used again, for other commits. Whoever has kept something of
+        them (a streaming query, a sensor, a job that goes on from a version) has to start anew. So restore
+        what can be restored before; stop all writers; and name the version, which isn't taken if more than
+        that can be kept. What is left of the ratified commits, as far as they follow the log without a gap,
+        is backfilled first.
+
+        Where the log has another commit than the ratified one, that of the log is what stays.
+
+        Args:
+            table: the table.
+            version: the newest version that is left.
+
+        Returns:
+            The newest version that was ratified; those up to it are given up.
+
+        Raises:
+            CommitOwnerUnavailableError: the books can't be reached.
+            CommitOwnerError: the owner doesn't have the table, nothing that it has ratified is missing, or
+                it is another version that is the newest one left; the message says which, and what is
+                missing.
+            StorageError: the store failed.
+        """
+        return accept_log(TableBooks(self._ledger, table), version)
 
 
 def _policy(table: ManagedTable, *, releases: bool) -> BackfillPolicy:

@@ -38,7 +38,9 @@ class MemoryLedger:
         """Enter a table as proposed; see `Ledger.propose`."""
         with self._lock:
             entry = self._entries.get(table_id)
-            if entry is None or entry.standing is Standing.PROPOSED:
+            if entry is None or (
+                entry.standing is Standing.PROPOSED and entry.owned_from <= version
+            ):
                 self._entries[table_id] = Entry(
                     table_id, location, Standing.PROPOSED, version, version - 1, version - 1, ()
                 )
@@ -110,3 +112,20 @@ class MemoryLedger:
             entry = self._entries.get(table_id)
             if entry is not None:
                 self._entries[table_id] = replace(entry, location=location)
+
+    def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
+        """Give up what the log doesn't have; see `Ledger.accept`."""
+        with self._lock:
+            entry = self._entries.get(table_id)
+            if entry is None or entry.standing is Standing.PROPOSED:
+                return False
+            accepted = replace(
+                entry,
+                standing=Standing.ACTIVE,
+                latest_version=version,
+                backfilled_version=version,
+                commits=(),
+            )
+            if entry.latest_version == instead_of:
+                self._entries[table_id] = accepted
+            return self._entries[table_id] == accepted

@@ -25,7 +25,6 @@ implementation guarantees, and ``tests/contracts`` checks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -43,9 +42,6 @@ __all__ = [
     "OwnerStatus",
     "Standing",
 ]
-
-_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
-"""Schemes that mean the same store as another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +71,8 @@ class ManagedTable:
 
     @property
     def location(self) -> str:
-        """The table's location, spelled alike by everybody who means the same place."""
-        scheme, separator, rest = self.storage.root.partition("://")
-        if not separator:
-            return os.path.realpath(self.storage.root)
-        return f"{_SPELLINGS.get(scheme.lower(), scheme.lower())}://{rest}"
+        """The table's location, spelled alike by everybody who means the same place (`Storage.place`)."""
+        return self.storage.place
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ another commit                                  was changed by another writer fi
                                                 until its client says to forget it or proposes anew, or
                                                 the next one comes to propose a table there
 nothing                                         isn't the owner's yet, and may be at any time
+nothing, and later versions are there           is the owner's, if its metadata says so (`owned`): the
+                                                commit was there, and was cleaned up
 ==============================================  =====================================================
 
 The log may be between two states while it is looked at, so one read of the commit tells them apart.
@@ -29,23 +31,34 @@ a proposal for a version, and never the one for the next.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
-from airflow_delta.engine.commit.backfill_files import is_backfilled
+from airflow_delta.engine.commit.backfill_files import is_backfilled, is_whole, newest_in_log
 from airflow_delta.engine.commit.ledger import Entry
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.table_books import TableBooks
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     InvalidTableError,
+    NoBooksError,
     ObjectNotFoundError,
     StorageError,
 )
 from airflow_delta.engine.features.managed_commits import TABLE_ID
-from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
+from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["activated", "forget", "not_handed_over", "propose", "relocate", "take_over"]
+__all__ = [
+    "activated",
+    "forget",
+    "is_handed_over",
+    "not_handed_over",
+    "owned",
+    "propose",
+    "relocate",
+    "take_over",
+]
 
 
 def activated(books: TableBooks, entry: Entry) -> Entry:
@@ -55,26 +68,58 @@ def activated(books: TableBooks, entry: Entry) -> Entry:
         CommitOwnerUnavailableError: the books can't be reached.
         StorageError: the store failed.
     """
-    if entry.standing is not Standing.PROPOSED or not _is_handed_over(books.table.storage, entry):
+    if entry.standing is not Standing.PROPOSED or not is_handed_over(books.table.storage, entry):
         return entry
     books.ask(lambda: books.ledger.activate(entry.table_id))
     return books.entry()
 
 
+def owned(books: TableBooks, entry: Entry) -> Entry:
+    """As `activated`, of a table whose own metadata has told the id of the entry.
+
+    Only a hand-over puts an id into a table's metadata. So where its commit isn't in the log any more, as
+    the log was cleaned up since, the table is the owner's all the same; and what the log has of it the
+    owner didn't make, but has to go by.
+
+    Raises:
+        CommitOwnerUnavailableError: the books can't be reached.
+        StorageError: the store failed.
+    """
+    entry = activated(books, entry)
+    if entry.standing is not Standing.PROPOSED:
+        return entry
+    storage = books.table.storage
+    newest = newest_in_log(storage, entry.owned_from)
+    # Looked at again, as the commit may have come in between.
+    if newest is None or is_handed_over(storage, entry) is False:
+        return entry
+    books.ask(lambda: books.ledger.activate(entry.table_id))
+    books.observe(newest)
+    return books.entry()
+
+
 def propose(books: TableBooks, version: int) -> None:
     """Agree to own a table; see `CommitOwner.propose`."""
-    entry = books.find()
-    if entry is not None:
-        entry = activated(books, entry)
-        if entry.standing is not Standing.PROPOSED:
-            raise books.refusal(
-                f"the table with the id {entry.table_id} was handed over with version "
-                f"{entry.owned_from} before: an id is for one time. Use a new tableId to hand it over "
-                "again",
-                version=version,
-            )
-    _forget_lost(books)
+    # Books that aren't there have nothing to say, and are begun by this.
+    with suppress(NoBooksError):
+        _check_new(books, version)
+        _forget_lost(books)
     books.ask(lambda: books.ledger.propose(books.table_id, books.table.location, version))
+
+
+def _check_new(books: TableBooks, version: int) -> None:
+    """Make sure that a table wasn't handed over before."""
+    entry = books.find()
+    if entry is None:
+        return
+    entry = activated(books, entry)
+    if entry.standing is not Standing.PROPOSED:
+        raise books.refusal(
+            f"the table with the id {entry.table_id} was handed over with version "
+            f"{entry.owned_from} before: an id is for one time. Use a new tableId to hand it over "
+            "again",
+            version=version,
+        )
 
 
 def _forget_lost(books: TableBooks) -> None:
@@ -86,7 +131,7 @@ def _forget_lost(books: TableBooks) -> None:
 
 
 def _forget_if_lost(books: TableBooks, entry: Entry) -> None:
-    if _is_handed_over(books.table.storage, entry) is False:
+    if is_handed_over(books.table.storage, entry) is False:
         books.ask(lambda: books.ledger.forget(entry.table_id, entry.owned_from))
 
 
@@ -119,11 +164,11 @@ def forget(books: TableBooks, version: int) -> None:
         books.ask(lambda: books.ledger.forget(entry.table_id, version))
 
 
-def relocate(books: TableBooks) -> None:
+def relocate(books: TableBooks) -> str:
     """Note where a table is that has moved; see `LedgerOwner.relocate`."""
     entry = books.known()
     if entry.location == books.table.location:
-        return
+        return entry.location
     if (found := _missing(books.table.storage, entry)) is not None:
         raise books.refusal(
             f"the table with the id {entry.table_id} can't have moved from {entry.location} to "
@@ -133,6 +178,7 @@ def relocate(books: TableBooks) -> None:
             found=books.table.location,
         )
     books.ask(lambda: books.ledger.relocate(entry.table_id, books.table.location))
+    return entry.location
 
 
 def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
@@ -148,10 +194,10 @@ def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
 def _missing(storage: Storage, entry: Entry) -> str | None:
     """What speaks against a table being where a storage is; None for nothing."""
     # Of a log that was cleaned up the first version can be gone, but never the newest ones.
-    if _is_handed_over(storage, entry) is False:
+    if is_handed_over(storage, entry) is False:
         return f"version {entry.owned_from} isn't the commit that handed the table over"
     for commit in entry.commits:
-        if not (_is_whole(storage, commit) or is_backfilled(storage, commit.version)):
+        if not (is_whole(storage, commit) or is_backfilled(storage, commit.version)):
             return f"version {commit.version} isn't there"
     newest = max(entry.latest_version, entry.owned_from)
     if not entry.commits and not is_backfilled(storage, newest):
@@ -159,8 +205,12 @@ def _missing(storage: Storage, entry: Entry) -> str | None:
     return None
 
 
-def _is_handed_over(storage: Storage, entry: Entry) -> bool | None:
-    """Whether the commit of an entry's first version names its id; None where there is no commit."""
+def is_handed_over(storage: Storage, entry: Entry) -> bool | None:
+    """Whether the commit of an entry's first version names its id; None where there is no commit.
+
+    Raises:
+        StorageError: the store failed.
+    """
     try:
         data = storage.read(commit_path(entry.owned_from))
     except ObjectNotFoundError:
@@ -177,10 +227,3 @@ def _table_id(line: bytes, *, table: str) -> str | None:
         return TableProperties(configuration, table).commit_owner_conf.get(TABLE_ID)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTableError):
         return None
-
-
-def _is_whole(storage: Storage, commit: UnbackfilledCommit) -> bool:
-    try:
-        return storage.head(commit.path).size == commit.size
-    except ObjectNotFoundError:
-        return False

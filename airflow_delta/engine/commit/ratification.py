@@ -21,7 +21,7 @@ from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.commit.ledger import Entry
 from airflow_delta.engine.commit.log_and_books import abreast, backfill
 from airflow_delta.engine.commit.owner import CommitResponse, Standing
-from airflow_delta.engine.commit.ownership import activated, not_handed_over
+from airflow_delta.engine.commit.ownership import not_handed_over, owned
 from airflow_delta.engine.commit.table_books import TableBooks
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
@@ -60,14 +60,14 @@ class Proposal:
 def make_version(books: TableBooks, proposal: Proposal, policy: BackfillPolicy) -> CommitResponse:
     """Try to make a version; see `LedgerOwner.commit`."""
     version = proposal.version
-    entry = abreast(books, activated(books, books.entry()), version)
+    entry = abreast(books, owned(books, books.entry()), version)
     if entry.standing is not Standing.PROPOSED and version <= entry.latest_version:
         return CommitResponse(_own_or_none(books, entry, proposal), entry.latest_version)
     _check_next(books, entry, version)
     if policy.direct:
         return _commit_directly(books, entry, proposal)
     if proposal.releases:
-        backfill(books, entry.commits)
+        backfill(books, entry.commits, latest=entry.latest_version)
     commit = write_unbackfilled(books.table.storage, version, proposal.actions)
     taken = _ratified(books, commit, proposal)
     if taken is not None:
@@ -231,7 +231,7 @@ def _in_log(proposal: Proposal) -> Commit:
 def _commit_directly(books: TableBooks, entry: Entry, proposal: Proposal) -> CommitResponse:
     """Put a commit into the log, which decides; and then into the books."""
     version, storage = proposal.version, books.table.storage
-    backfill(books, entry.commits)
+    backfill(books, entry.commits, latest=entry.latest_version)
     committer = FileSystemCommitter(storage, table=books.table.uri)
     made = committer.commit(version, proposal.actions, txn_id=proposal.txn_id)
     try:
@@ -254,7 +254,7 @@ def _backfilled(
     """The file of our commit, the newest one, after an attempt to backfill it with those before it."""
     ours = commits[-1]
     try:
-        backfill(books, commits, {ours.path: proposal.actions})
+        backfill(books, commits, {ours.path: proposal.actions}, latest=ours.version)
     except CommitOwnerUnavailableError as error:
         warn_afterwards(
             f"{books.table.uri}: version {ours.version} is there and backfilled, but that couldn't be "

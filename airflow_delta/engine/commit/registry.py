@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable
-from airflow_delta.engine.errors import CommitOwnerUnavailableError, DeltaError
+from airflow_delta.engine.errors import CommitOwnerError, CommitOwnerUnavailableError
 from airflow_delta.engine.features.managed_commits import commit_owner
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -99,8 +99,9 @@ def _from_entry_point(table: ManagedTable) -> CommitOwner:
     try:
         factory: OwnerFactory = found.load()
         return factory(table.conf)
-    except DeltaError:
-        raise
+    except CommitOwnerError as error:
+        facts = {**error.facts, "owner": table.owner}
+        raise type(error)(error.message, table=table.uri, **facts) from error
     # Code of any package may fail in any way.
     except Exception as error:
         raise CommitOwnerUnavailableError(

@@ -17,6 +17,9 @@ SQLite         A file on a local disk, with a write-ahead log: reading waits for
 Connections are pooled, one pool per process: a process that was forked off makes its own. Where a pooled
 connection turns out to be broken, as after a restart of the server, the step is repeated on a new one,
 unless it matters whether it was executed before.
+
+The tables, and a file of SQLite, come with the first row. Whoever only looks creates nothing, because the
+name of the database may have been mistyped.
 """
 
 from __future__ import annotations
@@ -50,13 +53,20 @@ from airflow_delta.engine.commit.sql_engine import (
     database_url,
     new_engine,
     public_name,
+    sqlite_file,
     without_secrets,
 )
-from airflow_delta.engine.commit.sql_schema import TABLES, establish, transaction
+from airflow_delta.engine.commit.sql_schema import (
+    TABLES,
+    establish,
+    is_established,
+    transaction,
+)
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     CommitOwnerUnavailableError,
     InvalidArgumentError,
+    NoBooksError,
 )
 
 __all__ = ["SqlDatabase"]
@@ -65,6 +75,11 @@ _T = TypeVar("_T")
 
 _ATTEMPTS = 5
 """How often a step is tried at most where it can be told that to repeat it is right."""
+
+_WRONG_PLACE = (
+    "make sure that it is the one that tables were handed over to; if that was lost, restore it from a "
+    "backup. A new one is begun when a table is handed over"
+)
 
 _SERIALIZATION_FAILURE = "40001"
 """The SQLSTATE."""
@@ -101,6 +116,14 @@ class SqlDatabase:
     def __reduce__(self) -> tuple[type[SqlDatabase], tuple[str]]:
         return type(self), (self._url.render_as_string(hide_password=False),)
 
+    def establish(self) -> None:
+        """Create the tables, and a file of SQLite, where they aren't there.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+        self._run(lambda _connection: None, establishes=True)
+
     def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """What a query finds, of one moment.
 
@@ -122,15 +145,18 @@ class SqlDatabase:
     ) -> None:
         """Insert a row, or make it of the one that has its key, if a condition holds for that.
 
+        Tables that aren't there are created, as by `establish`.
+
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
         """
         insert = postgresql.insert if self._is_postgresql else sqlite.insert
-        self.change(
+        statement = (
             insert(table)
             .values(row)
             .on_conflict_do_update(index_elements=list(table.primary_key), set_=row, where=where)
         )
+        self._run(lambda connection: connection.execute(statement), establishes=True)
 
     def change_both(
         self,
@@ -176,12 +202,14 @@ class SqlDatabase:
     def _is_postgresql(self) -> bool:
         return self._url.get_backend_name() == "postgresql"
 
-    def _run(self, step: Callable[[Connection], _T], *, repeat: bool = True) -> _T:
+    def _run(
+        self, step: Callable[[Connection], _T], *, repeat: bool = True, establishes: bool = False
+    ) -> _T:
         attempt = 0
         while True:
             attempt += 1
             try:
-                with self._engine().connect() as connection:
+                with self._engine(establishes=establishes).connect() as connection:
                     return step(connection)
             except UnicodeError as error:
                 # A path may have bytes that are no text; a database has only text.
@@ -202,13 +230,18 @@ class SqlDatabase:
                     "is up and can be reached with that URL, then try again"
                 ) from (error if public else None)
 
-    def _engine(self) -> Engine:
+    def _engine(self, *, establishes: bool = False) -> Engine:
+        """The connections of this process, to a database that has the tables."""
+        if not establishes:
+            self._check_file()
         engine = self._engines.get(os.getpid())
         if engine is not None:
             return engine
         engine = new_engine(self._url)
         try:
             with engine.connect() as connection:
+                if not establishes:
+                    self._check_tables(connection)
                 establish(connection)
         except BaseException:
             engine.dispose()
@@ -218,6 +251,23 @@ class SqlDatabase:
         if kept is not engine:
             engine.dispose()
         return kept
+
+    def _check_file(self) -> None:
+        """Make sure that a file of SQLite is there, which else would be created."""
+        file = sqlite_file(self._url)
+        if file is None or file.exists():
+            return
+        # What comes in its place, from a backup say, is another file.
+        if (engine := self._engines.pop(os.getpid(), None)) is not None:
+            engine.dispose()
+        raise NoBooksError(f"the commit owner's database {file} isn't there: {_WRONG_PLACE}")
+
+    def _check_tables(self, connection: Connection) -> None:
+        """Make sure that the tables are there, which else would be created."""
+        if not is_established(connection):
+            raise NoBooksError(
+                f"the database {self.name} has no tables of a commit owner: {_WRONG_PLACE}"
+            )
 
     def _reason(self, error: SQLAlchemyError) -> str:
         """What the driver says, in one line, without what is secret."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, InvalidArgumentError
 
-__all__ = ["database_url", "new_engine", "public_name", "without_secrets"]
+__all__ = ["database_url", "new_engine", "public_name", "sqlite_file", "without_secrets"]
 
 _SQLITE_OPTIONS = {"timeout": 60}
 """For so many seconds a writer waits for others."""
@@ -45,8 +46,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """What the drivers are told, unless the URL tells them otherwise."""
 
 
-def database_url(url: str) -> URL:
-    """Parse the URL of a database that a ledger can be in.
+def database_url(url: str, *, absolute: bool = False) -> URL:
+    """Parse the URL of a database that a ledger can be in; a relative path becomes absolute by it.
+
+    Args:
+        url: as SQLAlchemy writes it.
+        absolute: whether a relative path is refused.
 
     Raises:
         InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
@@ -66,7 +71,7 @@ def database_url(url: str) -> URL:
         return parsed.set(drivername="postgresql+psycopg")
     backend = parsed.get_backend_name()
     if backend == "sqlite":
-        return _sqlite_file(parsed)
+        return _with_path(parsed, absolute=absolute)
     if backend != "postgresql":
         raise InvalidArgumentError(
             f"a commit owner can't keep its books in {backend!r}; expected is the URL of a PostgreSQL "
@@ -75,17 +80,38 @@ def database_url(url: str) -> URL:
     return parsed
 
 
-def _sqlite_file(url: URL) -> URL:
+def sqlite_file(url: URL) -> Path | None:
+    """The file that a URL of SQLite names; None for one of another database."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not _has_uri(url):
+        return Path(url.database or "")
+    return Path(unquote(urlsplit(url.database or "").path))
+
+
+def _has_uri(url: URL) -> bool:
+    """Whether the database is named by a URI of SQLite, ``file:…?uri=true``, and not by a path."""
+    return (url.database or "").startswith("file:") and url.query.get("uri") == "true"
+
+
+def _with_path(url: URL, *, absolute: bool) -> URL:
     file = url.database or ""
     if not file or ":memory:" in file or url.query.get("mode") == "memory":
         raise InvalidArgumentError(
             "an SQLite database in memory is gone with its connection: a commit owner needs a file "
             "(sqlite:////absolute/path), or a MemoryLedger for tests"
         )
-    if file.startswith("file:"):
+    path = sqlite_file(url)
+    assert path is not None
+    if path.is_absolute():
         return url
+    if absolute or _has_uri(url):
+        raise InvalidArgumentError(
+            f"{file!r} names another file in each working directory: a commit owner needs an absolute path "
+            "(sqlite:////absolute/path)"
+        )
     # The same file, wherever the process or the one that unpickles this goes.
-    return url.set(database=str(Path(file).absolute()))
+    return url.set(database=str(path.absolute()))
 
 
 def public_name(url: URL) -> str:
@@ -117,13 +143,12 @@ def new_engine(url: URL) -> Engine:
     Its connections are in autocommit: a transaction has to be begun.
 
     Raises:
-        CommitOwnerUnavailableError: the driver isn't installed.
-        InvalidArgumentError: the driver is one for asyncio.
+        CommitOwnerUnavailableError: the driver isn't installed, or is one for asyncio.
     """
     try:
         dialect = url.get_dialect()
         if dialect.is_async:
-            raise InvalidArgumentError(
+            raise CommitOwnerUnavailableError(
                 f"{url.drivername} is a driver for asyncio; a commit owner is used from threads and "
                 "needs another one, such as postgresql+psycopg"
             )

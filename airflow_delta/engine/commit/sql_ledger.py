@@ -52,8 +52,8 @@ _TRACKED = and_(
 class SqlLedger:
     """A `Ledger` in PostgreSQL or SQLite; see `SqlDatabase` for how it may be shared.
 
-    The tables are created at the first use. All methods may raise `CommitOwnerError` besides: the tables
-    are of a newer version than this one knows.
+    The tables, and a file of SQLite, are created by the first `propose`. All methods may raise
+    `CommitOwnerError` besides: the tables are of a newer version than this one knows.
 
     Args:
         url: the database, as SQLAlchemy writes it.
@@ -99,7 +99,7 @@ class SqlLedger:
                 "latest_version": version - 1,
                 "backfilled_version": version - 1,
             },
-            where=TABLES.c.standing == Standing.PROPOSED.value,
+            where=and_(*_proposed(table_id), TABLES.c.owned_from <= version),
         )
 
     def forget(self, table_id: str, version: int) -> None:
@@ -172,6 +172,36 @@ class SqlLedger:
         """Note that a table has moved; see `Ledger.relocate`."""
         self._database.change(
             update(TABLES).where(TABLES.c.table_id == table_id).values(location=location)
+        )
+
+    def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
+        """Give up what the log doesn't have; see `Ledger.accept`."""
+
+        def give_up(found: Select[tuple[str]]) -> Delete:
+            # Also what is left over below the backfilled version, which may be lower now.
+            return delete(COMMITS).where(COMMITS.c.table_id == found.scalar_subquery())
+
+        self._database.change_both(
+            update(TABLES)
+            .where(
+                TABLES.c.table_id == table_id,
+                TABLES.c.standing != Standing.PROPOSED.value,
+                TABLES.c.latest_version == instead_of,
+            )
+            .values(
+                standing=Standing.ACTIVE.value,
+                latest_version=version,
+                backfilled_version=version,
+            ),
+            give_up,
+            table_id=table_id,
+            repeat=True,
+        )
+        entry = self.find(table_id)
+        return (
+            entry is not None
+            and entry.standing is Standing.ACTIVE
+            and entry.latest_version == entry.backfilled_version == version
         )
 
     def _tracks(self, table_id: str, commit: UnbackfilledCommit) -> bool:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from functools import cache
 
 from airflow_delta.engine.commit.ledger_owner import LedgerOwner
+from airflow_delta.engine.commit.sql_engine import database_url
 from airflow_delta.engine.commit.sql_ledger import SqlLedger
-from airflow_delta.engine.errors import CommitOwnerUnavailableError
+from airflow_delta.engine.errors import CommitOwnerUnavailableError, InvalidArgumentError
 
 __all__ = ["URL_VARIABLE", "SqlCommitOwner", "from_environment"]
 
@@ -26,7 +27,7 @@ class SqlCommitOwner(LedgerOwner):
 
     Args:
         url: the database, as SQLAlchemy writes it: ``postgresql+psycopg://user:password@host/database``
-            or ``sqlite:////absolute/path``.
+            or ``sqlite:////absolute/path``. A relative path is of the working directory at this moment.
 
     Raises:
         InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
@@ -44,7 +45,8 @@ def from_environment(_conf: Mapping[str, str]) -> SqlCommitOwner:
 
     Raises:
         CommitOwnerUnavailableError: the environment names none.
-        InvalidArgumentError: what it names isn't the URL of a PostgreSQL database or of an SQLite file.
+            Or what it names isn't the URL of a PostgreSQL database, or of an SQLite file by its absolute
+            path: a relative one would be another file in each working directory.
     """
     url = os.environ.get(URL_VARIABLE)
     if not url:
@@ -60,4 +62,14 @@ def from_environment(_conf: Mapping[str, str]) -> SqlCommitOwner:
 @cache
 def _owner(url: str) -> SqlCommitOwner:
     # One for all tables of a process, so that they share connections.
-    return SqlCommitOwner(url)
+    try:
+        database_url(url, absolute=True)
+        return SqlCommitOwner(url)
+    except InvalidArgumentError as error:
+        # Of a process that is set up wrongly, which is no fault of whoever reads a table in it. Nor is the
+        # cause shown, which may quote what the variable holds.
+        raise CommitOwnerUnavailableError(
+            f"the environment variable {URL_VARIABLE} doesn't name a database for the commit owner 'sql': "
+            f"{error.message}",
+            owner="sql",
+        ) from None

@@ -6,7 +6,7 @@
 ``airflow_delta_managed_schema``      a row per version of these tables, with the time when it was made
 ====================================  =================================================================
 
-Nobody has to create them: whoever uses the database first does (`establish`), and where several
+Nobody has to create them: whoever enters the first table does (`establish`), and where several
 processes are first together one of them does while the others wait. A later version of this module may
 add a step to `_STEPS`, which brings an older schema up to date; an older version of this module refuses a
 newer schema, of which it can't know the rules.
@@ -38,7 +38,7 @@ from sqlalchemy import (
 
 from airflow_delta.engine.errors import CommitOwnerError
 
-__all__ = ["COMMITS", "SCHEMA", "TABLES", "establish", "transaction"]
+__all__ = ["COMMITS", "SCHEMA", "TABLES", "establish", "is_established", "transaction"]
 
 _METADATA = MetaData()
 
@@ -105,6 +105,15 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
 
 
+def is_established(connection: Connection) -> bool:
+    """Whether a database has the tables, of whichever version.
+
+    Raises:
+        SQLAlchemyError: the database failed.
+    """
+    return inspect(connection).has_table(SCHEMA.name)
+
+
 def establish(connection: Connection) -> None:
     """Bring the schema of a database to the version that this module knows.
 
@@ -125,7 +134,7 @@ def establish(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> int:
-    if not inspect(connection).has_table(SCHEMA.name):
+    if not is_established(connection):
         return 0
     found: int = connection.execute(select(func.max(SCHEMA.c.version))).scalar_one()
     if found > len(_STEPS):

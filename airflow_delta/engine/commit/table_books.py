@@ -73,9 +73,9 @@ class TableBooks:
             return entry
         raise self.refusal(
             f"the owner {self.table.owner!r} has the table with the id {self.table_id} at "
-            f"{entry.location}, not at {self.table.location}. If it has moved, tell the owner with "
-            "relocate; if this is a copy, it can be read as far as it is backfilled, and nobody can "
-            "commit to it, as the owner's books are the original's",
+            f"{entry.location}, not at {self.table.location}. If it has moved, tell the owner by "
+            "`airflow-delta commits --relocate`; if this is a copy, it can be read as far as it is "
+            "backfilled, and nobody can commit to it, as the owner's books are the original's",
             expected=entry.location,
             found=self.table.location,
         )

@@ -13,6 +13,7 @@ hand a table to another one, nor is its configuration, by which it finds its tab
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
@@ -41,6 +42,13 @@ TABLE_ID = "tableId"
 
 _CONF = "delta.managedCommit.commitOwnerConf"
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
+# Parts of names, without regard to case and to what stands between words.
+_SECRET_NAMES = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential"
+    r"|^(key|pass|sas)$|(access|account|api|auth|encryption|master|private|shared|signing|storage)key"
+)
+_BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
+_PASSWORD_IN_URL = re.compile(r"://[^/?#\s]*:[^/?#\s]+@")
 _SUCCESSOR = "coordinatedCommits-preview"
 
 
@@ -99,12 +107,16 @@ def managed(
     Args:
         configuration: the properties that it has.
         owner: the owner's name.
-        conf: what the owner is to know of the table, without its id.
+        conf: what the owner is to know of the table, without its id and without secrets: everybody who
+            may read the table may read it, for ever, in the history. Names that sound like one (such as
+            ``password``, ``clientSecret``, ``api_key``, and any with ``token`` or ``credential`` in it)
+            and URLs with a password are refused, whatever they are meant for.
         table_id: the table's id, which no other table has.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: the name is empty, or the configuration brings an id.
+        InvalidArgumentError: the name is empty, or the configuration brings an id or what looks like a
+            secret. Facts, of a secret: option.
     """
     if not owner:
         raise InvalidArgumentError("a commit owner has a name: found an empty text", table=table)
@@ -114,8 +126,23 @@ def managed(
             "for each table gets a new one, so that no two are taken for the same",
             table=table,
         )
+    _check_no_secret(conf, table)
     told = json.dumps({**conf, TABLE_ID: table_id}, separators=(",", ":"))
     return {**configuration, _TIMESTAMPS: "true", OWNER: owner, _CONF: told}
+
+
+def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
+    for name, value in conf.items():
+        named = _SECRET_NAMES.search(_BETWEEN_WORDS.sub("", name.lower()))
+        if named or _PASSWORD_IN_URL.search(str(value)):
+            why = "is named like a secret" if named else "is a URL with a password"
+            raise InvalidArgumentError(
+                f"{name!r} in the configuration of the commit owner {why}, and everybody who may read the "
+                "table may read it: leave it out, and let the owner have it from an Airflow connection or "
+                "the environment; if it is no secret, give it another name",
+                table=table,
+                option=name,
+            )
 
 
 def unmanaged(configuration: Mapping[str, str]) -> dict[str, str]:

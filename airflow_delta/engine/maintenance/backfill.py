@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
-from airflow_delta.engine.errors import InvalidArgumentError, VersionNotFoundError
-from airflow_delta.engine.log.files import UnbackfilledCommit
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import check_version
 from airflow_delta.engine.snapshot.opening import open_newest
@@ -172,12 +176,24 @@ def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
     Raises:
         CommitOwnerUnavailableError: the owner can't be reached.
         CommitOwnerError: the owner doesn't have the table any more.
-        CorruptLogError: the log has another commit in the place of a ratified one, or a ratified one is
-            gone. Facts: version, path.
+        CorruptLogError: the log has another commit in the place of a ratified one, a ratified one is
+            gone, or the log doesn't have what the owner says it has. Facts: version, path.
         StorageError: the store failed. What is backfilled by then stays, and a repetition goes on.
     """
-    done = plan.owned.owner.backfill_to_version(plan.owned.table, plan.version)
-    newest = find_latest_version(storage, max(done, plan.backfilled_version))
+    owned = plan.owned
+    done = owned.owner.backfill_to_version(owned.table, plan.version)
+    # Owners are anybody's; what they say is looked up.
+    newest = find_latest_version(storage, max(done, plan.backfilled_version), confirm=True)
+    if newest < done:
+        raise CorruptLogError(
+            f"the owner {plan.owner!r} says that the versions up to {done} are backfilled, but the newest "
+            f"one in the log is {newest}: files were lost, or the table's directory was restored to an "
+            "older state; restore the newer one",
+            table=storage.root,
+            version=done,
+            path=commit_path(done),
+            found=newest,
+        )
     return BackfillResult(plan, newest, newest - plan.backfilled_version)
 
 

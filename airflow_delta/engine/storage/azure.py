@@ -15,6 +15,7 @@ backslash for a slash, so names with one are refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from obstore.store import AzureStore
@@ -23,7 +24,13 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
+from airflow_delta.engine.storage.place import Endpoint, place_below
+from airflow_delta.engine.storage.store_arguments import (
+    OptionNames,
+    StoreLocation,
+    read_location,
+    read_options,
+)
 
 __all__ = ["AZURE_OPTIONS", "open_azure"]
 
@@ -61,6 +68,9 @@ AZURE_OPTIONS: OptionNames = {
 _PUBLIC_CLOUD = "core.windows.net"
 _FABRIC = "fabric.microsoft.com"
 
+# What obstore calls a server that stands in for Azure, where the environment asks for it.
+_EMULATOR, _EMULATED_ACCOUNT = "http://127.0.0.1:10000", "devstoreaccount1"
+
 
 def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     """The storage of a location in Azure. No I/O is done.
@@ -83,9 +93,11 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
                     f"{uri!r} names the account {value!r}, and the storage options name another",
                     uri=uri,
                 )
+    store = build_store(AzureStore, container, location, known, variables="AZURE_")
     return ObjectStorage(
         root=location.root,
-        store=build_store(AzureStore, container, location, known, variables="AZURE_"),
+        place=_place(location, container, known.store),
+        store=store,
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
         delete_batch=256,
         unfit="\\",
@@ -107,3 +119,37 @@ def _settings_of_host(host: str, uri: str) -> dict[str, str]:
     elif cloud != _PUBLIC_CLOUD:
         settings["endpoint"] = f"https://{account}.blob.{cloud}"
     return settings
+
+
+def _place(location: StoreLocation, container: str, settings: Mapping[str, str]) -> str:
+    """Which store and where; see `place`. All that isn't in the settings is in the environment."""
+    account = _setting("account_name", settings) or _EMULATED_ACCOUNT
+    account = account.lower()
+    endpoint = _setting("endpoint", settings)
+    if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true":
+        endpoint = f"{os.environ.get('AZURITE_BLOB_STORAGE_URL', _EMULATOR)}/{account}"
+    if endpoint is None:
+        fabric = _setting("use_fabric_endpoint", settings) == "true"
+        cloud: str | None = _FABRIC if fabric else _PUBLIC_CLOUD
+    else:
+        cloud = _cloud(Endpoint.of(endpoint), account)
+    if cloud is not None:
+        return place_below(f"abfss://{container}@{account}.dfs.{cloud}", location.prefix)
+    store = f"abfss+{Endpoint.of(str(endpoint))}"
+    return place_below(f"{store}/{container}@{account}", location.prefix)
+
+
+def _setting(name: str, settings: Mapping[str, str]) -> str | None:
+    """What the client goes by: an option, else what the environment says."""
+    variables = (alias.upper() for alias in AZURE_OPTIONS[name] if alias.startswith("azure_"))
+    told = (os.environ[variable] for variable in variables if variable in os.environ)
+    return settings.get(name) or next(told, None)
+
+
+def _cloud(server: Endpoint, account: str) -> str | None:
+    """The cloud whose host for an account a server is; None for any other server."""
+    for kind in ("blob", "dfs"):
+        cloud = server.host.removeprefix(f"{account}.{kind}.")
+        if cloud != server.host and server.port is None and not server.path:
+            return cloud
+    return None

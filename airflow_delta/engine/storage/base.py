@@ -14,6 +14,8 @@ What every implementation guarantees, and ``tests/contracts`` checks:
   later ``list``. Names ascend by their UTF-8 bytes.
 * **Nothing leaves the root.** A path that climbs out of it with ``..`` raises
   `InvalidArgumentError`.
+* **A place has one name.** ``place`` is equal for storages of the same place, whatever their roots and
+  options, and differs for those of different places; it holds nothing secret (`place`).
 * **Errors are typed.** `ObjectNotFoundError`, `ObjectExistsError`, else `StorageError` with the
   path and the operation.
 """
@@ -66,6 +68,14 @@ class Storage(Protocol):
     @property
     def root(self) -> str:
         """The root as the user named it, without a trailing slash; for messages and resolution."""
+
+    @property
+    def place(self) -> str:
+        """Which store it is and where in it: what tells places apart; see `place`.
+
+        Only links on the local file system are looked at for it; two machines may have different
+        directories at one path.
+        """
 
     @property
     def capabilities(self) -> Capabilities:

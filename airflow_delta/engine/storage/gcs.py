@@ -6,6 +6,7 @@ application default credentials, or the service account of the machine.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from obstore.store import GCSStore
@@ -13,7 +14,13 @@ from obstore.store import GCSStore
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
+from airflow_delta.engine.storage.place import Endpoint, place_below
+from airflow_delta.engine.storage.store_arguments import (
+    OptionNames,
+    StoreLocation,
+    read_location,
+    read_options,
+)
 
 __all__ = ["GCS_OPTIONS", "open_gcs"]
 
@@ -44,8 +51,18 @@ def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     """
     location = read_location(uri)
     known = read_options(options, GCS_OPTIONS, kind="GCS")
+    server = known.store.get("base_url") or os.environ.get("GOOGLE_BASE_URL")
     return ObjectStorage(
         root=location.root,
+        place=_place(location, server),
         store=build_store(GCSStore, location.container, location, known, variables="GOOGLE_"),
         capabilities=Capabilities(put_if_absent=True, start_after=True, remote=True),
     )
+
+
+def _place(location: StoreLocation, server: str | None) -> str:
+    """Which store and where; see `place`."""
+    endpoint = None if server is None else Endpoint.of(server)
+    google = endpoint is None or endpoint.is_below("googleapis.com")
+    store = "gs:/" if google else f"gs+{endpoint}"
+    return place_below(f"{store}/{location.container}", location.prefix)

@@ -12,6 +12,7 @@ Storage options are the arguments of the file system.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO, ClassVar, NoReturn, cast
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
@@ -28,6 +30,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile
+from airflow_delta.engine.storage.place import without_user
 from airflow_delta.engine.storage.single_writer import says_single_writer, without_single_writer
 
 __all__ = ["GenericStorage", "open_generic"]
@@ -114,6 +117,19 @@ class GenericStorage:
     capabilities: ClassVar[Capabilities] = Capabilities(
         put_if_absent=False, start_after=False, remote=True
     )
+
+    @property
+    def place(self) -> str:
+        """See `Storage.place`."""
+        if isinstance(self.file_system, LocalFileSystem):
+            return os.path.realpath(self.base)
+        scheme, separator, rest = without_user(self.root).partition("://")
+        named, slash, path = rest.partition("/")
+        # What the location leaves open of the server is in the options, and the rest in both.
+        host, port = (self.file_system.storage_options.get(name) for name in ("host", "port"))
+        if host and named in ("", host):
+            named = f"{host}:{port}" if port else host
+        return f"{scheme.lower()}{separator}{named}{slash}{path}"
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""

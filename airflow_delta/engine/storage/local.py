@@ -72,6 +72,11 @@ class LocalStorage:
                 f"{self.root!r} isn't the absolute path of a directory", uri=self.root
             )
 
+    @property
+    def place(self) -> str:
+        """See `Storage.place`: the path with links resolved."""
+        return os.path.realpath(self.root)
+
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.read`."""
         with self._reading("read", path), self._full(path).open("rb") as file:

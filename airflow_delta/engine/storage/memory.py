@@ -69,6 +69,7 @@ class MemoryStorage:
         self._clock = clock
         name, _, path = root[len(_SCHEME) :].partition("/")
         self._prefix = _prefix(path)
+        self.place = _SCHEME + f"{name}/{self._prefix}".rstrip("/")
         with _BUCKETS_LOCK:
             self._bucket = _BUCKETS.setdefault(name, _Bucket())
 

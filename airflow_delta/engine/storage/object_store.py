@@ -14,8 +14,9 @@ object back and compares; transactions do. `ObjectExistsError` is raised only wh
 seen.
 
 **Listing.** Stores that list in order and start anywhere (S3, GCS) are listed flat from the start
-asked for, which spares the pages of names before it; whole sub-directories are jumped over. Others
-are listed with a delimiter, and sorted here.
+asked for, which spares the pages of names before it; whole sub-directories are jumped over. A walk
+lists them from several places at once (`parallel_listing`). Others are listed with a delimiter, and
+sorted here, and walked page by page.
 
 **Streaming.** ``writer`` collects the object in a temporary file and uploads it on a clean exit, so
 that an abandoned one has cost the store nothing. Up to 16 MiB it is one PUT, conditional without
@@ -49,6 +50,7 @@ from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.exclusive_put import puts_exclusively
 from airflow_delta.engine.storage.object_file import ObjectFile
 from airflow_delta.engine.storage.obstore_errors import failures, saw_object
+from airflow_delta.engine.storage.parallel_listing import AFTER_ALL, walk_in_parallel
 from airflow_delta.engine.storage.upload_parts import parts_uploaded
 
 __all__ = ["ObjectStorage"]
@@ -63,9 +65,6 @@ _THREADS = 32
 # Objects above this many bytes are uploaded in parts; the client holds smaller ones in memory.
 _LARGE = 16 * 1024 * 1024
 
-# Sorts after every name that can stand in its place.
-_AFTER_ALL = "\U0010ffff"
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -76,6 +75,7 @@ class ObjectStorage:
 
     Args:
         root: the location as the user named it.
+        place: see `Storage.place`.
         store: obstore's store, bound to the location by its prefix.
         capabilities: what the store can do. With ``start_after`` it must list in the order of the
             names' UTF-8 bytes.
@@ -87,6 +87,7 @@ class ObjectStorage:
     """
 
     root: str
+    place: str
     store: Any = field(repr=False)  # obstore's stores show credentials in their attributes
     capabilities: Capabilities
     delete_batch: int = 1
@@ -135,10 +136,13 @@ class ObjectStorage:
                 yield info
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
-        """See `Storage.walk`."""
-        for page in self._pages(self._prefix(directory)):
-            for meta in page:
-                yield _info(meta)
+        """See `Storage.walk`, and the module for how many requests there are at a time."""
+        prefix = self._prefix(directory)
+        if self.capabilities.start_after:
+            yield from walk_in_parallel(self._page, prefix, full_page=_PAGE, threads=_THREADS)
+            return
+        for page in self._pages(prefix):
+            yield from map(_info, page)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
@@ -312,7 +316,7 @@ class ObjectStorage:
                 child, slash, _ = page[-1]["path"][len(below) :].partition("/")
                 if slash and len(page) == _PAGE:
                     # The page ended inside a sub-directory: list on from behind it.
-                    offset = f"{below}{child}/{_AFTER_ALL}"
+                    offset = f"{below}{child}/{AFTER_ALL}"
                     more = True
                     break
 
@@ -322,6 +326,10 @@ class ObjectStorage:
             for page in self.store.list(prefix or None, offset=offset, chunk_size=_PAGE):
                 if page:
                     yield page
+
+    def _page(self, prefix: str, offset: str | None) -> Sequence[FileInfo]:
+        """The first of `_pages`."""
+        return [*map(_info, next(self._pages(prefix, offset), ()))]
 
     def _list_delimited(self, prefix: str) -> Iterator[FileInfo]:
         with self._failures("list", prefix):

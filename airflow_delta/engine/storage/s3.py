@@ -19,7 +19,14 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.store_arguments import OptionNames, read_location, read_options
+from airflow_delta.engine.storage.place import Endpoint, place_below
+from airflow_delta.engine.storage.store_arguments import (
+    OptionNames,
+    StoreLocation,
+    StoreOptions,
+    read_location,
+    read_options,
+)
 
 __all__ = ["S3_OPTIONS", "open_s3"]
 
@@ -62,6 +69,13 @@ _OTHER_COMMITS = frozenset(
 )
 
 
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+# Buckets have names of their own in all regions of the one, and again in those of the other.
+_AMAZON = "amazonaws.com"
+_AMAZON_IN_CHINA = "amazonaws.com.cn"
+
+
 def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     """The storage of a location in S3. No I/O is done.
 
@@ -85,8 +99,14 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     known = read_options(options, S3_OPTIONS, kind="S3")
     express = location.container.endswith("--x-s3") or known.store.get("s3_express") == "true"
     endpoint = known.store.get("endpoint") or _endpoint_of_environment()
+    if endpoint:
+        # The client reads the same variables, and lets some of them come before the option.
+        known.store["endpoint"] = endpoint
+        if os.environ.get(_ENDPOINT_VARIABLES[0]):
+            known.store[_ENDPOINT_VARIABLES[0].lower()] = endpoint
     return ObjectStorage(
         root=location.root,
+        place=_place(location, endpoint, in_host=_names_bucket_in_host(known)),
         store=build_store(S3Store, location.container, location, known, variables="AWS_"),
         capabilities=Capabilities(
             put_if_absent=(
@@ -103,5 +123,27 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
 
 
 def _endpoint_of_environment() -> str | None:
-    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return next((os.environ[name] for name in variables if os.environ.get(name)), None)
+    return next((os.environ[name] for name in _ENDPOINT_VARIABLES if os.environ.get(name)), None)
+
+
+def _names_bucket_in_host(known: StoreOptions) -> bool:
+    variable = os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "")
+    return known.store.get("virtual_hosted_style_request", variable).lower() == "true"
+
+
+def _place(location: StoreLocation, endpoint: str | None, *, in_host: bool) -> str:
+    """Which store and where; see `place`.
+
+    Args:
+        location: the location.
+        endpoint: the server; None for Amazon's.
+        in_host: whether the endpoint names the bucket as well.
+    """
+    server = None if endpoint is None else Endpoint.of(endpoint)
+    if server is None or server.is_below(_AMAZON):
+        store = "s3:/"
+    elif server.is_below(_AMAZON_IN_CHINA):
+        store = f"s3+https://{_AMAZON_IN_CHINA}"
+    else:
+        store = f"s3+{server.without_label(location.container) if in_host else server}"
+    return place_below(f"{store}/{location.container}", location.prefix)

@@ -77,7 +77,9 @@ def test_a_row_group_comes_in_slices(slice_rows: int, sizes: list[int]) -> None:
 
 def test_an_exact_size_is_that_of_the_store() -> None:
     """A file in an object store that is opened with a size has that size, whatever there is."""
-    storage = ObjectStorage("test://t", MemoryStore(), Capabilities(True, True, remote=True))
+    storage = ObjectStorage(
+        "test://t", "test://t", MemoryStore(), Capabilities(True, True, remote=True)
+    )
     storage.create("f", parquet())
     right = storage.head("f")
     for size in (right.size - 1, right.size + 1):

@@ -14,7 +14,13 @@ import pytest
 from airflow_delta.engine.commit.ledger import Entry
 from airflow_delta.engine.commit.ledger_owner import LedgerOwner
 from airflow_delta.engine.commit.memory_ledger import MemoryLedger
-from airflow_delta.engine.commit.owner import CommitResponse, ManagedTable, OwnerStatus, Standing
+from airflow_delta.engine.commit.owner import (
+    CommitResponse,
+    GetCommitsResponse,
+    ManagedTable,
+    OwnerStatus,
+    Standing,
+)
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     CommitOwnerError,
@@ -322,6 +328,7 @@ def test_books_that_are_down_take_no_commit() -> None:
         lambda: down.forget(world.table(), 2),
         lambda: down.status(world.table()),
         lambda: down.relocate(world.table()),
+        lambda: down.accept_log(world.table(), 1),
     ]
     for each in anything:
         with pytest.raises(CommitOwnerUnavailableError, match="can't be reached") as caught:
@@ -547,6 +554,61 @@ def test_a_commit_that_hands_nothing_over(content: bytes) -> None:
     assert world.status().standing is Standing.PROPOSED
 
 
+USES: dict[str, Callable[[World], object]] = {
+    "commit": lambda world: world.make(4),
+    "get_commits": lambda world: world.owner().get_commits(world.table()),
+    "backfill": lambda world: world.owner().backfill_to_version(world.table()),
+    "status": lambda world: world.status(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("proof", [commit_path(3), f"_delta_log/{3:020}.checkpoint.parquet"])
+def test_a_hand_over_that_was_cleaned_up_before_the_owner_looked(use: str, proof: str) -> None:
+    """The table tells its id in what is left of the log, and so the owner must not refuse it."""
+    world = World(dict(managed(fresh_storage()).conf))
+    world.owner().propose(world.table(), 1)
+    world.inner.create(proof, b"x")
+    USES[use](world)
+    status = world.status()
+    assert status.standing is Standing.ACTIVE
+    assert status.backfilled_version == (4 if use == "commit" else 3)
+    assert world.owner().get_commits(world.table()) == GetCommitsResponse((), status.latest_version)
+    assert world.make(5 if use == "commit" else 4).commit is not None
+    assert world.make(6 if use == "commit" else 5, releases=True).commit is not None
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_hand_over_that_is_made_while_the_owner_looks(ours: bool) -> None:
+    world = World(dict(managed(fresh_storage()).conf))
+    world.owner().propose(world.table(), 0)
+    text = handing_over(world.conf) if ours else commit_text("faster")
+    storage = FaultyStorage(
+        world.inner,
+        Fault("list", 1, meanwhile=lambda: world.inner.create(commit_path(0), text)),
+    )
+    standing = world.owner().status(world.table(storage)).standing
+    assert standing is (Standing.ACTIVE if ours else Standing.PROPOSED)
+
+
+@pytest.mark.parametrize("use", ["propose", "take_over", "forget"])
+def test_whoever_hands_a_table_over_has_no_proof_in_later_versions(use: str) -> None:
+    """What these calls know of the table is what was to be written."""
+    world = World(dict(managed(fresh_storage()).conf))
+    world.owner().propose(world.table(), 1)
+    world.inner.create(commit_path(3), commit_text("of others"))
+    if use == "take_over":
+        with pytest.raises(CommitOwnerError, match="doesn't hand over the table"):
+            world.owner().take_over(world.table(), 1)
+    elif use == "propose":
+        world.owner().propose(world.table(), 4)
+    else:
+        world.owner().forget(world.table(), 1)
+        assert world.ledger.find(world.conf["tableId"]) is None
+        return
+    assert world.entry().standing is Standing.PROPOSED
+
+
 def test_a_proposal_is_not_forgotten_while_nobody_can_tell() -> None:
     world = World({"tableId": "ours"})
     world.owner().propose(world.table(), 0)
@@ -583,8 +645,8 @@ def test_a_table_that_has_moved(policy: str) -> None:
     moved = move(world)
     with pytest.raises(CommitOwnerError, match="relocate"):
         moved.make(5)
-    for _ in range(2):
-        moved.owner().relocate(moved.table())
+    assert moved.owner().relocate(moved.table()) == world.table().location
+    assert moved.owner().relocate(moved.table()) == moved.table().location
     assert moved.make(5).commit is not None
     assert moved.history()[2:] == texts((2, 3, 4, 5))
     with pytest.raises(CommitOwnerError, match="relocate"):

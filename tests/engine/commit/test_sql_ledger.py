@@ -26,6 +26,7 @@ from airflow_delta.engine.errors import (
     CommitOwnerError,
     CommitOwnerUnavailableError,
     InvalidArgumentError,
+    NoBooksError,
 )
 from airflow_delta.engine.log.files import UnbackfilledCommit, unbackfilled_commit_path
 from tests.postgres_server import PASSWORD, new_database, postgres_cluster
@@ -109,7 +110,9 @@ def test_a_driver_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("driver", ["postgresql+psycopg_async", "postgresql+asyncpg"])
 def test_a_driver_for_asyncio_is_refused(driver: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=rf"{re.escape(driver)} is a driver for asyncio"):
+    with pytest.raises(
+        CommitOwnerUnavailableError, match=rf"{re.escape(driver)} is a driver for asyncio"
+    ):
         SqlLedger(f"{driver}://user:hidden@host/database").find("t")
 
 
@@ -149,6 +152,76 @@ def test_a_relative_file_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "books.db").exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert len(ledger.entries_at("s3://bucket/table")) == 2
+
+
+@pytest.mark.parametrize("file", ["file:books.db?uri=true", "file:./books.db?mode=rw&uri=true"])
+def test_a_relative_uri_of_a_file_is_refused(file: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="needs an absolute path"):
+        SqlLedger(f"sqlite:///{file}")
+
+
+def test_a_uri_of_a_file_is_that_file(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///file:{tmp_path}/a%20b.db?uri=true")
+    with pytest.raises(NoBooksError, match=r"a b\.db isn't there"):
+        ledger.find("t")
+    table_id = active(ledger)
+    assert (tmp_path / "a b.db").exists()
+    assert versions(ledger, table_id) == []
+
+
+# Who creates what.
+
+LOOKS: dict[str, Callable[[SqlLedger], object]] = {
+    "find": lambda ledger: ledger.find("t"),
+    "entries_at": lambda ledger: ledger.entries_at("s3://bucket/table"),
+    "forget": lambda ledger: ledger.forget("t", 0),
+    "activate": lambda ledger: ledger.activate("t"),
+    "ratify": lambda ledger: ledger.ratify("t", commit(1), releases=False),
+    "observe": lambda ledger: ledger.observe("t", 1),
+    "relocate": lambda ledger: ledger.relocate("t", "s3://bucket/other"),
+    "accept": lambda ledger: ledger.accept("t", 1, instead_of=2),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_file_that_is_not_there_is_named_and_not_created(look: str, tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path}/books.db")
+    with pytest.raises(NoBooksError, match=rf"{re.escape(str(tmp_path))}/books\.db isn't there"):
+        LOOKS[look](ledger)
+    assert list(tmp_path.iterdir()) == []
+    # The same object works as soon as there is a table.
+    active(ledger)
+    LOOKS[look](ledger)
+
+
+def test_a_database_without_the_tables_does_not_get_them_by_a_look(url: str) -> None:
+    execute(url, "CREATE TABLE somebody_elses (a INTEGER)")
+    ledger = SqlLedger(url)
+    for look in LOOKS.values():
+        with pytest.raises(NoBooksError, match="has no tables of a commit owner"):
+            look(ledger)
+    tables = {
+        "sqlite": "SELECT name FROM sqlite_master",
+        "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
+    }[make_url(url).get_backend_name()]
+    assert execute(url, tables) == [("somebody_elses",)]
+    active(ledger)
+    assert ledger.find("t") is None
+
+
+def test_a_file_that_vanishes_is_missed_and_another_one_in_its_place_is_found(
+    tmp_path: Path,
+) -> None:
+    ledger, others = (SqlLedger(f"sqlite:///{tmp_path}/{name}.db") for name in ("books", "backup"))
+    table_id, restored = active(ledger), active(others)
+    others._database._engine().dispose()
+    for file in tmp_path.glob("books.db*"):
+        file.unlink()
+    with pytest.raises(NoBooksError, match=r"books\.db isn't there"):
+        ledger.find(table_id)
+    (tmp_path / "backup.db").rename(tmp_path / "books.db")
+    assert ledger.find(table_id) is None
+    assert versions(ledger, restored) == []
 
 
 # Sharing.
@@ -256,9 +329,9 @@ def test_a_schema_that_could_not_be_created_is_created_next_time(url: str) -> No
     execute(url, "CREATE TABLE airflow_delta_managed_locations (a INTEGER)")
     ledger = SqlLedger(url)
     with pytest.raises(CommitOwnerUnavailableError, match="airflow_delta_managed_locations"):
-        ledger.find("t")
+        active(ledger)
     execute(url, "DROP TABLE airflow_delta_managed_locations")
-    assert ledger.find("t") is None
+    active(ledger)
     assert execute(url, "SELECT version FROM airflow_delta_managed_schema") == [(1,)]
 
 
@@ -321,7 +394,7 @@ def test_books_that_contradict_themselves_are_an_error(url: str) -> None:
 def test_a_file_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
     ledger = SqlLedger(f"sqlite:///{tmp_path}/no/folder/books.db")
     with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db failed: unable to open"):
-        ledger.find("t")
+        active(ledger)
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:

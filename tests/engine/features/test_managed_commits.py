@@ -73,6 +73,52 @@ def test_a_table_gets_its_id_from_the_engine_and_its_owner_a_name() -> None:
         managed({}, "", {}, table_id="t-1", table="tbl")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "password",
+            "dbPassword",
+            "passwd",
+            "PWD",
+            "secret",
+            "client_secret",
+            "token",
+            "authToken",
+        ),
+        *("credential", "aws.credentials", "key", "API-Key", "accessKey", "account_key", "sas"),
+    ],
+)
+def test_what_is_named_like_a_secret_does_not_get_into_a_table(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"'{name}' .* like a secret") as caught:
+        managed({}, "owner", {name: "hidden"}, table_id="t-1", table="tbl")
+    assert (caught.value.table, caught.value.option) == ("tbl", name)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_url_with_a_password_does_not_get_into_a_table() -> None:
+    for url in ("https://user:hidden@host/path", "postgresql+psycopg://:hidden@host"):
+        with pytest.raises(InvalidArgumentError, match=r"'endpoint' .* with a password") as caught:
+            managed({}, "owner", {"endpoint": url}, table_id="t-1", table="tbl")
+        assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backfill", "1"),
+        ("tableKey", "7"),
+        ("keyspace", "tables"),
+        ("authenticationMode", "oauth2"),
+        ("compass", "north"),
+        ("endpoint", "https://user@host:8443/commit?at=a:b@c"),
+    ],
+)
+def test_what_is_no_secret_gets_into_a_table(name: str, value: str) -> None:
+    made = managed({}, "owner", {name: value}, table_id="t-1", table="tbl")
+    assert properties(**made).commit_owner_conf[name] == value
+
+
 @pytest.mark.parametrize("value", [None, "false"])
 def test_a_managed_table_has_in_commit_timestamps(value: str | None) -> None:
     raw = {OWNER: "owner"} if value is None else {OWNER: "owner", TIMESTAMPS: value}

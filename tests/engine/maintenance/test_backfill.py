@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable, Standing
 from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
     CorruptLogError,
@@ -25,6 +26,19 @@ from tests.watched_owner import WatchedOwner
 
 SCHEMA = StructType((StructField("id", LONG),))
 DOWN = CommitOwnerUnavailableError("the books are out of reach", owner="books")
+
+
+class Boasting:
+    """An owner that says of everything that it is backfilled."""
+
+    def __init__(self, inner: CommitOwner) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def backfill_to_version(self, table: ManagedTable, version: int | None = None) -> int:
+        return self._inner.status(table).latest_version if version is None else version
 
 
 @pytest.fixture
@@ -155,6 +169,24 @@ def test_a_backfill_that_breaks_off_is_gone_on_with(
         broken.backfill()
     assert logged(table) == [0, 1, 2]
     assert table.backfill().num_backfilled == 3
+
+
+def test_a_backfill_claims_nothing_that_the_log_does_not_have(
+    table: DeltaTable, owner: WatchedOwner
+) -> None:
+    """Neither of our owner, whose table was set back to an older state, nor of anybody's."""
+    table.backfill(4)
+    for version in (3, 4):
+        (Path(table.uri) / commit_path(version)).unlink()
+    for wanted in (None, 3, 5):
+        with pytest.raises(CorruptLogError, match="the newest version in the log is 2") as caught:
+            table.backfill(wanted)
+        assert (caught.value.version, caught.value.found, caught.value.latest) == (4, 2, 5)
+    owner.inner = Boasting(owner.inner)  # type: ignore[assignment]
+    with pytest.raises(CorruptLogError, match=r"says that .* up to 5 are .* log is 2") as caught:
+        table.backfill()
+    assert (caught.value.version, caught.value.found) == (5, 2)
+    assert logged(table) == [0, 1, 2]
 
 
 def test_a_commit_that_went_past_the_owner_stops_a_backfill(table: DeltaTable) -> None:

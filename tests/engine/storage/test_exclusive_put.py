@@ -35,7 +35,9 @@ class Counting:
 @pytest.fixture
 def storage_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Counting], ObjectStorage]:
     monkeypatch.setattr(exclusive_put, "_TRIED", {})
-    return lambda store: ObjectStorage("s3://b/t", store, CAPABLE, unproven="http://old (b)")
+    return lambda store: ObjectStorage(
+        "s3://b/t", "s3://b/t", store, CAPABLE, unproven="http://old (b)"
+    )
 
 
 def test_a_store_that_ignores_conditions_is_refused(

@@ -143,7 +143,7 @@ def test_a_put_that_is_sent_again_meets_itself() -> None:
 
     twice = Broken("put", put_twice)
     twice.inner = store
-    storage = ObjectStorage("test://t", twice, CAPABLE)
+    storage = ObjectStorage("test://t", "test://t", twice, CAPABLE)
     with pytest.raises(ObjectExistsError, match="'x'"):
         storage.create("x", b"mine")
     assert storage.read("x") == b"mine"
@@ -152,7 +152,7 @@ def test_a_put_that_is_sent_again_meets_itself() -> None:
 def test_a_collision_without_a_winner_is_no_existing_object() -> None:
     colliding = Broken("put", raising(AlreadyExistsError("409 ConditionalRequestConflict")))
     with pytest.raises(StorageError, match="unknown") as error:
-        ObjectStorage("test://t", colliding, CAPABLE).create("x", b"")
+        ObjectStorage("test://t", "test://t", colliding, CAPABLE).create("x", b"")
     assert type(error.value) is StorageError
 
 
@@ -174,7 +174,7 @@ def test_a_refusal_because_of_the_object_needs_no_second_look(
 def test_a_timeout_of_create_stays_a_timeout() -> None:
     slow = Broken("put", raising(GenericError("operation timed out")))
     with pytest.raises(StorageError, match="create 'x' failed: operation timed out") as error:
-        ObjectStorage("test://t", slow, CAPABLE).create("x", b"")
+        ObjectStorage("test://t", "test://t", slow, CAPABLE).create("x", b"")
     assert type(error.value) is StorageError
 
 
@@ -182,14 +182,14 @@ def test_failures_within_a_range_are_not_taken_for_its_end() -> None:
     failing = Broken("get", raising(GenericError("connection reset")))
     failing.inner.put("x", b"0123456789")
     with pytest.raises(StorageError, match="connection reset"):
-        ObjectStorage("test://t", failing, CAPABLE).read("x", start=3, length=4)
+        ObjectStorage("test://t", "test://t", failing, CAPABLE).read("x", start=3, length=4)
 
 
 def test_messages_keep_signed_urls_and_debug_dumps_to_themselves() -> None:
     secret = "GET https://a.blob.core.windows.net/c/x?sig=SECRET failed\n\nDebug source:\nSECRET"
     failing = Broken("get", raising(GenericError(secret)))
     with pytest.raises(StorageError, match="failed") as error:
-        ObjectStorage("test://t", failing, CAPABLE).read("x")
+        ObjectStorage("test://t", "test://t", failing, CAPABLE).read("x")
     assert "SECRET" not in str(error.value)
     # Tracebacks show the cause and, unless suppressed, the context.
     assert error.value.__cause__ is None
@@ -199,7 +199,7 @@ def test_messages_keep_signed_urls_and_debug_dumps_to_themselves() -> None:
 def test_failed_deletions_are_told() -> None:
     failing = Broken("delete", raising(GenericError("access denied")))
     for batch in (1, 100):
-        storage = ObjectStorage("test://t", failing, CAPABLE, delete_batch=batch)
+        storage = ObjectStorage("test://t", "test://t", failing, CAPABLE, delete_batch=batch)
         with pytest.raises(StorageError, match="delete 'x' failed: access denied"):
             storage.delete(["x", "y"])
 
@@ -230,7 +230,7 @@ def test_conditional_writes_that_are_switched_off_are_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize("path", ["", "d//x", "d/./x", "d/"])
 def test_paths_that_would_change_are_refused(path: str) -> None:
-    storage = ObjectStorage("test://t", MemoryStore(), CAPABLE)
+    storage = ObjectStorage("test://t", "test://t", MemoryStore(), CAPABLE)
     with pytest.raises(InvalidArgumentError, match="can't keep"):
         storage.create(path, b"")
 

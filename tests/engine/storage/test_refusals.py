@@ -81,7 +81,7 @@ def storage_at(server: Answers, *, unproven: str | None = None) -> ObjectStorage
         client_options={"allow_http": True},
         retry_config={"max_retries": 1, "backoff": {"init_backoff": MOMENT, "max_backoff": MOMENT}},
     )
-    return ObjectStorage("s3://bucket/t", store, CAPABLE, unproven=unproven)
+    return ObjectStorage("s3://bucket/t", "s3://bucket/t", store, CAPABLE, unproven=unproven)
 
 
 def commit(storage: ObjectStorage) -> str | None:
@@ -134,7 +134,7 @@ def test_a_write_without_credentials_was_not_sent(
         retry_config={"max_retries": 0},
     )
     with pytest.raises(StorageError, match="latest/api/token") as caught:
-        ObjectStorage("s3://bucket/t", store, CAPABLE).create(path, b"1")
+        ObjectStorage("s3://bucket/t", "s3://bucket/t", store, CAPABLE).create(path, b"1")
     assert type(caught.value) is told
 
 

@@ -145,7 +145,9 @@ def test_a_look_alike_is_tried_all_the_same(
 ) -> None:
     monkeypatch.setattr(exclusive_put, "_TRIED", {})
     store = Modes(ignores_conditions=ignores)
-    storage = ObjectStorage("s3://b/t", store, CAPABLE, unproven="http://old", single_writer=True)
+    storage = ObjectStorage(
+        "s3://b/t", "s3://b/t", store, CAPABLE, unproven="http://old", single_writer=True
+    )
     storage.create("log/0.json", b"mine")
     storage.create("log/1.json", b"mine")
     with pytest.raises(ObjectExistsError, match=r"'log/0\.json'"):

@@ -295,7 +295,7 @@ def test_an_unsafe_store_is_refused_whatever_the_size() -> None:
     incapable = Capabilities(put_if_absent=False, start_after=True, remote=True)
     store = MemoryStore()
     with pytest.raises(UnsafeStorageError, match="without conditional writes"):
-        write(ObjectStorage("test://t", store, incapable))
+        write(ObjectStorage("test://t", "test://t", store, incapable))
     assert list(store.list()) == []
-    write(ObjectStorage("test://t", store, incapable, single_writer=True))
+    write(ObjectStorage("test://t", "test://t", store, incapable, single_writer=True))
     assert bytes(store.get("d/x").bytes()) == LARGE
