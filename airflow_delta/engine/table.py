@@ -300,10 +300,15 @@ class DeltaTable(TableMaintenance):
 
         return convert_to_managed(self.storage, self._newest.get, self._owners, owner, conf)
 
-    def convert_to_file_system(self) -> ConversionResult:
+    def convert_to_file_system(self, *, keep_in_commit_timestamps: bool = True) -> ConversionResult:
         """Take the commits of the table back from its commit owner, unless the file system has them.
 
         The owner backfills them; then one commit removes the feature ``managedCommit`` and the properties.
+
+        Args:
+            keep_in_commit_timestamps: leave the feature ``inCommitTimestamp`` in the protocol, which
+                managed tables need. Some engines don't write tables that have it. Without it the times of
+                all versions are those of their files again: of managed commits, when they were backfilled.
 
         Raises:
             CommitOwnerError: the owner isn't known here, can't be reached or doesn't let go of the table.
@@ -311,7 +316,12 @@ class DeltaTable(TableMaintenance):
         """
         from airflow_delta.engine.transaction.conversion import convert_to_file_system
 
-        return convert_to_file_system(self.storage, self._newest.get, self._owners)
+        return convert_to_file_system(
+            self.storage,
+            self._newest.get,
+            self._owners,
+            keep_in_commit_timestamps=keep_in_commit_timestamps,
+        )
 
     def commit_once(
         self,

@@ -23,6 +23,7 @@ __all__ = [
     "FEATURE",
     "OWNER",
     "TABLE_ID",
+    "TIMESTAMPS_FEATURE",
     "check_ownership",
     "check_timestamps",
     "commit_owner",
@@ -33,6 +34,9 @@ __all__ = [
 
 FEATURE = "managedCommit"
 """The feature's name."""
+
+TIMESTAMPS_FEATURE = "inCommitTimestamp"
+"""The feature that comes with it, and may go with it."""
 
 OWNER = "delta.managedCommit.commitOwner"
 """The property that names the commit owner."""
@@ -145,9 +149,17 @@ def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
             )
 
 
-def unmanaged(configuration: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a table that is taken back from its commit owner."""
-    return {name: value for name, value in configuration.items() if name not in (OWNER, _CONF)}
+def unmanaged(
+    configuration: Mapping[str, str], *, keep_in_commit_timestamps: bool = True
+) -> dict[str, str]:
+    """The properties of a table that is taken back from its commit owner.
+
+    Args:
+        configuration: the properties that it has.
+        keep_in_commit_timestamps: leave in-commit timestamps on.
+    """
+    removed = {OWNER, _CONF, *(() if keep_in_commit_timestamps else (_TIMESTAMPS,))}
+    return {name: value for name, value in configuration.items() if name not in removed}
 
 
 def check_timestamps(supported: frozenset[str], properties: TableProperties) -> None:

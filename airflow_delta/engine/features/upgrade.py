@@ -23,6 +23,7 @@ from airflow_delta.engine.features.iceberg_compat import check_iceberg_compat
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.features.lowest_protocol import protocol_with
 from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COMMIT
+from airflow_delta.engine.features.managed_commits import TIMESTAMPS_FEATURE
 from airflow_delta.engine.features.protocol import (
     Operation,
     check_writable,
@@ -154,14 +155,17 @@ def needed_features(
 def check_no_shrinking(old: Protocol, new: Protocol, *, table: str) -> None:
     """Make sure that a protocol supports all that another one does ("Supported Features").
 
-    Only a table that is taken back from its commit owner loses the feature ``managedCommit``, and nothing
-    else by the same commit (managed-commits.md, "Converting a managed-commit table to filesystem table").
+    Only a table that is taken back from its commit owner loses the feature ``managedCommit``, and by the
+    same commit nothing else but ``inCommitTimestamp``, which that needs (managed-commits.md, "Converting a
+    managed-commit table to filesystem table").
 
     Raises:
         InvalidTableError: it doesn't. Facts: features.
     """
     lost = sorted(supported_features(old) - supported_features(new))
-    if lost and lost != [MANAGED_COMMIT]:
+    if lost and MANAGED_COMMIT in lost:
+        lost = sorted(set(lost) - {MANAGED_COMMIT, TIMESTAMPS_FEATURE})
+    if lost:
         raise InvalidTableError(
             f"the new protocol lacks the features {lost} of the old one: expected all of them, as files "
             "and metadata may rely on them; features are dropped by an operation of its own",

@@ -160,8 +160,8 @@ def lacking_commits(snapshot: Snapshot) -> CorruptLogError:
     return CorruptLogError(
         f"the commit owner {snapshot.properties.commit_owner!r} has ratified versions after "
         f"{snapshot.version}, the newest that the log leads to, but not all of them are in the log or "
-        "among the commits that it tracks: some were lost. Restore them, or ask for a version up to that one; if "
-        "they can't be restored, have the owner give them up (accept_log)",
+        "among the commits that it tracks: some were lost. Restore them; readers may ask for a version "
+        "up to that one. If they can't be restored, have the owner give them up (accept_log)",
         table=snapshot.table,
         version=snapshot.version + 1,
     )

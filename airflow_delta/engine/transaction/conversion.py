@@ -24,6 +24,7 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.managed_commits import (
     FEATURE,
     TABLE_ID,
+    TIMESTAMPS_FEATURE,
     commit_owner,
     managed,
     unmanaged,
@@ -111,7 +112,11 @@ def convert_to_managed(
 
 
 def convert_to_file_system(
-    storage: Storage, newest: Callable[[], Snapshot], owners: CommitOwners
+    storage: Storage,
+    newest: Callable[[], Snapshot],
+    owners: CommitOwners,
+    *,
+    keep_in_commit_timestamps: bool = True,
 ) -> ConversionResult:
     """Take a managed table back from its commit owner, who backfills it first.
 
@@ -121,6 +126,8 @@ def convert_to_file_system(
         storage: where the table is.
         newest: opens the newest version.
         owners: the commit owners that there are.
+        keep_in_commit_timestamps: leave the feature ``inCommitTimestamp`` in the protocol, which came with
+            the owner at the latest; without it the times of all versions are those of their files again.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
@@ -135,10 +142,14 @@ def convert_to_file_system(
     if _owner_of(base) is None:
         finish_release(storage, base.segment.commits)
         return ConversionResult(base.version, None, converted=False)
+    lost = {FEATURE} if keep_in_commit_timestamps else {FEATURE, TIMESTAMPS_FEATURE}
     protocol = replace(
-        base.protocol, writer_features=(base.protocol.writer_features or frozenset()) - {FEATURE}
+        base.protocol, writer_features=(base.protocol.writer_features or frozenset()) - lost
     )
-    metadata = replace(base.metadata, configuration=unmanaged(base.metadata.configuration))
+    configuration = unmanaged(
+        base.metadata.configuration, keep_in_commit_timestamps=keep_in_commit_timestamps
+    )
+    metadata = replace(base.metadata, configuration=configuration)
     parameters: Mapping[str, Any] = {"featureName": FEATURE, "truncateHistory": False}
     transaction = OptimisticTransaction(
         storage, base, "DROP FEATURE", operation_parameters=parameters, owners=owners

@@ -8,12 +8,15 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as Peer
+from deltalake import write_deltalake
 
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.commit.ledger import Ledger
@@ -25,6 +28,7 @@ from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
     DeltaWarning,
     InvalidArgumentError,
+    InvalidTableError,
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.log.files import commit_path
@@ -214,6 +218,42 @@ def test_tables_of_later_coordinators_are_left_to_them(
             pytest.raises(UnsupportedFeatureError, match=feature),
         ):
             DeltaTable(str(tmp_path), commit_owners={"books": owner}).convert_to_managed("books")
+
+
+def test_in_commit_timestamps_may_go_with_the_owner(
+    tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
+) -> None:
+    """deltalake writes no table that has them."""
+    table = opened(tmp_path, owner)
+    table.convert_to_managed("books", {"backfill": "on-request"})
+    append(table, "f2")
+    result = table.convert_to_file_system(keep_in_commit_timestamps=False)
+    actions = in_log(tmp_path, result.version)
+    assert {*actions["protocol"]["writerFeatures"]} == {"appendOnly", "invariants"}
+    configuration = actions["metaData"]["configuration"]
+    assert {OWNER, CONF, "delta.enableInCommitTimestamps", *ENABLED} & configuration.keys() == set()
+    assert "inCommitTimestamp" not in actions["commitInfo"]
+    rows = pa.table({"id": pa.array([1], pa.int64()), "part": ["a"]})
+    write_deltalake(str(tmp_path), rows, mode="append")
+    stranger = DeltaTable(str(tmp_path))
+    assert stranger.latest_version() == result.version + 1
+    assert len(live(stranger)) == len(live(table)) == 4
+    assert append(table, "f3") == result.version + 2
+    times = [each.timestamp for each in stranger.history()]
+    assert times == sorted(times, reverse=True)
+
+
+def test_in_commit_timestamps_stay_while_there_is_an_owner(
+    tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
+) -> None:
+    table = opened(tmp_path, owner)
+    table.convert_to_managed("books")
+    base = table.snapshot()
+    transaction = table.transaction("DROP FEATURE")
+    features = base.protocol.writer_features - {"inCommitTimestamp"}
+    transaction.set_protocol(replace(base.protocol, writer_features=features))
+    with pytest.raises(InvalidTableError, match=r"lacks the features .*inCommitTimestamp"):
+        transaction.commit()
 
 
 def test_a_table_is_taken_back_by_one_commit(
