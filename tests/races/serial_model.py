@@ -33,8 +33,8 @@ _ENABLEMENT = {
 }
 _HARMLESS = {"delta.enableInCommitTimestamps", *_ENABLEMENT}
 """Properties of which one that changes is in nobody's way, of those that are changed here."""
-_BINDING = {"checkConstraints"}
-"""Likewise features that are in the way."""
+_BINDING = {"checkConstraints", "managedCommit"}
+"""Likewise features that are in the way; one that goes always is."""
 
 
 def problems(log: Log, works: Sequence[Work], level: str) -> Iterator[str]:
@@ -232,8 +232,8 @@ def _matrix(
     before, after = log.states[winner.version - 1], log.states[winner.version]
     found = set()
     if winner.of("protocol"):
-        added = _features(after) - _features(before)
-        if work.protocol or added & _BINDING:
+        old, new = _features(before), _features(after)
+        if work.protocol or (new - old) & _BINDING or old - new:
             found.add("ProtocolChangedError")
     if winner.of("metaData"):
         changed = _changed_properties(before, after)

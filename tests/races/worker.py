@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,18 +27,22 @@ from airflow_delta.engine.errors import DeltaError, DeltaWarning
 from tests.memory_server import MEMORY_SERVER, MemoryServerStorage
 from tests.table_builder import FAR_FUTURE_MS
 
-__all__ = ["Worker", "live_files", "open_table", "warn_of_all_but_replacements"]
+__all__ = ["Worker", "live_files", "open_table", "serve", "warn_of_all_but_replacements"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LAG = 3
 
 
 class Worker:
-    """A process that works on a table."""
+    """A process that works on a table.
 
-    def __init__(self) -> None:
+    Args:
+        module: what it runs, which ends in `serve`.
+    """
+
+    def __init__(self, module: str = "tests.races.worker") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.races.worker"],
+            [sys.executable, "-m", module],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -168,17 +173,32 @@ _TASKS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
-    """Do what each line of the input says."""
+def serve(
+    tasks: Mapping[str, Callable[..., Any]],
+    opened: Callable[[str, Mapping[str, str]], DeltaTable],
+) -> None:
+    """Do what each line of the input says.
+
+    Args:
+        tasks: what can be done, by name.
+        opened: opens a table, by its location and options.
+    """
     warn_of_all_but_replacements()
     for line in sys.stdin:
-        root, options, tasks = json.loads(line)
-        print(json.dumps([_done(root, options, **task) for task in tasks]), flush=True)
+        root, options, told = json.loads(line)
+        answers = [_done(tasks, partial(opened, root, options), **task) for task in told]
+        print(json.dumps(answers), flush=True)
 
 
-def _done(root: str, options: Mapping[str, str], *, task: str, **arguments: Any) -> Any:
+def _done(
+    tasks: Mapping[str, Callable[..., Any]],
+    opened: Callable[[], DeltaTable],
+    *,
+    task: str,
+    **arguments: Any,
+) -> Any:
     try:
-        return _TASKS[task](open_table(root, options), **arguments)
+        return tasks[task](opened(), **arguments)
     except (DeltaError, DeltaWarning) as error:
         return {"error": type(error).__name__, "message": str(error)}
     # The test shall see it, wherever it is raised.
@@ -187,4 +207,4 @@ def _done(root: str, options: Mapping[str, str], *, task: str, **arguments: Any)
 
 
 if __name__ == "__main__":
-    main()
+    serve(_TASKS, open_table)

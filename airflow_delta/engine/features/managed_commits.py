@@ -75,7 +75,10 @@ def commit_owner(supported: frozenset[str], properties: TableProperties) -> str 
         else f"the property {OWNER} is {owner!r}, but the protocol lacks the feature {FEATURE}"
     )
     raise InvalidTableError(
-        f"{found}; they are only valid together, so one commit must add or remove both",
+        f"{found}; they are only valid together, so one commit must add or remove both. A table "
+        "that is so already isn't written, as nobody can say where its next commit belongs: have the "
+        "engine that left it so add what is missing or remove what is left, or put its directory back to "
+        "how it was before",
         table=properties.table,
     )
 
@@ -162,12 +165,26 @@ def unmanaged(
     return {name: value for name, value in configuration.items() if name not in removed}
 
 
-def check_timestamps(supported: frozenset[str], properties: TableProperties) -> None:
-    """Make sure that a table that has an owner has in-commit timestamps.
+def check_timestamps(
+    supported: frozenset[str], properties: TableProperties, *, before: frozenset[str]
+) -> None:
+    """Make sure that a table that has an owner has in-commit timestamps, and that they go as a whole.
+
+    Args:
+        supported: the features that the table supports.
+        properties: the table's properties.
+        before: the features that it supported before.
 
     Raises:
-        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on.
+        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on; or their
+            feature goes, and the property that turns them on doesn't.
     """
+    if TIMESTAMPS_FEATURE in before - supported and properties.in_commit_timestamps_enabled:
+        raise InvalidTableError(
+            f"the protocol would lose the feature {TIMESTAMPS_FEATURE}, and {_TIMESTAMPS} stay 'true': "
+            "remove both",
+            table=properties.table,
+        )
     if FEATURE in supported and not properties.in_commit_timestamps_enabled:
         raise InvalidTableError(
             f"the table has the feature {FEATURE}, and {_TIMESTAMPS} is "

@@ -160,14 +160,14 @@ def plan_backfill(
         DeltaError: see `open_newest`.
     """
     check_version(version, table=storage.root)
-    logged, owned = _opened(storage, owners)
-    if owned is None:
+    plan = _planned(storage, owners, version)
+    if plan is None:
         raise InvalidArgumentError(
             "there is nothing to backfill: the table has no commit owner, and all its commits are in the "
             "log",
             table=storage.root,
         )
-    return _planned(storage, owned, logged, version)
+    return plan
 
 
 def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
@@ -209,9 +209,9 @@ def backfill_first(storage: Storage, owners: CommitOwners, version: int | None =
         DeltaError: see `plan_backfill` and `execute_backfill`.
     """
     check_version(version, table=storage.root)
-    logged, owned = _opened(storage, owners)
-    if owned is not None and (version is None or version > logged):
-        execute_backfill(storage, _planned(storage, owned, logged, version))
+    plan = _planned(storage, owners, version)
+    if plan is not None and plan.needed:
+        execute_backfill(storage, plan)
 
 
 def _opened(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
@@ -220,9 +220,20 @@ def _opened(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | N
     return newest.version, owners.owner_of(storage, newest.protocol, newest.metadata)
 
 
-def _planned(storage: Storage, owned: OwnedTable, logged: int, version: int | None) -> BackfillPlan:
+def _planned(storage: Storage, owners: CommitOwners, version: int | None) -> BackfillPlan | None:
+    """The plan; None where the file system manages the table."""
+    logged, owned = _opened(storage, owners)
+    if owned is None:
+        return None
     told = owned.owner.get_commits(owned.table, logged + 1)
-    logged = find_latest_version(storage, logged)
+    newest = find_latest_version(storage, logged)
+    if newest > max(logged, told.latest_table_version):
+        # The owner's books lag behind the log; or it has given the table back meanwhile, and what came
+        # after that is none of its business.
+        newest, now_owned = _opened(storage, owners)
+        if now_owned is None or now_owned.table != owned.table:
+            return _planned(storage, owners, version)
+    logged = newest
     ratified = max(told.latest_table_version, logged)
     wanted = ratified if version is None else version
     if wanted > ratified:

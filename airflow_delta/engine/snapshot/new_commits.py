@@ -69,9 +69,16 @@ def commits_after(
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
-    if owned is not None:
-        return ratified_after(storage, known, owned) if _is_there(storage, known) else None
-    return _logged_after(storage, known) if isinstance(known, Commit) else None
+    logged: tuple[Commit, ...] | None
+    if isinstance(known, Commit):
+        # What is in the log is proven, even where the owner's books lag behind it.
+        logged = _logged_after(storage, known)
+    else:
+        logged = () if owned is not None and _is_there(storage, known) else None
+    if owned is None or logged is None:
+        return logged
+    following = ratified_after(storage, logged[-1] if logged else known, owned)
+    return None if following is None else (*logged, *following)
 
 
 def _logged_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
@@ -126,15 +133,12 @@ def read_new_commits(storage: Storage, commits: tuple[LogCommit, ...], *, table:
 
 
 def _is_there(storage: Storage, known: LogCommit) -> bool:
-    """Whether a commit is still the same file; of one that wasn't backfilled the name alone tells."""
+    """Whether a commit that wasn't backfilled is still there; its name alone tells that it is the same."""
     try:
-        info = storage.head(known.path)
+        storage.head(known.path)
     except ObjectNotFoundError:
         return False
-    return (
-        not isinstance(known, Commit)
-        or Commit(known.version, known.path, info.size, info.modified_ms) == known
-    )
+    return True
 
 
 def _one_by_one(storage: Storage, start: int) -> Iterator[Commit]:

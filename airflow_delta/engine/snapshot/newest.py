@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from airflow_delta.engine.commit.owner import ManagedTable
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.commit_file import read_commit_info
@@ -109,7 +110,7 @@ class NewestSnapshot:
             news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
             info = info_of(news.parsed.small, commits[-1].version)
             newest = kept.snapshot.carried_on(news.commits, news.parsed)
-            if (self._owner_of(newest) is None) != (owned is None):
+            if _table_of(self._owner_of(newest)) != _table_of(owned):
                 return None  # the next commits are to be looked for elsewhere
             return _Kept(
                 newest,
@@ -138,6 +139,10 @@ class NewestSnapshot:
     def _txn_id(self, commit: Commit) -> str | None:
         info = read_commit_info(self._storage, commit.version, path=commit.path)
         return CommitInfo.from_json(info or {}, version=commit.version).txn_id
+
+
+def _table_of(owned: OwnedTable | None) -> ManagedTable | None:
+    return None if owned is None else owned.table
 
 
 def _now_ms() -> int:

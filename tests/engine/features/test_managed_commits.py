@@ -123,9 +123,9 @@ def test_what_is_no_secret_gets_into_a_table(name: str, value: str) -> None:
 def test_a_managed_table_has_in_commit_timestamps(value: str | None) -> None:
     raw = {OWNER: "owner"} if value is None else {OWNER: "owner", TIMESTAMPS: value}
     with pytest.raises(InvalidTableError, match=rf"{TIMESTAMPS} is {value!r}: expected 'true'"):
-        check_timestamps(FEATURE, TableProperties(raw, "tbl"))
-    check_timestamps(frozenset(), TableProperties(raw, "tbl"))
-    check_timestamps(FEATURE, TableProperties({**raw, TIMESTAMPS: "true"}, "tbl"))
+        check_timestamps(FEATURE, TableProperties(raw, "tbl"), before=frozenset())
+    check_timestamps(frozenset(), TableProperties(raw, "tbl"), before=frozenset())
+    check_timestamps(FEATURE, TableProperties({**raw, TIMESTAMPS: "true"}, "tbl"), before=frozenset())
 
 
 ONE = {OWNER: "one", CONF: '{"tableId":"t-1","n":"1"}'}

@@ -12,6 +12,7 @@ from airflow_delta.engine.features.managed_commits import (
     check_timestamps,
     commit_owner,
 )
+from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
@@ -24,11 +25,13 @@ def check_managed(actions: Actions, context: CommitContext) -> Actions:
 
     Raises:
         InvalidTableError: it has the feature ``managedCommit`` without the property that names the owner,
-            or without in-commit timestamps; or the property without the feature; or the owner changes.
+            or without in-commit timestamps; or the property without the feature; or the owner changes; or
+            in-commit timestamps would be left without their feature.
     """
     properties = context.properties
     commit_owner(context.supported, properties)
-    check_timestamps(context.supported, properties)
+    former = supported_features(context.base.protocol) if context.base else frozenset[str]()
+    check_timestamps(context.supported, properties, before=former)
     if actions.metadata is not None:
         before = context.base.properties if context.base else TableProperties({}, context.table)
         check_ownership(before, properties)

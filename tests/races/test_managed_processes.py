@@ -1,0 +1,113 @@
+"""Appends to one managed table by eight processes at once, while others backfill it and look on.
+
+Each append is there once, in one linear log. Whoever reads, with the owner's help or as an engine does that
+only knows the log, never sees the table go back, nor a version change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.model.schema import LONG, StructField, StructType
+from airflow_delta.engine.transaction.creation import create_table
+from tests.postgres_server import new_database
+from tests.races.managed_worker import BOOKS, digest, open_table
+from tests.races.test_commits import check_log
+from tests.races.worker import Worker
+
+WRITERS, APPENDS, OTHERS = 8, 100, 4
+SCHEMA = StructType((StructField("id", LONG),))
+PROPERTIES = {
+    "delta.managedCommit.commitOwner": BOOKS,
+    # Checkpoints are for readers who begin anew each time, and aren't what this is about.
+    "delta.checkpointInterval": "100",
+}
+
+DATABASES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda folder: f"sqlite:///{folder / 'books.db'}",
+    "postgresql": lambda _: new_database(),
+}
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[list[Worker]]:
+    with ExitStack() as stack:
+        started = [Worker("tests.races.managed_worker") for _ in range(WRITERS + OTHERS)]
+        for worker in started:
+            stack.callback(worker.close)
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("database", "policy"), [("sqlite", "7"), ("postgresql", "1"), ("postgresql", "on-request")]
+)
+def test_every_append_is_there_once(
+    database: str, policy: str, workers: list[Worker], tmp_path: Path
+) -> None:
+    root, options = str(tmp_path / "table"), {BOOKS: DATABASES[database](tmp_path)}
+    table = open_table(root, options)
+    conf = {"delta.managedCommit.commitOwnerConf": json.dumps({"backfill": policy})}
+    create_table(table.storage, SCHEMA, properties={**PROPERTIES, **conf}, owners=table._owners)
+
+    others, writers = workers[:OTHERS], workers[OTHERS:]
+    tasks = ["backfill", "backfill", "read", "read_log"]
+    for worker, task in zip(others, tasks, strict=True):
+        worker.tell(root, [{"task": task}], options=options)
+    for number, writer in enumerate(writers):
+        appends = {"task": "append", "writer": f"w{number}", "count": APPENDS}
+        writer.tell(root, [appends], options=options)
+    answers = [answer for writer in writers for answer in writer.answers()]
+    newest = table.backfill().backfilled_version
+    for worker in others:
+        worker.tell(root, [])
+    told = [answer for worker in others for answer in worker.answers()]
+    assert [worker.answers() for worker in others] == [[]] * OTHERS
+    assert not [answer for answer in (*answers, *told) if isinstance(answer, dict)]
+
+    appended = {
+        version: f"w{number}-{append}"
+        for number, answer in enumerate(answers)
+        for append, (version, _) in enumerate(answer)
+    }
+    assert sorted(appended) == [*range(1, WRITERS * APPENDS + 1)]
+    assert newest == WRITERS * APPENDS
+    # They did race.
+    assert any(attempts > 1 for answer in answers for _, attempts in answer)
+    check_log(table, appended)
+    check_books(table)
+    *backfilled, read, read_log = told
+    for versions in backfilled:
+        assert sorted(versions) == versions
+        assert len({*versions}) > 1
+    for seen in (read, read_log):
+        check_seen(seen, appended)
+
+
+def check_books(table: DeltaTable) -> None:
+    """All is backfilled, and the owner knows it."""
+    status = table.commit_status()
+    assert (status.ratified_version, status.lag) == (WRITERS * APPENDS, 0)
+    newest = table.snapshot()
+    owned = table._owners.owner_of(table.storage, newest.protocol, newest.metadata)
+    assert owned is not None
+    told = owned.owner.status(owned.table)
+    assert (told.backfilled_version, told.unbackfilled) == (WRITERS * APPENDS, 0)
+
+
+def check_seen(seen: list[list[Any]], appended: dict[int, str]) -> None:
+    """Somebody has seen the table grow to its end, and each version as it was made."""
+    versions = [version for version, *_ in seen]
+    assert sorted(versions) == versions
+    assert versions[-1] == len(appended)
+    assert len({*versions}) > 1
+    names = [appended[version] for version in sorted(appended)]
+    for each in seen:
+        for version, files in zip(each[::2], each[1::2], strict=True):
+            assert files == digest(names[:version]), f"version {version} is another one"
