@@ -4,9 +4,14 @@ Start it for any table; the connection ``delta_commit_owner_default`` names the 
 
     airflow dags test delta_managed_commits -c '{"table_uri": "/data/sales"}'
 
-The first run hands the table over; later ones find that done. Each run waits until all is backfilled that
-was ratified when it looked, and asks the owner to do it, in the triggerer: if the owner's database is down
-for an hour, the wait takes an hour longer and no worker slot. Then a checkpoint is written if one is due.
+The first run hands the table over; later ones find that done, and take the policy that the table has,
+unless they are given another. Each run waits until all is backfilled that was ratified when it looked, and
+asks the owner to do it, in the triggerer: if the owner's database is down for an hour, the wait takes an
+hour longer and no worker slot. Then a checkpoint is written if one is due.
+
+Only the wait is that patient. To hand a table over, and to backfill what came after the wait, the database
+must be there: these tasks are tried again for half an hour. That a table is managed already is seen without
+it.
 
 To backfill on a schedule, give ``schedule`` and a default for ``table_uri``.
 """
@@ -32,10 +37,11 @@ with DAG(
             type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
         ),
         "backfill": Param(
-            "1",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern="^([1-9][0-9]*|on-request|direct)$",
-            description="When writers backfill: after so many versions, on-request, or direct",
+            description="When writers backfill: after so many versions, on-request, or direct; empty: as "
+            "the table has it, and a table that is handed over now after each version",
         ),
         "delta_conn_id": Param(
             None,
@@ -49,8 +55,11 @@ with DAG(
         ),
     },
     default_args={
-        "retries": 2,
+        # After 30 seconds at least, then 1, 2, 4, 8 and 15 minutes.
+        "retries": 6,
         "retry_delay": timedelta(seconds=30),
+        "retry_exponential_backoff": 2.0,
+        "max_retry_delay": timedelta(minutes=15),
         "delta_conn_id": "{{ params.delta_conn_id or '' }}",
         "commit_owner_conn_id": "{{ params.commit_owner_conn_id or '' }}",
     },
@@ -58,7 +67,7 @@ with DAG(
     hand_over = ConvertToManagedCommitOperator(
         task_id="hand_over",
         table_uri="{{ params.table_uri }}",
-        conf={"backfill": "{{ params.backfill }}"},
+        conf={"backfill": "{{ params.backfill or '' }}"},
     )
     wait_for_backfill = BackfillSensor(
         task_id="wait_for_backfill",

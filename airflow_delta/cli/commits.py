@@ -37,8 +37,8 @@ def add_parser(verbs: Any) -> None:
     repairs.add_argument(
         "--relocate",
         action="store_true",
-        help="tell the owner that the table has moved here; only for a table that isn't at its old place "
-        "any more",
+        help="tell the owner that the table has moved here; refused where it is still at its old place, as "
+        "far as that can be seen",
     )
     repairs.add_argument(
         "--accept-log",

@@ -69,10 +69,11 @@ class DeltaHook(BaseHook):
     def storage_options(self, table_uri: str) -> dict[str, str]:
         """The options to open a table's store with; their secrets are masked in all logs.
 
+        :raises InvalidArgumentError: the location isn't a text, as where an XCom has nothing.
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
         :raises AirflowException: the connection can't be translated.
         """
-        connection_id = self.delta_conn_id or default_connection_id(table_uri)
+        connection_id = self._connection_id(table_uri)
         if connection_id is None:
             return {}
         try:
@@ -110,7 +111,7 @@ class DeltaHook(BaseHook):
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
         """As `storage_options`, for triggers: never blocks the event loop."""
-        connection_id = self.delta_conn_id or default_connection_id(table_uri)
+        connection_id = self._connection_id(table_uri)
         if connection_id is None:
             return {}
         try:
@@ -127,6 +128,7 @@ class DeltaHook(BaseHook):
 
         Connections are looked up; neither the store nor the commit owner is asked for anything.
 
+        :raises InvalidArgumentError: the location isn't one.
         :raises AirflowNotFoundException: a connection that is named doesn't exist.
         :raises AirflowException: a connection can't be translated.
         """
@@ -288,6 +290,15 @@ class DeltaHook(BaseHook):
         if isinstance(known, type) and issubclass(known, errors.DeltaError):
             return known(message)
         return errors.DeltaError(f"{kind}: {message}")
+
+    def _connection_id(self, table_uri: object) -> str | None:
+        """The connection to open a table with; None for none."""
+        if not isinstance(table_uri, str):
+            # Else not imported here, which takes its time, and a trigger asks from the event loop.
+            from airflow_delta.engine.model.arguments import wrong_argument
+
+            raise wrong_argument("table_uri", "a path or a URI", table_uri)
+        return self.delta_conn_id or default_connection_id(table_uri)
 
     def _without_connection(self) -> dict[str, str]:
         """No options where a default connection is missing; a named one must exist."""

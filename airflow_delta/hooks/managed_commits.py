@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ __all__ = [
     "look_at_backfill",
     "owner_url_for_job",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,12 @@ def look_at_backfill(
     :param table: the table.
     :param version: the version that is waited for; None: the newest that is ratified now.
     :param trigger_backfill: have the owner backfill what is missing.
+    :raises InvalidArgumentError: the version can't be one.
     :raises DeltaError: the table can't be read, or its owner can't be asked.
     """
+    from airflow_delta.engine.log.segment import check_version
+
+    check_version(version, table=table.uri)
     status = table.commit_status()
     wanted = status.ratified_version if version is None else version
     backfilled = status.backfilled_version
@@ -136,22 +143,45 @@ def convert_to_managed(
 ) -> dict[str, Any]:
     """Hand the commits of a table over to a commit owner.
 
+    Where the owner can't be reached, and the log says that it has the table, there is nothing to be done
+    but to trust in that; unless a configuration is asked for.
+
     :param owner: what the owner is called.
-    :param conf: its configuration, which everybody may read who may read the table.
+    :param conf: its configuration, which everybody may read who may read the table; None: whatever the
+        table has, and that of the owner's defaults where it is handed over.
     :returns: ``table_uri``, ``version``, ``owner`` and ``converted``: false where it had them already.
     :raises DeltaError: the table can't be read or handed over.
     """
-    result = hook.table(table_uri).convert_to_managed(owner, conf)
-    return _converted(table_uri, result)
+    from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError
+
+    table = hook.table(table_uri)
+    try:
+        result = table.convert_to_managed(owner, conf)
+    except NoBooksError:
+        # Somebody answers, and it isn't the owner of this table.
+        raise
+    except CommitOwnerUnavailableError as error:
+        newest = _backfilled_snapshot(table)
+        if conf is not None or _owner_name(newest) != owner:
+            raise
+        _LOG.warning("%s: by its log it has the commit owner %r; %s", table_uri, owner, error)
+        return _facts(table_uri, newest.version, owner, converted=False)
+    return _facts(table_uri, result.version, result.owner, converted=result.converted)
 
 
-def convert_to_file_system(hook: DeltaHook, table_uri: str) -> dict[str, Any]:
+def convert_to_file_system(
+    hook: DeltaHook, table_uri: str, *, keep_in_commit_timestamps: bool = True
+) -> dict[str, Any]:
     """Give the commits of a managed table back to the file system.
 
+    :param keep_in_commit_timestamps: leave the feature ``inCommitTimestamp`` in the protocol.
     :returns: as `convert_to_managed`; ``owner`` is None.
     :raises DeltaError: the table can't be read, or its owner doesn't give it back.
     """
-    return _converted(table_uri, hook.table(table_uri).convert_to_file_system())
+    result = hook.table(table_uri).convert_to_file_system(
+        keep_in_commit_timestamps=keep_in_commit_timestamps
+    )
+    return _facts(table_uri, result.version, result.owner, converted=result.converted)
 
 
 def _backfilled_snapshot(table: DeltaTable) -> Snapshot:
@@ -168,10 +198,5 @@ def _owner_name(snapshot: Snapshot) -> str | None:
     return commit_owner(supported_features(snapshot.protocol), snapshot.properties)
 
 
-def _converted(table_uri: str, result: Any) -> dict[str, Any]:
-    return {
-        "table_uri": table_uri,
-        "version": result.version,
-        "owner": result.owner,
-        "converted": result.converted,
-    }
+def _facts(table_uri: str, version: int, owner: str | None, *, converted: bool) -> dict[str, Any]:
+    return {"table_uri": table_uri, "version": version, "owner": owner, "converted": converted}

@@ -40,7 +40,7 @@ class BackfillOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Backfill the table.
 
-        :raises ValueError: the rendered version isn't a number.
+        :raises ValueError: the rendered version isn't a number, or a negative one.
         :raises DeltaError: the file system manages the table, the owner hasn't ratified the version or
             can't be asked, or the store fails.
         """

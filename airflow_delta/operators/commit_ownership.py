@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_delta.hooks.managed_commits import convert_to_file_system, convert_to_managed
 from airflow_delta.operators.table_task import TableTask
+from airflow_delta.operators.template_values import as_conf
 from airflow_delta.version_compat import Context
 
 __all__ = ["ConvertToFileSystemOperator", "ConvertToManagedCommitOperator"]
@@ -17,13 +18,16 @@ class ConvertToManagedCommitOperator(TableTask):
 
     Returns a dictionary with ``table_uri``, ``version`` (of the commit that hands the table over, or of
     the table where nothing was to be done), ``owner`` and ``converted``. A retry is harmless: a table
-    that has the owner already stays as it is, and ``converted`` is false.
+    that has the owner already stays as it is, and ``converted`` is false. Without ``conf`` that holds as
+    well while the owner can't be reached.
 
     :param table_uri: the table's path or URI. (templated)
     :param commit_owner: the name of the commit owner: ``sql``, or one that an installed package has.
         (``owner`` is what Airflow calls who is responsible for a task.) (templated)
-    :param conf: what the owner is to know of the table, such as ``{"backfill": "10"}``. Everybody may
-        read it who may read the table, so it must hold no secrets. (templated)
+    :param conf: what the owner is to know of the table, such as ``{"backfill": "10"}``; None: what it
+        has, and the owner's defaults for a table that is handed over now. A key that renders to an empty
+        text, or to ``None``, counts as left out. Everybody may read it who may read the table, so it
+        must hold no secrets. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
@@ -46,35 +50,53 @@ class ConvertToManagedCommitOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Hand the table over.
 
-        :raises DeltaError: the table can't be read, has another owner, or can't be handed over.
+        :raises InvalidArgumentError: the owner doesn't understand ``conf``; or the table has another
+            owner, or this one with another ``conf``.
+        :raises DeltaError: the table can't be read or handed over.
         """
         result = convert_to_managed(
-            self.hook(), self.table_uri, owner=self.commit_owner, conf=self.conf
+            self.hook(), self.table_uri, owner=self.commit_owner, conf=as_conf(self.conf)
         )
         self.log.info("%s: %s", self.table_uri, result)
         return result
 
 
 class ConvertToFileSystemOperator(TableTask):
-    """Let the file system order the commits of a managed table again, and all writers make them.
+    """Let the file system order the commits of a managed table again.
 
-    All commits are backfilled before. Returns a dictionary with ``table_uri``, ``version`` (of the
+    All commits are backfilled before. Then every writer may commit who knows the features that the table
+    has left. One of them is ``inCommitTimestamp``, which came with the owner at the latest, and which not
+    all engines know: deltalake 1.6.6 writes to no table that has it, Delta Spark does.
+
+    Returns a dictionary with ``table_uri``, ``version`` (of the
     commit that gives the table back, or of the table where nothing was to be done), ``owner`` (None)
     and ``converted``. A retry is harmless: a table without an owner stays as it is, and ``converted``
     is false.
 
     :param table_uri: the table's path or URI. (templated)
+    :param keep_in_commit_timestamps: leave in-commit timestamps on. Without them the same commit removes
+        the feature and its properties, and the time of every version is the modification time of its
+        file again: of a managed commit, when it was backfilled. Of a table that is given back already
+        nothing is removed.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
         ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
     """
 
+    def __init__(self, *, keep_in_commit_timestamps: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_in_commit_timestamps = keep_in_commit_timestamps
+
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Take the table back.
 
         :raises DeltaError: the table can't be read, or its owner can't be asked or doesn't give it back.
         """
-        result = convert_to_file_system(self.hook(), self.table_uri)
+        result = convert_to_file_system(
+            self.hook(),
+            self.table_uri,
+            keep_in_commit_timestamps=self.keep_in_commit_timestamps,
+        )
         self.log.info("%s: %s", self.table_uri, result)
         return result

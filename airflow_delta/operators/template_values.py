@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["as_timestamp", "as_version"]
+__all__ = ["as_conf", "as_timestamp", "as_version"]
 
 _ABSENT = ("", "None")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -26,6 +28,19 @@ def as_version(value: str | int | None, *, name: str) -> int | None:
     if isinstance(value, bool) or not _INTEGER.fullmatch(text):
         raise ValueError(f"{name}: expected a version such as 24, found {value!r}")
     return int(text)
+
+
+def as_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The configuration that a rendered argument means; None where it means none.
+
+    Keys whose values are left empty count as left out, and a configuration of nothing else as none.
+    What isn't a mapping is left to the engine, which says so.
+    """
+    if not isinstance(conf, Mapping) or not conf:
+        return conf
+    given = {name: value for name, value in conf.items() if value is not None}
+    given = {name: value for name, value in given.items() if str(value).strip() not in _ABSENT}
+    return given or None
 
 
 def as_timestamp(value: str | int | None) -> str | int | None:

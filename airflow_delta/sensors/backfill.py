@@ -59,7 +59,7 @@ class BackfillSensor(TableWait):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look at the table and its commit owner once.
 
-        :raises ValueError: the rendered version isn't a number.
+        :raises ValueError: the rendered version isn't a number, or a negative one.
         :raises DeltaError: the table can't be read, or its owner can't be asked.
         """
         # Opened at every look, for credentials that expire during a long wait.

@@ -83,6 +83,7 @@ class TablePoll(BaseTrigger):
 
     async def _wait(self) -> dict[str, Any]:
         table = None
+        failure: Exception | None = None
         while True:
             opened_before = table is not None
             try:
@@ -91,17 +92,28 @@ class TablePoll(BaseTrigger):
                     table = await hook.table_async(self.table_uri)
                 # A look is blocking I/O, and the triggerer runs all its triggers on one event loop.
                 found = await asyncio.to_thread(self.look, table)
-            except Exception:
+            except Exception as error:
                 table = None
                 if opened_before:
                     # Its credentials may have expired, or the connection been corrected meanwhile:
                     # only with what the connection says now is it a failure.
-                    self.log.warning("%s: to be opened anew", self.table_uri, exc_info=True)
+                    self.log.warning("%s: to be opened anew, after %r", self.table_uri, error)
                     continue
                 if not self.silent_fail:
                     raise
-                self.log.exception("%s: a look at the table failed", self.table_uri)
+                self._log_failure(error, failure)
+                failure = error
             else:
+                failure = None
                 if found is not None:
                     return found
             await asyncio.sleep(self.poke_interval)
+
+    def _log_failure(self, error: Exception, before: Exception | None) -> None:
+        """Log that a look has failed: where it came from once, and not at each look for hours."""
+        message = "%s: a look at the table failed: %s: %s"
+        facts = (self.table_uri, type(error).__name__, error)
+        if type(error) is type(before):
+            self.log.warning(message, *facts)
+        else:
+            self.log.error(message, *facts, exc_info=error)

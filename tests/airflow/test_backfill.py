@@ -233,6 +233,16 @@ def test_a_look_asks_for_what_there_is_of_a_version_that_is_not_ratified(managed
     assert waiting.poke(context()).is_done
 
 
+@pytest.mark.parametrize("version", [-1, "-1"])
+def test_a_negative_version_is_neither_waited_for_nor_backfilled(
+    managed: Managed, version: Any
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="there is no version -1"):
+        sensor(managed.path, version=version).poke(context())
+    with pytest.raises(InvalidArgumentError, match="there is no version -1"):
+        backfill(managed.path, version=version)
+
+
 # What is waited for is decided once
 
 
@@ -437,6 +447,52 @@ def test_a_silent_wait_in_a_slot_outlives_an_owner_that_is_away(
     monkeypatch.setattr("time.sleep", lambda seconds: use_owner(monkeypatch, managed.file))
     waiting = sensor(managed.path, silent_fail=True, trigger_backfill=True, deferrable=False)
     assert waiting.execute(context())["version"] == 5
+
+
+def test_a_long_outage_is_logged_in_short(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it came from is told once, and again after the owner was back."""
+    monkeypatch.delenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT")
+    told: list[tuple[str, bool]] = []
+
+    class Log:
+        def info(self, message: str, *facts: Any) -> None:
+            pass
+
+        def warning(self, message: str, *facts: Any, exc_info: Any = None) -> None:
+            told.append((message % facts, bool(exc_info)))
+
+        error = warning
+
+    looks: list[float] = []
+
+    async def instead_of_sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            use_owner(monkeypatch, managed.file)
+        elif len(looks) == 4:
+            monkeypatch.delenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT")
+        elif len(looks) == 6:
+            use_owner(monkeypatch, managed.file)
+            managed.backfill()
+
+    monkeypatch.setattr(asyncio, "sleep", instead_of_sleep)
+    monkeypatch.setattr(BackfillTrigger, "log", Log())
+    real = BackfillTrigger.look
+
+    def look(trigger: BackfillTrigger, table: Any) -> Any:
+        if len(looks) == 4:
+            raise OSError("the connection was reset")
+        return real(trigger, table)
+
+    monkeypatch.setattr(BackfillTrigger, "look", look)
+    managed.commit()
+    assert event_of(BackfillTrigger(table_uri=str(managed.path), silent_fail=True))["version"] == 5
+    assert [traceback for _, traceback in told] == [True, False, False, False, True, True]
+    assert all("doesn't know its database" in message for message, _ in told[:3])
+    assert "to be opened anew, after OSError('the connection was reset')" in told[3][0]
+    assert "OSError: the connection was reset" in told[4][0]
 
 
 def test_a_late_wait_may_be_skipped(managed: Managed) -> None:

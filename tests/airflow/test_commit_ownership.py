@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable as Peer
+from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 from sqlalchemy import make_url
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
     InvalidArgumentError,
+    NoBooksError,
     NotBackfilledError,
     TableNotFoundError,
 )
@@ -27,7 +31,9 @@ from airflow_delta.operators.commit_ownership import (
 )
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.sensors.table_version import TableVersionSensor
+from airflow_delta.triggers.backfill import BackfillTrigger
 from airflow_delta.version_compat import AirflowSkipException
 from tests.airflow.managed_tables import commit, hand_over, in_log, sqlite_connection, use_owner
 from tests.postgres_server import new_database
@@ -105,6 +111,76 @@ def test_a_table_is_given_back_and_a_retry_finds_that(sales_copy: Path, books: P
     assert release(sales_copy) == {**result, "converted": False}
     assert in_log(sales_copy) == 7
     assert Peer(sales_copy).version() == 7
+
+
+def test_deltalake_writes_a_table_again_that_was_given_back_without_in_commit_timestamps(
+    sales_copy: Path, books: Path
+) -> None:
+    commit(sales_copy, hand_over(sales_copy, books))
+    before = Peer(sales_copy).to_pyarrow_table()
+    assert release(sales_copy, keep_in_commit_timestamps=False)["converted"]
+    left = set(Peer(sales_copy).protocol().writer_features or [])
+    assert not left & {"managedCommit", "inCommitTimestamp"}
+    write_deltalake(sales_copy, before, mode="append")
+    assert (Peer(sales_copy).version(), in_log(sales_copy)) == (7, 7)
+    assert DeltaTable(sales_copy).snapshot().num_rows == 2 * before.num_rows
+
+
+def test_deltalake_does_not_write_a_table_with_in_commit_timestamps(
+    sales_copy: Path, books: Path
+) -> None:
+    """As the guide says, and the docstring of the operator."""
+    hand_over(sales_copy, books)
+    release(sales_copy)
+    rows = Peer(sales_copy).to_pyarrow_table()
+    with pytest.raises(DeltaError, match="InCommitTimestamp"):
+        write_deltalake(sales_copy, rows, mode="append")
+    assert release(sales_copy, keep_in_commit_timestamps=False)["converted"] is False
+
+
+@pytest.mark.parametrize(
+    ("conf", "problem"),
+    [
+        ({"backfill": "sometimes"}, r"conf\['backfill'\] is 'sometimes'.*'on-request' or 'direct'"),
+        ({"backfil": "3"}, r"conf\['backfil'\] means nothing.*no other key than 'backfill'"),
+    ],
+)
+def test_a_configuration_that_is_none_hands_nothing_over(
+    sales_copy: Path, books: Path, conf: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=problem):
+        convert(sales_copy, conf=conf)
+    assert in_log(sales_copy) == 3
+    assert convert(sales_copy, conf={"backfill": ""})["converted"], "as a template leaves it"
+
+
+@pytest.mark.parametrize("conf", [{}, {"backfill": "1"}])
+def test_the_default_policy_may_be_said(
+    sales_copy: Path, books: Path, conf: dict[str, str]
+) -> None:
+    assert convert(sales_copy, conf={} if conf else {"backfill": "1"})["converted"]
+    assert not convert(sales_copy, conf=conf)["converted"]
+
+
+def test_what_is_handed_over_is_seen_without_its_owner(
+    sales_copy: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(sales_copy, hand_over(sales_copy, books))
+    monkeypatch.setenv("AIRFLOW_CONN_AWAY", sqlite_connection(tmp_path / "no" / "owner.db"))
+    monkeypatch.delenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT")
+    assert convert(sales_copy) == {
+        "table_uri": str(sales_copy),
+        "version": 4,
+        "owner": "sql",
+        "converted": False,
+    }
+    with pytest.raises(CommitOwnerUnavailableError, match="doesn't know its database"):
+        convert(sales_copy, conf={"backfill": "on-request"})
+    with pytest.raises(CommitOwnerUnavailableError):
+        convert(sales_copy, commit_owner="another")
+    # A place where there is nothing is no outage.
+    with pytest.raises(NoBooksError, match=r"owner\.db isn't there"):
+        convert(sales_copy, commit_owner_conn_id="away")
 
 
 def test_the_owner_of_a_named_connection_gets_the_table(
@@ -234,6 +310,30 @@ def test_a_version_that_only_the_owner_knows_can_be_pinned_and_waited_for(
     assert in_log(sales_copy) == 4
 
 
+def test_a_task_without_a_table_says_so() -> None:
+    """An XCom that isn't there renders to nothing."""
+    table: dict[str, Any] = {"task_id": "t", "table_uri": None}
+    tasks = [
+        BackfillOperator(**table),
+        CheckpointOperator(**table),
+        ConvertToFileSystemOperator(**table),
+        ConvertToManagedCommitOperator(**table),
+        LogCompactionOperator(**table),
+        TimeTravelSnapshotOperator(**table),
+        BackfillSensor(**table),
+        TableVersionSensor(**table),
+    ]
+    for task in tasks:
+        with pytest.raises(InvalidArgumentError, match="expected a path or a URI, found None"):
+            task.execute(CONTEXT)
+    trigger: Any = BackfillTrigger(table_uri=tasks[0].table_uri)
+
+    async def first_event() -> Any:
+        return await anext(trigger.run())
+
+    assert "found None" in asyncio.run(first_event()).payload["message"]
+
+
 def test_a_named_connection_reaches_every_task(
     sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,8 +354,6 @@ def test_a_named_connection_reaches_every_task(
 def test_a_deferred_wait_takes_the_connection_along(
     sales_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import asyncio
-
     from airflow.sdk.exceptions import TaskDeferred
 
     file = tmp_path / "named.db"

@@ -90,7 +90,11 @@ def test_the_example_of_managed_tables_prints_what_it_says(
 
 def test_the_tasks_of_managed_tables_can_be_loaded() -> None:
     assert example(MANAGED, 1)["convert"].conf == {"backfill": "1"}
-    assert example(MANAGED, 2)["release"].table_uri == "s3://lake/sales"
+    released = example(MANAGED, 2)
+    assert released["release"].table_uri == "s3://lake/sales"
+    assert released["release"].keep_in_commit_timestamps
+    again = example(MANAGED, 3, ConvertToFileSystemOperator=released["ConvertToFileSystemOperator"])
+    assert not again["release"].keep_in_commit_timestamps
 
 
 def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -> None:
@@ -101,8 +105,23 @@ def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -
     with pytest.raises(NoBooksError, match=r"new\.db isn't there: make sure"):
         table.commit_status()
     with pytest.warns(DeltaWarning, match="may be stale"):
-        example(MANAGED, 3, table=table, books=books)
+        example(MANAGED, 4, table=table, books=books)
     assert commit(orders, books) == 3
+    assert table.commit_status().lag == 0
+
+
+def test_books_of_a_table_whose_log_was_cleaned_up_are_begun_with_version_0(tmp_path: Path) -> None:
+    orders = write_table(tmp_path / "orders", [add("a")])
+    commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"), 2)
+    DeltaTable(orders).checkpoint()
+    for version in range(3):
+        (orders / "_delta_log" / f"{version:020}.json").unlink()
+    books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
+    table = DeltaTable(orders, commit_owners={"sql": books})
+    code = code_of(MANAGED)[4].replace("version=1", "version=0")
+    with pytest.warns(DeltaWarning, match="may be stale"):
+        exec(code, {"table": table, "books": books})
+    assert commit(orders, books) == 4
     assert table.commit_status().lag == 0
 
 
@@ -115,7 +134,7 @@ def test_what_is_lost_is_given_up_as_the_guide_says(tmp_path: Path) -> None:
     table = DeltaTable(orders, commit_owners={"sql": books})
     with pytest.raises(CorruptLogError, match="--accept-log"):
         table.backfill()
-    snippet = code_of(MANAGED)[4].replace("version=41", f"version={last - 2}")
+    snippet = code_of(MANAGED)[5].replace("version=41", f"version={last - 2}")
     exec(snippet, {"table": table, "books": books, "ManagedTable": ManagedTable})
     assert commit(orders, books) == last - 1
 
@@ -132,9 +151,9 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
         return DeltaTable(moved, **options)
 
     with pytest.warns(DeltaWarning, match="may be stale"):
-        example(MANAGED, 5, DeltaTable=there, ManagedTable=ManagedTable, books=books)
+        example(MANAGED, 6, DeltaTable=there, ManagedTable=ManagedTable, books=books)
     assert commit(moved, books) == 3
 
 
 def test_every_example_of_managed_tables_is_looked_at() -> None:
-    assert len(code_of(MANAGED)) == 6
+    assert len(code_of(MANAGED)) == 7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,24 @@ def dag(airflow_database: Path) -> Any:
     bag = DagBag()
     assert bag.import_errors == {}
     return bag.dags["delta_managed_commits"]
+
+
+def test_retries_wait_for_half_an_hour(dag: Any) -> None:
+    for task in dag.tasks:
+        delays = [
+            min(task.retry_delay * task.retry_exponential_backoff**retry, task.max_retry_delay)
+            for retry in range(task.retries)
+        ]
+        assert timedelta(minutes=30) < sum(delays, timedelta()) < timedelta(minutes=45)
+
+
+def test_a_first_run_without_a_policy_takes_the_default(
+    dag: Any, sales_copy: Path, books: Path
+) -> None:
+    state, returned = run_dag(dag, table_uri=str(sales_copy))
+    assert (state, returned["hand_over"]["converted"]) == ("success", True)
+    told = Peer(sales_copy).metadata().configuration["delta.managedCommit.commitOwnerConf"]
+    assert set(json.loads(told)) == {"tableId"}
 
 
 @pytest.fixture
@@ -52,7 +72,7 @@ def test_a_later_run_backfills_and_writes_the_checkpoint_that_is_due(
     owner = hand_over(sales_copy, books)
     commit(sales_copy, owner, 3)
     assert in_log(sales_copy) == 5
-    state, returned = run_dag(dag, table_uri=str(sales_copy), backfill="on-request")
+    state, returned = run_dag(dag, table_uri=str(sales_copy))
     assert state == "success"
     assert returned["hand_over"]["converted"] is False
     facts = returned["wait_for_backfill"]
@@ -78,16 +98,13 @@ def test_the_wait_goes_on_in_the_triggerer_while_the_owner_is_away(
         use_owner(monkeypatch, books)
         await sleep(0)
 
-    for task in dag.tasks:
-        if task.task_id == "hand_over":
-            # Its owner is there; that of the wait is in a folder that isn't, at first.
-            monkeypatch.setenv("AIRFLOW_CONN_BOOKS", f"sqlite:///{books}")
-            monkeypatch.setattr(task, "commit_owner_conn_id", "books")
-    use_owner(monkeypatch, away / "owner.db")
+    away.write_text("There is no telling what a database that is down does, but an error it is.")
+    use_owner(monkeypatch, away)
     monkeypatch.setattr("airflow_delta.triggers.table_poll.asyncio.sleep", come_back)
-    state, returned = run_dag(dag, table_uri=str(sales_copy), backfill="on-request")
+    state, returned = run_dag(dag, table_uri=str(sales_copy))
     assert state == "success"
     assert waits, "the task was not deferred"
+    assert returned["hand_over"]["converted"] is False
     assert returned["wait_for_backfill"]["version"] == 5
     assert in_log(sales_copy) == 5
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from airflow_delta.operators.template_values import as_timestamp, as_version
+from airflow_delta.operators.template_values import as_conf, as_timestamp, as_version
 
 
 @pytest.mark.parametrize("value", [24, "24", " 24 ", "+24", "024"])
@@ -35,3 +37,21 @@ def test_other_timestamps_are_left_to_the_engine() -> None:
 @pytest.mark.parametrize("value", [None, "", "None"])
 def test_nothing_means_no_timestamp(value: object) -> None:
     assert as_timestamp(value) is None
+
+
+@pytest.mark.parametrize(
+    ("conf", "meant"),
+    [
+        (None, None),
+        ({}, {}),
+        ({"backfill": "3"}, {"backfill": "3"}),
+        ({"backfill": 3}, {"backfill": 3}),
+        ({"backfill": ""}, None),
+        ({"backfill": "None"}, None),
+        ({"backfill": None}, None),
+        ({"backfill": " ", "endpoint": "x"}, {"endpoint": "x"}),
+        ("backfill", "backfill"),
+    ],
+)
+def test_what_is_left_empty_in_a_configuration_is_left_out(conf: Any, meant: Any) -> None:
+    assert as_conf(conf) == meant

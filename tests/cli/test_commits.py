@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,15 @@ def test_a_table_that_has_moved(managed: Path, capsys: pytest.CaptureFixture[str
     facts = told(moved, capsys)
     assert (facts["ratified_version"], facts["lag"]) == (6, 0)
     assert "relocated_from" not in facts
+
+
+def test_a_copy_is_not_taken_for_the_table(
+    managed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(managed, managed.with_name("copy"))
+    assert main(["commits", str(copy), "--relocate"]) == 1
+    assert f"is still at {managed}, so that what is at {copy} is a copy" in capsys.readouterr().err
+    assert DeltaTable(managed).alter.set_properties({"number": "7"}).version == 7
 
 
 def test_commits_that_are_lost_are_given_up(

@@ -25,7 +25,7 @@ from tests.races.stepped_world import OWNER, Steps, World, backfill
 from tests.stepping import Turns, stepped_engine
 from tests.table_builder import state_of
 
-SEEDS = 400
+SEEDS = 150
 OTHER = "other books"
 Use = Callable[[Turns], None]
 

@@ -47,7 +47,7 @@ can be made in both ways.
 from __future__ import annotations
 
 from airflow_delta.engine.commit.acceptance import accept_log
-from airflow_delta.engine.commit.backfill_policy import BackfillPolicy
+from airflow_delta.engine.commit.backfill_policy import BackfillPolicy, check_conf
 from airflow_delta.engine.commit.ledger import Ledger
 from airflow_delta.engine.commit.log_and_books import abreast, backfill, check_backfilled
 from airflow_delta.engine.commit.owner import (
@@ -62,12 +62,13 @@ from airflow_delta.engine.commit.ownership import (
     not_handed_over,
     owned,
     propose,
-    relocate,
     take_over,
 )
 from airflow_delta.engine.commit.ratification import Proposal, make_version
+from airflow_delta.engine.commit.relocation import Opener, relocate
 from airflow_delta.engine.commit.table_books import TableBooks
 from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.storage.location import open_storage
 
 __all__ = ["LedgerOwner"]
 
@@ -167,11 +168,12 @@ class LedgerOwner:
         Raises:
             CommitOwnerUnavailableError: the books can't be reached.
             CommitOwnerError: the table's id was handed over before, or there is none.
-            InvalidTableError: the policy in the table's configuration isn't one.
+            InvalidArgumentError: the configuration has a key that means nothing here, or no policy.
             StorageError: the store failed.
         """
-        BackfillPolicy.of(table.conf, table=table.uri)
-        propose(TableBooks(self._ledger, table), version)
+        books = TableBooks(self._ledger, table)
+        check_conf(table.conf, owner=table.owner, table=table.uri)
+        propose(books, version)
 
     def take_over(self, table: ManagedTable, version: int) -> None:
         """Learn that a table was handed over; see `CommitOwner.take_over`. The log is asked for proof.
@@ -205,25 +207,28 @@ class LedgerOwner:
             entry.standing, entry.latest_version, entry.backfilled_version, len(entry.commits)
         )
 
-    def relocate(self, table: ManagedTable) -> str:
+    def relocate(self, table: ManagedTable, *, opened: Opener = open_storage) -> str:
         """Note that a table has moved to where it is opened now.
 
         A copy looks the same as a table that has moved. So this is for whoever has moved it to say, once
         the old place is gone and while nobody commits; then all that the owner has ratified must be at the
-        new place.
+        new place. The old place is looked at if it is in the same store.
 
         Args:
             table: the table at its new place.
+            opened: opens a location of the same store, to look at the old place; by itself with what the
+                environment knows, and without storage options.
 
         Returns:
             Where the owner had it before (`ManagedTable.location`).
 
         Raises:
             CommitOwnerUnavailableError: the books can't be reached.
-            CommitOwnerError: the owner doesn't have the table, or not all of it is at the new place.
+            CommitOwnerError: the owner doesn't have the table, not all of it is at the new place, or it is
+                still at the old one.
             StorageError: the store failed.
         """
-        return relocate(TableBooks(self._ledger, table))
+        return relocate(TableBooks(self._ledger, table), opened)
 
     def accept_log(self, table: ManagedTable, version: int) -> int:
         """Give up ratified commits that are lost, so that the table can be used again.

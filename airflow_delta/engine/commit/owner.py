@@ -217,6 +217,7 @@ class CommitOwner(Protocol):
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
             CommitOwnerError: it doesn't agree.
+            InvalidArgumentError: the configuration isn't one that it understands.
         """
 
     def take_over(self, table: ManagedTable, version: int) -> None:

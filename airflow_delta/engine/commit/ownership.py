@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from airflow_delta.engine.commit.backfill_files import is_backfilled, is_whole, newest_in_log
+from airflow_delta.engine.commit.backfill_files import newest_in_log
 from airflow_delta.engine.commit.ledger import Entry
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.table_books import TableBooks
@@ -56,7 +56,6 @@ __all__ = [
     "not_handed_over",
     "owned",
     "propose",
-    "relocate",
     "take_over",
 ]
 
@@ -164,23 +163,6 @@ def forget(books: TableBooks, version: int) -> None:
         books.ask(lambda: books.ledger.forget(entry.table_id, version))
 
 
-def relocate(books: TableBooks) -> str:
-    """Note where a table is that has moved; see `LedgerOwner.relocate`."""
-    entry = books.known()
-    if entry.location == books.table.location:
-        return entry.location
-    if (found := _missing(books.table.storage, entry)) is not None:
-        raise books.refusal(
-            f"the table with the id {entry.table_id} can't have moved from {entry.location} to "
-            f"{books.table.location}: {found}. Move all of the table's directory, with its _delta_log "
-            "and what is in _delta_log/_commits",
-            expected=entry.location,
-            found=books.table.location,
-        )
-    books.ask(lambda: books.ledger.relocate(entry.table_id, books.table.location))
-    return entry.location
-
-
 def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
     """The error for a table that is only proposed."""
     return books.refusal(
@@ -189,20 +171,6 @@ def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
         "the commit that hands it over. Commit by the file system",
         version=entry.owned_from,
     )
-
-
-def _missing(storage: Storage, entry: Entry) -> str | None:
-    """What speaks against a table being where a storage is; None for nothing."""
-    # Of a log that was cleaned up the first version can be gone, but never the newest ones.
-    if is_handed_over(storage, entry) is False:
-        return f"version {entry.owned_from} isn't the commit that handed the table over"
-    for commit in entry.commits:
-        if not (is_whole(storage, commit) or is_backfilled(storage, commit.version)):
-            return f"version {commit.version} isn't there"
-    newest = max(entry.latest_version, entry.owned_from)
-    if not entry.commits and not is_backfilled(storage, newest):
-        return f"version {newest} isn't there"
-    return None
 
 
 def is_handed_over(storage: Storage, entry: Entry) -> bool | None:

@@ -81,6 +81,9 @@ _WRONG_PLACE = (
     "backup. A new one is begun when a table is handed over"
 )
 
+_NO_DATABASE = "file is not a database"
+"""What SQLite says of a file; Python 3.10 doesn't tell its number for that, 26."""
+
 _SERIALIZATION_FAILURE = "40001"
 """The SQLSTATE."""
 
@@ -224,6 +227,7 @@ class SqlDatabase:
             except SQLAlchemyError as error:
                 if attempt < _ATTEMPTS and _may_be_repeated(error, known_harmless=repeat):
                     continue
+                self._check_is_database(error)
                 public = str(error) == without_secrets(self._url, str(error))
                 raise CommitOwnerUnavailableError(
                     f"the commit owner's database {self.name} failed: {self._reason(error)}. See that it "
@@ -261,6 +265,15 @@ class SqlDatabase:
         if (engine := self._engines.pop(os.getpid(), None)) is not None:
             engine.dispose()
         raise NoBooksError(f"the commit owner's database {file} isn't there: {_WRONG_PLACE}")
+
+    def _check_is_database(self, error: SQLAlchemyError) -> None:
+        """Make sure that the failure isn't that of a file of another kind, which no repetition mends."""
+        if isinstance(error, DBAPIError) and _NO_DATABASE in str(error.orig):
+            file = sqlite_file(self._url)
+            raise CommitOwnerUnavailableError(
+                f"the commit owner's database {file} is a file, but none of SQLite, and was left alone: "
+                "name the file that tables were handed over to; if this was it, restore it from a backup"
+            ) from error
 
     def _check_tables(self, connection: Connection) -> None:
         """Make sure that the tables are there, which else would be created."""

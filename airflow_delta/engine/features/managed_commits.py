@@ -176,8 +176,8 @@ def check_timestamps(
         before: the features that it supported before.
 
     Raises:
-        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on; or their
-            feature goes, and the property that turns them on doesn't.
+        InvalidTableError: it has the feature ``managedCommit``, and in-commit timestamps aren't on; or
+            their feature goes, and the property that turns them on doesn't.
     """
     if TIMESTAMPS_FEATURE in before - supported and properties.in_commit_timestamps_enabled:
         raise InvalidTableError(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_delta.engine.commit.backfill_policy import same_conf
 from airflow_delta.engine.commit.committers import finish_release
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError
@@ -190,7 +191,7 @@ def _check_is_asked_for(
             table=base.table,
         )
     found = {k: v for k, v in base.properties.commit_owner_conf.items() if k != TABLE_ID}
-    if conf is not None and found != dict(conf):
+    if conf is not None and not same_conf(found, conf):
         raise InvalidArgumentError(
             f"the commit owner {owner!r} has the table already, with the configuration {found} and not "
             f"{dict(conf)}: leave it out, or take the table back and give it anew",

@@ -28,6 +28,7 @@ from airflow_delta.engine.errors import (
     CorruptLogError,
     DeltaError,
     DeltaWarning,
+    InvalidArgumentError,
     InvalidTableError,
     StorageError,
 )
@@ -488,12 +489,8 @@ def test_a_policy_that_is_none_keeps_nobody_in() -> None:
     world = World.owned("on-request")
     world.make(2)
     world.conf["backfill"] = "sometimes"
-    for each in (
-        lambda: world.make(3),
-        lambda: world.owner().propose(managed(fresh_storage(), backfill="sometimes"), 0),
-    ):
-        with pytest.raises(InvalidTableError, match="'sometimes'"):
-            each()
+    with pytest.raises(InvalidTableError, match="'sometimes'"):
+        world.make(3)
     assert world.owner().get_commits(world.table()).latest_table_version == 2
     assert world.owner().backfill_to_version(world.table()) == 2
     assert world.make(3, releases=True).commit is not None
@@ -516,6 +513,23 @@ def test_a_commit_costs_a_few_calls() -> None:
 
 
 # Whose a table is
+
+
+@pytest.mark.parametrize(
+    ("conf", "problem"),
+    [
+        ({"backfill": "sometimes"}, r"conf\['backfill'\] is 'sometimes'.*above 0.*'direct'"),
+        ({"backfil": "3"}, r"conf\['backfil'\] means nothing.*other key than 'backfill'"),
+    ],
+)
+def test_a_table_is_not_taken_with_a_configuration_that_is_none(
+    conf: dict[str, str], problem: str
+) -> None:
+    world = World(dict(managed(fresh_storage(), **conf).conf))
+    with pytest.raises(InvalidArgumentError, match=problem) as caught:
+        world.owner().propose(world.table(), 0)
+    assert (caught.value.table, caught.value.option) == (world.inner.root, *conf)
+    assert world.ledger.find(world.conf["tableId"]) is None
 
 
 def test_a_table_without_an_id() -> None:

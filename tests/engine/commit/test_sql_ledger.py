@@ -398,9 +398,19 @@ def test_a_file_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "books.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db failed: file is not a"):
-        SqlLedger(f"sqlite:///{tmp_path}/books.db").find("t")
+    file = tmp_path / "books.db"
+    file.write_bytes(b"no database" * 1000)
+    ledger = SqlLedger(f"sqlite:///{file}")
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: ledger.find("t"),
+        lambda: ledger.propose("t", "s3://bucket/table", 0),
+    )
+    for use in uses:
+        problem = r"/books\.db is a file, but none of SQLite.*restore it from a backup$"
+        with pytest.raises(CommitOwnerUnavailableError, match=problem) as caught:
+            use()
+        assert not isinstance(caught.value, NoBooksError)
+    assert file.read_bytes() == b"no database" * 1000
 
 
 def test_sqlite_is_flushed_and_reads_and_writes_do_not_wait_for_each_other(tmp_path: Path) -> None:
