@@ -207,7 +207,8 @@ def _lines(
             yield _remove(key - adds, now)
 
 
-def _path(key: int) -> str:
+def data_path(key: int) -> str:
+    """The data file of an add, below the table."""
     day = key % 365
     return f"day={day:03}/part-{key:08}-{key * 2654435761 % 2**64:016x}-c000.snappy.parquet"
 
@@ -220,7 +221,7 @@ def _add(key: int, now: int) -> str:
         f'\\"nullCount\\":{{\\"id\\":0,\\"amount\\":{key % 7}}}}}'
     )
     return (
-        f'{{"add":{{"path":"{_path(key)}","partitionValues":{{"day":"{key % 365:03}"}},'
+        f'{{"add":{{"path":"{data_path(key)}","partitionValues":{{"day":"{key % 365:03}"}},'
         f'"size":{10_000 + key % 1000},"modificationTime":{now},"dataChange":true,'
         f'"stats":"{stats}"}}}}\n'
     )
@@ -228,7 +229,7 @@ def _add(key: int, now: int) -> str:
 
 def _remove(key: int, now: int) -> str:
     return (
-        f'{{"remove":{{"path":"{_path(key)}","deletionTimestamp":{now},"dataChange":true,'
+        f'{{"remove":{{"path":"{data_path(key)}","deletionTimestamp":{now},"dataChange":true,'
         f'"extendedFileMetadata":true,"partitionValues":{{"day":"{key % 365:03}"}},'
         f'"size":{10_000 + key % 1000}}}}}\n'
     )

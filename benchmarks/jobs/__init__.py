@@ -10,6 +10,7 @@ from benchmarks.jobs import (
     reading,
     spark_checkpoints,
     time_travel,
+    vacuum,
 )
 
 __all__ = ["JOBS"]
@@ -21,4 +22,5 @@ JOBS: tuple[Job, ...] = (
     *spark_checkpoints.JOBS,
     *commits.JOBS,
     *managed_commits.JOBS,
+    *vacuum.JOBS,
 )

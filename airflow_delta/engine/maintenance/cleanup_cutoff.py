@@ -1,14 +1,15 @@
-"""How far back the log of a table is to be kept: what metadata cleanup may take, and what it must keep.
+"""How far back the log of a table is to be kept: the cut-off of metadata cleanup.
 
-PROTOCOL.md, "Metadata Cleanup", steps 1 and 2:
+PROTOCOL.md, "Metadata Cleanup", step 1:
 
 * the cut-off is midnight UTC of the day that lies ``delta.logRetentionDuration`` back, so that a little
   more is kept than that;
 * the cut-off commit is the newest one that isn't newer than the cut-off, by the times that time travel
-  goes by;
-* the cut-off checkpoint is the newest complete one that isn't newer than that commit. It is kept, with all
-  commits after it: from it the versions are rebuilt that the retention is about. Where there is none,
-  everything is kept (managed-commits.md, "Metadata Cleanup").
+  goes by: in-commit timestamps, or the times of files, made to ascend.
+
+The log then begins at a checkpoint that isn't newer than that commit (`log_start`). Times of files ascend
+from the oldest commit that is there, so taking the oldest ones may make later ones older than they were:
+`keeps_times` tells whether what is newer than the cut-off stays where it is in time (edge cases D5).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from airflow_delta.engine.errors import TimestampOutOfRangeError
-from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.errors import RetentionError, TimestampOutOfRangeError
+from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["CleanupCutoff", "cleanup_cutoff"]
+__all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_times"]
 
-_DAY_MS = 24 * 60 * 60 * 1000
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,61 +34,107 @@ class CleanupCutoff:
         time_ms: the cut-off, in epoch ms.
         commit: the version of the cut-off commit; None where all commits are newer, or nothing is wanted
             to be cleaned up.
-        checkpoint: the version of the cut-off checkpoint; None where there is none.
-        reason: why nothing may be taken, as a sentence; None where something may.
+        reason: why there is no cut-off commit, as a sentence; None where there is one.
     """
 
     time_ms: int
     commit: int | None
-    checkpoint: int | None
     reason: str | None = None
 
+    @property
+    def time(self) -> str:
+        """The cut-off, to be read by people."""
+        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=self.time_ms)
+        return moment.strftime("%Y-%m-%d %H:%M UTC")
 
-def cleanup_cutoff(snapshot: Snapshot, *, now_ms: int) -> CleanupCutoff:
+
+def cleanup_cutoff(
+    snapshot: Snapshot, *, now_ms: int, older_than_ms: int | None = None, force: bool = False
+) -> CleanupCutoff:
     """How far back the log of a table is to be kept.
 
     Args:
         snapshot: the newest version that the log has.
         now_ms: the time, in epoch ms.
+        older_than_ms: how old commits must be to go, in ms; None: ``delta.logRetentionDuration``.
+        force: clean up though ``delta.enableExpiredLogCleanup`` is false, and less old commits than the
+            table's retention protects.
 
     Raises:
+        RetentionError: the table's retention is longer than what is asked for, without ``force``.
         VersionNotFoundError: the file of the newest commit is gone, and with it its time.
         CorruptLogError: a commit should tell its time and doesn't.
         InvalidTableError: a property can't be read.
         StorageError: the store failed.
     """
     properties = snapshot.properties
-    kept_ms = now_ms - properties.log_retention_ms
-    time_ms = kept_ms - kept_ms % _DAY_MS
-    if not properties.enable_expired_log_cleanup:
-        reason = "the table isn't to be cleaned up: delta.enableExpiredLogCleanup is false"
-        return CleanupCutoff(time_ms, None, None, reason)
-    commit = _newest_by(snapshot, time_ms)
-    if commit is None:
-        reason = f"no commit is as old as {_text(time_ms)} (delta.logRetentionDuration)"
-        return CleanupCutoff(time_ms, None, None, reason)
-    listing = list_log(snapshot.state.storage, end=commit)
-    checkpoint = listing.best_checkpoint(commit, ())
-    if checkpoint is None:
+    retention_ms = properties.log_retention_ms
+    if older_than_ms is not None:
+        if older_than_ms < retention_ms and not force:
+            raise RetentionError(
+                f"commits are to be deleted that are {older_than_ms} ms old, and the table keeps them "
+                f"for {retention_ms} ms (delta.logRetentionDuration); wait longer, change the property, "
+                "or say force=True",
+                table=snapshot.table,
+                older_than_ms=older_than_ms,
+                retention_ms=retention_ms,
+            )
+        retention_ms = older_than_ms
+    kept_ms = now_ms - retention_ms
+    time_ms = kept_ms - kept_ms % DAY_MS
+    if not (properties.enable_expired_log_cleanup or force):
         reason = (
-            f"there is no complete checkpoint of version {commit}, the newest from before "
-            f"{_text(time_ms)} (delta.logRetentionDuration), or an older one; with none to begin with, all "
-            "commits are needed"
+            "the table isn't to be cleaned up: delta.enableExpiredLogCleanup is false; force=True does so "
+            "all the same"
         )
-        return CleanupCutoff(time_ms, commit, None, reason)
-    return CleanupCutoff(time_ms, commit, checkpoint.version)
+        return CleanupCutoff(time_ms, None, reason)
+    return cutoff_at(snapshot, time_ms)
 
 
-def _newest_by(snapshot: Snapshot, time_ms: int) -> int | None:
-    """The newest version that was there at a time; None if none was."""
-    if snapshot.timestamp_ms <= time_ms:
-        return snapshot.version
-    try:
-        return snapshot.timeline.version_at(time_ms)
-    except TimestampOutOfRangeError:
-        return None
+def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
+    """The cut-off of a point in time, whatever the table's properties say.
+
+    Args:
+        snapshot: the newest version that the log has.
+        time_ms: the cut-off, in epoch ms.
+
+    Raises:
+        DeltaError: see `cleanup_cutoff`.
+    """
+    commit: int | None = snapshot.version
+    if time_ms < snapshot.timestamp_ms:
+        try:
+            commit = snapshot.timeline.version_at(time_ms)
+        except TimestampOutOfRangeError:
+            commit = None
+    cutoff = CleanupCutoff(time_ms, commit)
+    if commit is not None:
+        return cutoff
+    reason = (
+        f"no commit that can be rebuilt is as old as {cutoff.time}, from when on commits are kept"
+    )
+    return CleanupCutoff(time_ms, None, reason)
 
 
-def _text(time_ms: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms)
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
+def keeps_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
+    """Whether the versions after the cut-off commit keep their times when the log begins later.
+
+    Args:
+        snapshot: the newest version that the log has.
+        start: the version that the log is to begin at.
+        cutoff: the version of the cut-off commit, which isn't below it.
+
+    Raises:
+        DeltaError: see `cleanup_cutoff`.
+    """
+    newer, timeline = cutoff + 1, snapshot.timeline
+    if newer > snapshot.version:
+        return True
+    source = timestamp_source(newer, snapshot.protocol, snapshot.metadata, table=snapshot.table)
+    if source is TimestampSource.COMMIT_INFO:
+        return True
+    commits, time = timeline.commits, -1
+    # The rule is a recurrence, as in the timeline; the versions are those between checkpoint and cut-off.
+    for modified in commits.times[max(0, start - commits.first) : newer - commits.first + 1]:
+        time = max(modified, time + 1)
+    return time == timeline.timestamp_ms(newer)

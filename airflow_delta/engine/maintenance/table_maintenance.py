@@ -7,6 +7,8 @@ plan before anything is done. With ``dry_run`` the plan is all that is made.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -16,8 +18,13 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.backfill import BackfillResult, CommitStatus
     from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
-    from airflow_delta.engine.maintenance.commit_file_cleanup import CommitFileCleanupResult
+    from airflow_delta.engine.maintenance.cleanup_execution import MetadataCleanupResult
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.maintenance.restore import RestoreResult
+    from airflow_delta.engine.maintenance.vacuum import Mode
+    from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
+    from airflow_delta.engine.maintenance.vacuum_inventory import Inventory
+    from airflow_delta.engine.snapshot.timestamps import Timestamp
 
 __all__ = ["TableMaintenance"]
 
@@ -26,6 +33,7 @@ class TableMaintenance(ABC):
     """What keeps a table in shape; see the module."""
 
     _owners: CommitOwners
+    _options: Mapping[str, str]
 
     @property
     @abstractmethod
@@ -162,30 +170,140 @@ class TableMaintenance(ABC):
             return BackfillResult(plan, plan.backfilled_version, 0)
         return execute_backfill(self.storage, plan)
 
-    def cleanup_commit_files(self, *, dry_run: bool = False) -> CommitFileCleanupResult:
-        """Delete the files in ``_delta_log/_commits`` that ``delta.logRetentionDuration`` doesn't protect.
+    def cleanup_metadata(
+        self,
+        *,
+        older_than: timedelta | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> MetadataCleanupResult:
+        """Delete the part of the log that ``delta.logRetentionDuration`` doesn't protect.
 
-        They are those up to the newest checkpoint from before that; see ``maintenance/cleanup_cutoff.py``.
+        The log then begins with the newest checkpoint from before that. Versions below can't be read any
+        more; ``result.plan`` tells what goes, what stays, and why. Where there is no such checkpoint,
+        nothing goes, and ``result.plan.reason`` says so.
 
         Args:
+            older_than: how old commits must be to go, instead of what the table says.
+            force: clean up though ``delta.enableExpiredLogCleanup`` is false; and with ``older_than``, less
+                old commits than the table keeps.
             dry_run: only say what would be done.
 
         Raises:
             TableNotFoundError: there is no table.
             UnsupportedFeatureError: the engine can't write the table.
-            StorageError: the store failed, or doesn't let files be deleted.
+            RetentionError: ``older_than`` is shorter than what the table keeps, without ``force``.
+            InvalidArgumentError: ``older_than`` is no duration.
+            CorruptLogError: the log is damaged; nothing was deleted.
+            StorageError: the store failed, or doesn't let files be deleted. A repetition goes on.
         """
         from airflow_delta.engine.maintenance.backfilled import open_backfilled
-        from airflow_delta.engine.maintenance.commit_file_cleanup import (
-            CommitFileCleanupResult,
-            execute_commit_file_cleanup,
-            plan_commit_file_cleanup,
+        from airflow_delta.engine.maintenance.cleanup_execution import (
+            MetadataCleanupResult,
+            execute_metadata_cleanup,
         )
+        from airflow_delta.engine.maintenance.metadata_cleanup import plan_metadata_cleanup
 
-        plan = plan_commit_file_cleanup(self.storage, open_backfilled(self.storage))
+        snapshot = open_backfilled(self.storage)
+        plan = plan_metadata_cleanup(self.storage, snapshot, older_than=older_than, force=force)
         if dry_run:
-            return CommitFileCleanupResult(plan, 0)
-        return execute_commit_file_cleanup(self.storage, plan)
+            return MetadataCleanupResult(plan, 0)
+        return execute_metadata_cleanup(self.storage, plan)
+
+    def vacuum(
+        self,
+        *,
+        retention_hours: float | None = None,
+        mode: Mode = "full",
+        inventory: Inventory | None = None,
+        enforce_retention: bool = True,
+        dry_run: bool = False,
+    ) -> VacuumResult:
+        """Delete the files in the table's directory that nobody needs any more.
+
+        Versions before ``result.plan.oldest_restorable`` can't be read afterwards.
+
+        Args:
+            retention_hours: how old files must be; None for what ``delta.deletedFileRetentionDuration``
+                says, a week unless set.
+            mode: ``"full"`` looks at all files that the store lists; ``"lite"`` at those that commits
+                have removed since the last vacuum, and lists nothing.
+            inventory: files to be looked at in place of a listing: an Arrow table, or the path of a
+                Parquet file, with the columns ``path``, ``length``, ``isDir``, ``modificationTime``.
+            enforce_retention: refuse less than the property says.
+            dry_run: only say what would be done: ``result.plan.files`` has the paths.
+
+        Raises:
+            UnsupportedFeatureError: the engine can't write the table.
+            CommitOwnerError: the commit owner can't tell the newest version.
+            RetentionError: less was asked for than the property says; or more, and the log doesn't
+                reach back so far.
+            VersionNotFoundError: a lite vacuum needs commits that cleanup has taken.
+            InvalidArgumentError: an argument makes no sense.
+            CorruptLogError: the log is damaged, or a path in it can't be decoded.
+            DeletionVectorError: a deletion vector's file can't be told.
+            StorageError: the store failed. What is deleted by then stays so; a repetition goes on.
+        """
+        from airflow_delta.engine.maintenance.vacuum import plan_vacuum
+        from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult, execute_vacuum
+        from airflow_delta.engine.maintenance.vacuum_inventory import read_inventory
+
+        rows = None
+        if inventory is not None:
+            rows = read_inventory(inventory, self._options, table=self.storage.root)
+        plan = plan_vacuum(
+            self.storage,
+            self._owners,
+            retention_hours=retention_hours,
+            mode=mode,
+            inventory=rows,
+            enforce_retention=enforce_retention,
+        )
+        return VacuumResult(plan, 0, 0) if dry_run else execute_vacuum(self.storage, plan)
+
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        *,
+        ignore_missing_files: bool = False,
+        dry_run: bool = False,
+    ) -> RestoreResult:
+        """Bring back an earlier version, by a commit of its own: rows, schema, properties and all.
+
+        Protocol, row ids and identity values don't go back, and a commit owner stays; see
+        ``maintenance/restore_definition.py``. ``result.plan`` tells which files come and go. Have a
+        checkpoint written afterwards.
+
+        Args:
+            version: the version to bring back.
+            timestamp: a time instead, as `DeltaTable.snapshot` takes it.
+            ignore_missing_files: don't look whether the files are there that come back. Those that are
+                gone come back all the same, and reading them fails.
+            dry_run: only say what would be done.
+
+        Raises:
+            InvalidArgumentError: neither or both are given, or the version is the newest.
+            VersionNotFoundError: the log can't rebuild the version.
+            TimestampOutOfRangeError: no version belongs to the time.
+            ObjectNotFoundError: files that should come back are gone; nothing was committed.
+            ConstraintViolationError: the table is append-only; or files of the version aren't as the
+                table demands by now.
+            InvalidTableError: the former metadata don't fit what the table supports by now.
+            CommitConflictError: a commit made meanwhile changed the table; nothing was committed.
+            DeltaError: see `DeltaTable.transaction` and `OptimisticTransaction.commit`.
+        """
+        from airflow_delta.engine.maintenance.restore import restore
+
+        return restore(
+            self.storage,
+            self._owners,
+            version,
+            timestamp,
+            options=self._options,
+            ignore_missing_files=ignore_missing_files,
+            dry_run=dry_run,
+        )
 
     def _backfill_first(self, version: int | None) -> None:
         from airflow_delta.engine.maintenance.backfill import backfill_first

@@ -140,6 +140,7 @@ class CommitLoop:
             base=base,
             operation=self.provenance.operation,
             enforced=self.enforced,
+            restored=actions.restored,
         )
 
     def _put(self, prepared: Prepared, attempt: int) -> bool:

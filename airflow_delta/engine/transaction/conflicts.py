@@ -12,8 +12,9 @@ upgraded the protocol       we set a protocol too; or the engine can't commit to
 downgraded the protocol     always                                                        ProtocolChanged
 changed the metadata        always, but for changes that what was prepared can follow     MetadataChanged
                             (`metadata_changes`, new identity marks), while we set none
-set or removed a domain     we set, remove or looked up the same one; setting that of     Concurrent-
-                            row tracking doesn't count, it is counted on                  Transaction
+set or removed a domain     we set, remove or looked up the same one, or bring back an    Concurrent-
+                            earlier version; setting that of row tracking doesn't count,  Transaction
+                            it is counted on
 set a ``txn``               we looked up that of the same application                     Concurrent-
                                                                                           Transaction
 added files                 one may match what we read, and the isolation level cares     ConcurrentAppend
@@ -168,6 +169,9 @@ def _metadata(loser: Loser, winner: Winner) -> str | None:
 
 def _domain(loser: Loser, winner: Winner) -> str | None:
     staged = loser.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
+    if loser.actions.restored is not None:
+        # It leaves the domains of another version: one that is new would be among them.
+        staged |= winner.domains - {ROW_TRACKING_DOMAIN}
     shared = winner.domains & (staged | loser.reads.domains)
     return f"set the metadata domain {min(shared)!r}" if shared else None
 

@@ -31,6 +31,7 @@ class CommitContext:
         base: the version before; None for a new table.
         operation: what the commit calls itself.
         enforced: the features whose rules about rows the writer of the data files has enforced.
+        restored: the earlier version that the commit brings back; None for all but restores.
     """
 
     table: str
@@ -41,6 +42,16 @@ class CommitContext:
     base: Snapshot | None = None
     operation: str = ""
     enforced: frozenset[str] = frozenset()
+    restored: Snapshot | None = None
+
+    @property
+    def written_for(self) -> Snapshot | None:
+        """The version whose protocol and metadata tell how the files that stay were written.
+
+        That is `base`; but a restore leaves just the files of the version that it brings back, and what
+        was asked of them there is asked of them again.
+        """
+        return self.restored or self.base
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:

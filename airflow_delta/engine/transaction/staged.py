@@ -25,6 +25,8 @@ from airflow_delta.engine.model.actions import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_delta.engine.snapshot.snapshot import Snapshot
+
 __all__ = ["Actions", "Reads", "StagedActions"]
 
 
@@ -41,6 +43,8 @@ class Actions:
         removes: files that leave it.
         cdc: files of changed rows.
         identity_marks: by identity column, the furthest value in the files that join.
+        restored: the earlier version whose files and metadata the commit brings back; None for all
+            commits but those of a restore.
     """
 
     protocol: Protocol | None = None
@@ -51,6 +55,7 @@ class Actions:
     removes: tuple[RemoveFile, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    restored: Snapshot | None = None
 
     @property
     def changes_data(self) -> bool:
@@ -83,6 +88,7 @@ class StagedActions:
     removes: list[RemoveFile] = field(default_factory=list)
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
+    restored: Snapshot | None = None
 
     def frozen(self) -> Actions:
         """What is staged by now."""
@@ -95,6 +101,7 @@ class StagedActions:
             tuple(self.removes),
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
+            self.restored,
         )
 
 

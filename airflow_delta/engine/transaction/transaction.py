@@ -289,6 +289,16 @@ class OptimisticTransaction:
         """Stage any metadata domain: for the parts of the engine that implement a domain's feature."""
         self._staged.domains[action.domain] = action
 
+    def _bring_back(self, version: Snapshot) -> None:
+        """Say that the commit brings back an earlier version: for the part of the engine that restores.
+
+        The stages then hold files and metadata against that version, and make sure that the commit
+        leaves just its files; see `CommitContext.written_for`. Whatever is committed meanwhile that
+        changes the table is a conflict.
+        """
+        self.read_table()
+        self._staged.restored = version
+
     def set_protocol(self, protocol: Protocol) -> None:
         """Stage the table's protocol, which may support more than before, and not less.
 

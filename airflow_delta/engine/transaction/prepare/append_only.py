@@ -2,6 +2,9 @@
 
 Spec: PROTOCOL.md, "Append-only Tables". Files may still be rearranged: all of it with
 ``dataChange=false``, so that what is added as new data isn't taken for the rows of files that go.
+
+Of a restore the property before it counts. Whoever has set it to false may bring back a version that has
+true; while it is true nobody may, though Delta Spark does.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ def check_append_only(actions: Actions, context: CommitContext) -> Actions:
         InvalidTableError: the property is neither true nor false.
     """
     # By the property alone, as the reference does: a table that says so means it, whatever its protocol.
-    if not (context.properties.append_only and actions.removes):
+    properties = context.properties
+    if context.restored is not None and context.base is not None:
+        properties = context.base.properties
+    if not (properties.append_only and actions.removes):
         return actions
     grown = vector_changes(actions, context)
     # Files that may hold the rows of those that go. Whether one must is up to `logical_files`.

@@ -10,6 +10,8 @@ that is live (new statistics, another    ``baseRowId`` and ``defaultRowCommitVer
 deletion vector, …)                      file; what that lacks, as any other file
 that isn't, and comes with both          those: a file that was in the table and is restored. Its ids
                                          have been given out before, and no file has them by now
+that is live without them, and comes     those as well, if the commit brings back an earlier version: the
+with both                                table has lost the feature since, and its ids
 of any other kind                        the ids behind the high water mark, as many as it has
                                          records, and this commit's version; numbers that it comes
                                          with aren't its writer's to choose
@@ -73,19 +75,20 @@ def _without_ids(file: AddFile) -> AddFile:
 def _numbered(actions: Actions, context: CommitContext) -> Actions:
     files: tuple[AddFile | RemoveFile, ...] = (*actions.adds, *actions.removes)
     live = live_by_path(files, context, _COLUMNS)
-    mark = high_water_mark(context.domains.get(DOMAIN), table=context.table)
+    told = high_water_mark(context.domains.get(DOMAIN), table=context.table)
+    mark = max(told, _mark_brought_back(context))
     known = [_as_known(file, live, context) for file in actions.adds]
     adds, last = _with_ids(known, mark, context)
     restored = [
         file
         for file in known
-        if file.base_row_id is not None and context.path_key(file) not in live
+        if file.base_row_id is not None and not _has_ids(live.get(context.path_key(file)))
     ]
     if restored:
         _check_were_given_out(restored, mark, context)
         check_row_ids_are_unique(adds, actions.removes, mark, context)
     domains = dict(actions.domains)
-    if last != mark:
+    if last != told:
         domains[DOMAIN] = high_water_mark_domain(last)
     return replace(
         actions,
@@ -95,12 +98,22 @@ def _numbered(actions: Actions, context: CommitContext) -> Actions:
     )
 
 
+def _mark_brought_back(context: CommitContext) -> int:
+    """The highest id of the version that is brought back: the table may have lost it since."""
+    former = context.restored.domains.get(DOMAIN) if context.restored else None
+    return high_water_mark(former, table=context.table)
+
+
+def _has_ids(found: Mapping[str, Any] | None) -> bool:
+    return found is not None and found[_COLUMNS[0]] is not None
+
+
 def _as_known(
     file: AddFile, live: Mapping[str, Mapping[str, Any]], context: CommitContext
 ) -> AddFile:
     """A file with the numbers that it had before, which may be none."""
     found = live.get(context.path_key(file))
-    if found is not None:
+    if found is not None and (context.restored is None or _has_ids(found)):
         return _as_live(file, live, context)
     if file.base_row_id is not None and file.default_row_commit_version is not None:
         return file

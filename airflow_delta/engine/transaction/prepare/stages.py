@@ -21,6 +21,7 @@ from airflow_delta.engine.transaction.prepare.logical_files import check_logical
 from airflow_delta.engine.transaction.prepare.new_files import check_new_files
 from airflow_delta.engine.transaction.prepare.ownership import check_managed
 from airflow_delta.engine.transaction.prepare.partition_values import check_partition_values
+from airflow_delta.engine.transaction.prepare.restored_files import check_restored_files
 from airflow_delta.engine.transaction.prepare.row_tracking import assign_row_ids
 from airflow_delta.engine.transaction.prepare.tags import commit_tags
 from airflow_delta.engine.transaction.prepare.transitions import check_staying_files
@@ -55,6 +56,7 @@ STAGES: tuple[Stage, ...] = (
     check_iceberg,
     # These may read the table's live files, from here on.
     check_logical_files,
+    check_restored_files,
     check_deletion_vectors,
     check_clustering,
     # These complete the commit; what is left can refuse it only for what they need themselves.
@@ -64,6 +66,22 @@ STAGES: tuple[Stage, ...] = (
     record_timestamps,
 )
 """Every stage: what is cheap and finds the commonest mistakes comes first."""
+
+_OF_NEW_FILES: frozenset[Stage] = frozenset(
+    {
+        check_enforcement,
+        check_new_files,
+        check_change_data,
+        check_partition_values,
+        check_nulls,
+        check_iceberg,
+        check_deletion_vectors,
+        check_clustering,
+    }
+)
+"""Stages that judge files as nobody has seen them in the table before, by rules that they were to be
+written by. A restore passes them by: it writes no files, but brings back those that the table had under the
+metadata that it had then (`check_restored_files`), also where their writer was careless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +115,10 @@ def prepare(actions: Actions, context: CommitContext) -> Prepared:
         StorageError: the store failed.
     """
     prepared = actions
+    passed_by = frozenset[Stage]() if actions.restored is None else _OF_NEW_FILES
     for stage in STAGES:
+        if stage in passed_by:
+            continue
         prepared = stage(prepared, context)
         if prepared.metadata is not None and prepared.metadata is not context.metadata:
             context = replace(context, metadata=prepared.metadata)

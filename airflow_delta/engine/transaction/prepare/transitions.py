@@ -3,6 +3,10 @@
 Which changes no commit can make, and what the others demand of the files, is in
 ``features/transitions.py`` and in `staying_columns`; this stage knows the files. Those that the commit
 removes don't count, so that a table may change in whatever way while it is overwritten.
+
+A restore may undo what no other commit can, such as a wider type or column mapping: just the files of an
+earlier version are left (`restored_files`), and they suit the metadata that this had. So the metadata that
+the commit leaves are held against those.
 """
 
 from __future__ import annotations
@@ -35,12 +39,12 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    base = context.base
-    if base is None or not (actions.protocol or actions.metadata):
+    base, former = context.base, context.written_for
+    if base is None or former is None or not (actions.protocol or actions.metadata):
         return actions
-    protocols = (base.protocol, context.protocol)
-    check_transition(base.metadata, context.metadata, protocols=protocols, table=context.table)
-    before, after = (base.protocol, base.metadata), (context.protocol, context.metadata)
+    protocols = (former.protocol, context.protocol)
+    check_transition(former.metadata, context.metadata, protocols=protocols, table=context.table)
+    before, after = (former.protocol, former.metadata), (context.protocol, context.metadata)
     made = (
         *demands(before, after, table=context.table),
         *column_demands(before, after, table=context.table),
@@ -53,7 +57,10 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
 
 
 def _check_demand(demand: Demand, live: pa.Table, actions: Actions, context: CommitContext) -> None:
-    if demand.condition is Condition.NO_FILES:
+    if demand.condition is Condition.NO_FILES and context.restored is not None:
+        # What comes back was written as long ago as what stays.
+        unfit = context.restored.files(columns=FILE_KEY_COLUMNS)
+    elif demand.condition is Condition.NO_FILES:
         unfit = _without(live, actions.removes, context)
     else:
         # What the commit adds has got its ids by now.

@@ -1,0 +1,302 @@
+"""Plan a metadata cleanup: which files of a log go, and which stay for what reason.
+
+PROTOCOL.md, "Metadata Cleanup", with the changes of managed-commits.md and checkpoint-protection.md, step
+by step, each in a module of its own:
+
+1. how far back the log is to be kept: ``cleanup_cutoff``;
+2. the checkpoint that it is to begin with: ``log_start``;
+3. commits, checksums, compactions, checkpoints and un-backfilled commits from before: ``cleanup_files``;
+4. and 5. sidecars: ``sidecar_cleanup``;
+
+and what writers have left in the making: ``unfinished_files``. A plan deletes nothing;
+``cleanup_execution`` does what it says.
+
+Of a managed table only what is backfilled is looked at. The newest backfilled commit is at least as new as
+the one that the log begins at, so that the k >= 1 newest ones stay, as they must.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.maintenance.cleanup_cutoff import (
+    DAY_MS,
+    CleanupCutoff,
+    cleanup_cutoff,
+)
+from airflow_delta.engine.maintenance.cleanup_files import (
+    FileGroup,
+    Kind,
+    OldLog,
+    ProposedCommits,
+    hadoop_checksums,
+    scan_old_log,
+)
+from airflow_delta.engine.maintenance.log_start import LogStart, find_log_start
+from airflow_delta.engine.maintenance.sidecar_cleanup import SidecarPlan, plan_sidecar_cleanup
+from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
+from airflow_delta.engine.model.arguments import check_type
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["KeptFiles", "MetadataCleanupPlan", "plan_metadata_cleanup"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """Files that stay although they are old, or seem to be of no use.
+
+    Attributes:
+        kind: what they are.
+        count: how many they are.
+        reason: why they stay, as a sentence.
+    """
+
+    kind: Kind
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCleanupPlan:
+    """What a metadata cleanup will do.
+
+    Attributes:
+        table: the table's location.
+        version: the newest version that the log has.
+        cutoff: how far back the log is to be kept.
+        checkpoint: the version of the checkpoint that the log begins with afterwards; None where it isn't
+            to be cleaned up.
+        deletes: the files to delete, by kind, in the order in which they go.
+        keeps: files that stay although they are old, and why.
+        earliest_version: the first version that can be read afterwards, with all later ones.
+        protected_versions: earlier versions that can be read afterwards as well, by checkpoints that
+            ``checkpointProtection`` protects, ascending.
+        wanted_checkpoint: the version of which a checkpoint would let more be cleaned up; None where it
+            wouldn't.
+        reason: why nothing is deleted, or not more, as a sentence; None where all goes that is old.
+        sidecars: what becomes of the sidecars; None where the log isn't to be cleaned up.
+    """
+
+    table: str
+    version: int
+    cutoff: CleanupCutoff
+    checkpoint: int | None
+    deletes: tuple[FileGroup, ...]
+    keeps: tuple[KeptFiles, ...]
+    earliest_version: int
+    protected_versions: tuple[int, ...] = ()
+    wanted_checkpoint: int | None = None
+    reason: str | None = None
+    sidecars: SidecarPlan | None = field(default=None, repr=False)
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything is to be deleted."""
+        return bool(self.deletes)
+
+    @property
+    def num_files(self) -> int:
+        """How many files are to be deleted."""
+        return sum(group.count for group in self.deletes)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Their sizes added up."""
+        return sum(group.size_in_bytes for group in self.deletes)
+
+    def count(self, kind: Kind) -> int:
+        """How many files of a kind are to be deleted."""
+        return sum(group.count for group in self.deletes if group.kind == kind)
+
+
+def plan_metadata_cleanup(
+    storage: Storage,
+    snapshot: Snapshot,
+    *,
+    older_than: timedelta | None = None,
+    force: bool = False,
+    cutoff: CleanupCutoff | None = None,
+    now_ms: int | None = None,
+) -> MetadataCleanupPlan:
+    """Plan a metadata cleanup.
+
+    Args:
+        storage: where the table is.
+        snapshot: the newest version that the log has, by `open_backfilled`.
+        older_than: how old commits must be to go; None: ``delta.logRetentionDuration``.
+        force: see `cleanup_cutoff`.
+        cutoff: how far back the log is to be kept, where the table's properties aren't to decide.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't write the table.
+        RetentionError: see `cleanup_cutoff`.
+        InvalidArgumentError: ``older_than`` is no duration.
+        InvalidTableError: a property can't be read.
+        CorruptLogError: a commit should tell its time and doesn't.
+        StorageError: the store failed.
+    """
+    check_writable(
+        snapshot.protocol, snapshot.metadata, table=snapshot.table, operation=Operation.COMMIT
+    )
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if cutoff is None:
+        older_than_ms = _milliseconds(older_than, snapshot.table)
+        cutoff = cleanup_cutoff(snapshot, now_ms=now_ms, older_than_ms=older_than_ms, force=force)
+    if cutoff.commit is None:
+        return _without(snapshot, cutoff, LogStart(None, reasons=(cutoff.reason or "",)))
+    log = scan_old_log(storage, end=cutoff.commit)
+    start = find_log_start(storage, snapshot, log, cutoff=cutoff)
+    if start.version is None:
+        return _without(snapshot, cutoff, start)
+    return _Planning(storage, snapshot, log, start, start.version, now_ms).plan(cutoff)
+
+
+def _milliseconds(older_than: timedelta | None, table: str) -> int | None:
+    if older_than is None:
+        return None
+    check_type("older_than", older_than, timedelta, "a timedelta", table=table)
+    return older_than // timedelta(milliseconds=1)
+
+
+def _without(snapshot: Snapshot, cutoff: CleanupCutoff, start: LogStart) -> MetadataCleanupPlan:
+    """The plan of a log that stays as it is."""
+    return MetadataCleanupPlan(
+        table=snapshot.table,
+        version=snapshot.version,
+        cutoff=cutoff,
+        checkpoint=None,
+        deletes=(),
+        keeps=(),
+        earliest_version=snapshot.timeline.earliest_recreatable,
+        wanted_checkpoint=start.wanted,
+        reason="; ".join(start.reasons),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """What is known when it has been decided where the log is to begin."""
+
+    storage: Storage
+    snapshot: Snapshot
+    log: OldLog
+    start: LogStart
+    version: int
+    now_ms: int
+
+    def plan(self, cutoff: CleanupCutoff) -> MetadataCleanupPlan:
+        """The plan."""
+        assert cutoff.commit is not None
+        log, version, protected = self.log, self.version, bool(self.start.protected_before)
+        old = log.groups(version, keeps_checkpoints=protected)
+        proposed = ProposedCommits.of(self.storage)
+        # As of midnight, like the cut-off.
+        day_old_ms = self.now_ms - self.now_ms % DAY_MS - DAY_MS
+        first_checkpoint = 0 if protected else version
+        sidecars = plan_sidecar_cleanup(
+            self.storage, first_version=first_checkpoint, before_ms=day_old_ms
+        )
+        hidden = (*log.hidden, *proposed.hidden)
+        unfinished = unfinished_files(
+            self.storage, hidden, latest=self.snapshot.version, before_ms=day_old_ms
+        )
+        groups = (
+            *old,
+            proposed.group(version),
+            sidecars.unneeded,
+            unfinished.abandoned,
+            hadoop_checksums(hidden, version, keeps_checkpoints=protected),
+        )
+        deletes = tuple(group for group in groups if group.count)
+        earliest = self._earliest(begins_anew=bool(old))
+        keeps = (
+            *self._kept_of_log(cutoff.commit),
+            *_kept_sidecars(sidecars),
+            KeptFiles(
+                "files in the making",
+                unfinished.kept,
+                "they are younger than a day, or of a version that is yet to come",
+            ),
+        )
+        return MetadataCleanupPlan(
+            table=self.snapshot.table,
+            version=self.snapshot.version,
+            cutoff=cutoff,
+            checkpoint=version,
+            deletes=deletes,
+            keeps=tuple(kept for kept in keeps if kept.count),
+            earliest_version=earliest,
+            protected_versions=self._protected(earliest),
+            wanted_checkpoint=self.start.wanted,
+            reason=self._reason(deletes, earliest),
+            sidecars=sidecars,
+        )
+
+    def _earliest(self, *, begins_anew: bool) -> int:
+        """The first version that can be read afterwards, with all later ones."""
+        if not begins_anew:
+            return self.snapshot.timeline.earliest_recreatable
+        # Next to the commit that stays there may be a checkpoint that is protected.
+        before = self.version - 1
+        checkpoints = {checkpoint.version for checkpoint in self.log.checkpoints}
+        if self.start.protected_before and before in checkpoints:
+            return before if self.log.has_commit(self.version) else self.version
+        return self.version
+
+    def _protected(self, earliest: int) -> tuple[int, ...]:
+        if not self.start.protected_before:
+            return ()
+        versions = {checkpoint.version for checkpoint in self.log.checkpoints}
+        return tuple(sorted(version for version in versions if version < earliest))
+
+    def _kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:
+        version, boundary = self.version, self.start.protected_before
+        yield KeptFiles(
+            "commits",
+            max(0, cutoff_commit - version),
+            f"they are older than the cut-off, and rebuild version {cutoff_commit} from the checkpoint of "
+            f"version {version}",
+        )
+        files = self.log.checkpoint_files
+        if boundary:
+            protected = sum(1 for of, _ in files if of < version)
+            yield KeptFiles("checkpoints", protected, _protection(boundary))
+        whole = {file.path for found in self.log.checkpoints for file in found.files}
+        unfinished = sum(1 for of, info in files if of >= version and info.path not in whole)
+        yield KeptFiles(
+            "checkpoints",
+            unfinished,
+            f"they aren't whole, and no older than that of version {version}: they may be in the making",
+        )
+
+    def _reason(self, deletes: tuple[FileGroup, ...], earliest: int) -> str | None:
+        reasons = [*self.start.reasons]
+        if self._protected(earliest):
+            reasons.append(_protection(self.start.protected_before))
+        if not (deletes or reasons):
+            reasons.append(
+                f"the log begins at version {earliest} already, and nothing else is left over"
+            )
+        return "; ".join(reasons) or None
+
+
+def _protection(boundary: int) -> str:
+    return (
+        f"checkpoints below version {boundary} go all at once, when there is one from that version on to "
+        "begin with (checkpointProtection)"
+    )
+
+
+def _kept_sidecars(plan: SidecarPlan) -> Iterator[KeptFiles]:
+    yield KeptFiles("sidecars", plan.num_named, plan.reason or "checkpoints that stay name them")
+    yield KeptFiles(
+        "sidecars",
+        plan.num_young,
+        "they are younger than a day: a checkpoint that names them may be in the making",
+    )

@@ -1,0 +1,343 @@
+"""Plan a vacuum: which files in a table's directory nobody needs any more.
+
+Writers remove files from a table by a line in its log, and never from the store. A vacuum does that, when
+the retention has passed for which older versions shall stay readable (PROTOCOL.md: "lazily deleted by the
+vacuum command after a user-specified retention period"; ``delta.deletedFileRetentionDuration``).
+
+====================  ==================================================  ============================
+mode                  candidates                                          finds files no commit names
+====================  ==================================================  ============================
+``full``              all files that the store lists                      yes
+full, by inventory    all files that an inventory has                     yes
+``lite``              what commits since the last vacuum have removed     no
+====================  ==================================================  ============================
+
+Of the candidates these stay (in parentheses the module that knows):
+
+* what the newest version refers to, and what its unexpired tombstones do; also by commits that only the
+  commit owner of a managed table knows: where it can't be asked nothing is planned (`vacuum_references`);
+* what is younger than the retention: the files of a commit that is being made aren't in any log, and
+  change data files are kept for readers of changes;
+* what is hidden, the log above all, and what lies in the directory of another table (`vacuum_scope`).
+
+Files outside the table's root are no candidates, whoever refers to them. The other way round nobody knows:
+a shallow clone refers to files of its source, and a vacuum of the source takes them.
+
+The newest version is asked for after the files have been listed, so that no file is looked at that is
+younger than what it is compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.errors import InvalidArgumentError, TableStateError
+from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
+from airflow_delta.engine.maintenance.restorable import IsGone, oldest_restorable
+from airflow_delta.engine.maintenance.vacuum_candidates import list_files
+from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files
+from airflow_delta.engine.maintenance.vacuum_lite import lite_versions, named_files
+from airflow_delta.engine.maintenance.vacuum_log import removed_since, version_by
+from airflow_delta.engine.maintenance.vacuum_references import References, references
+from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
+from airflow_delta.engine.maintenance.vacuum_scope import KINDS, Scope, kinds_of, of_other_tables
+from airflow_delta.engine.replay.tombstones import expired, unexpired
+from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["FileTotals", "KeptFiles", "Mode", "VacuumPlan", "plan_vacuum"]
+
+Mode = Literal["full", "lite"]
+"""Where the candidates come from; see the module."""
+
+_KEY = ("path", "deletionVector")
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals:
+    """So many files, and so many bytes together; those of unknown size count as empty."""
+
+    num_files: int
+    size_in_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """Why candidates stay: how many for which reason, each counted for the first that holds.
+
+    Attributes:
+        hidden: those that nobody may look at; see `vacuum_scope`. The table's log isn't counted.
+        other_tables: those in the directory of another table.
+        young: those younger than the retention.
+        referenced: those that the table needs.
+    """
+
+    hidden: int
+    other_tables: int
+    young: int
+    referenced: int
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """What a vacuum will do.
+
+    Attributes:
+        table: the table's location.
+        version: the newest version, which says what the table needs.
+        mode: where the candidates come from: ``full``, ``lite`` or ``inventory``.
+        retention: how old files must be.
+        files: what is to be deleted, with the columns ``path`` (below the table's root, decoded),
+            ``size`` (bytes; null where a lite vacuum can't know), ``modificationTime`` (epoch ms; null
+            in a lite vacuum) and ``kind`` (``data``, ``deletion vectors`` or ``change data``).
+        kept: why the other candidates stay.
+        oldest_restorable: the oldest version from which on all are whole when the files are gone.
+        commits: the versions that a lite vacuum has its candidates from; else empty.
+        vacuumed: what is to be noted in ``_last_vacuum_info``; None where it stays as it is.
+        reason: why there is nothing to delete, as a sentence; None where there is something.
+    """
+
+    table: str
+    version: int
+    mode: str
+    retention: Retention
+    files: pa.Table = field(repr=False)
+    kept: KeptFiles
+    oldest_restorable: int
+    commits: range = range(0)
+    vacuumed: int | None = None
+    reason: str | None = None
+
+    @property
+    def total(self) -> FileTotals:
+        """All files that are to be deleted."""
+        return _totals(self.files)
+
+    @property
+    def by_kind(self) -> Mapping[str, FileTotals]:
+        """The files that are to be deleted, by their kind; every kind is there."""
+        kinds = self.files["kind"]
+        return {
+            kind: _totals(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
+            for kind in KINDS
+        }
+
+
+def plan_vacuum(
+    storage: Storage,
+    owners: CommitOwners,
+    *,
+    retention_hours: float | None = None,
+    mode: Mode = "full",
+    inventory: pa.Table | None = None,
+    enforce_retention: bool = True,
+    now_ms: int | None = None,
+) -> VacuumPlan:
+    """Plan a vacuum. Nothing is changed.
+
+    Args:
+        storage: where the table is.
+        owners: the commit owners to be asked for the newest version.
+        retention_hours: how old files must be; None for what the table's property says.
+        mode: where the candidates come from.
+        inventory: files to be looked at in place of a listing; see `vacuum_inventory`.
+        enforce_retention: refuse less than the table's property says.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't write the table.
+        CommitOwnerError: the commit owner can't tell the newest version.
+        RetentionError: less was asked for than the property says; or more, and the log doesn't reach
+            back so far.
+        VersionNotFoundError: a lite vacuum needs commits that cleanup has taken.
+        InvalidArgumentError: an argument makes no sense.
+        CorruptLogError: the log is damaged, or a path in it can't be decoded.
+        DeletionVectorError: a deletion vector's file can't be told.
+        StorageError: the store failed.
+    """
+    if mode not in get_args(Mode) or (mode == "lite" and inventory is not None):
+        raise InvalidArgumentError(
+            f"a vacuum is 'full' or 'lite', and with an inventory it is 'full': found {mode!r}"
+            f"{'' if inventory is None else ' with an inventory'}",
+            table=storage.root,
+        )
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    retain = partial(retention_of, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention)
+    before = _opened(storage, owners)
+    retention = retain(before.properties)
+    if mode == "lite":
+        return _lite_plan(before, retention)
+    if inventory is not None:
+        found, listed = inventory_files(inventory, root=storage.root), None
+    else:
+        found, listed = list_files(storage), before.version
+    newest = _opened(storage, owners)
+    snapshot = before if newest.version == before.version else newest
+    return _full_plan(snapshot, found, retain(snapshot.properties), listed=listed)
+
+
+def _opened(storage: Storage, owners: CommitOwners) -> Snapshot:
+    """The newest version, of a table that may be written."""
+    snapshot = open_newest(storage, owners=owners, for_writing=True)
+    check_writable(
+        snapshot.protocol, snapshot.metadata, table=snapshot.table, operation=Operation.COMMIT
+    )
+    return snapshot
+
+
+def _full_plan(
+    snapshot: Snapshot, found: pa.Table, retention: Retention, *, listed: int | None
+) -> VacuumPlan:
+    """The plan for the files that were found.
+
+    Args:
+        snapshot: the newest version.
+        found: the files.
+        retention: how old they must be.
+        listed: the version at which all files were found; None for those of an inventory.
+    """
+    live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
+    protected = live | _recent(snapshot, retention)
+    files, kept = _sifted(found, Scope.of(snapshot), protected, retention.cutoff_ms)
+    vacuumed = None
+    if listed is None:
+        is_gone = _is_expired(protected, retention)
+    else:
+        is_gone = _is_not_among(found, files, live)
+        vacuumed = _reached(snapshot, retention)
+    return VacuumPlan(
+        snapshot.table,
+        snapshot.version,
+        "inventory" if listed is None else "full",
+        retention,
+        files,
+        kept,
+        oldest_restorable(snapshot, is_gone, listed=listed),
+        vacuumed=vacuumed,
+        reason=None if files.num_rows else _reason(found.num_rows, kept),
+    )
+
+
+def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
+    storage, cutoff_ms = snapshot.state.storage, retention.cutoff_ms
+    vacuumed = read_last_vacuum(storage)
+    versions = lite_versions(snapshot, cutoff_ms, vacuumed=vacuumed)
+    live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
+    protected = live | _recent(snapshot, retention)
+    found = named_files(snapshot, versions, cutoff_ms)
+    files, kept = _sifted(found, Scope.of(snapshot), protected, cutoff_ms)
+    if versions:
+        reason = _reason(found.num_rows, kept)
+    else:
+        reason = f"no commit from version {versions.start} on is older than the retention"
+    return VacuumPlan(
+        snapshot.table,
+        snapshot.version,
+        "lite",
+        retention,
+        files,
+        kept,
+        oldest_restorable(snapshot, _is_expired(protected, retention)),
+        commits=versions,
+        vacuumed=versions[-1] if versions else None,
+        reason=None if files.num_rows else reason,
+    )
+
+
+def _recent(snapshot: Snapshot, retention: Retention) -> References:
+    """The files that were removed so recently that they must stay."""
+    removes = snapshot.state.removes((*_KEY, "deletionTimestamp"))
+    actions = [unexpired(removes, retention.cutoff_ms - 1)]
+    if retention.duration_ms > retention.configured_ms:
+        actions += removed_since(snapshot, retention.cutoff_ms)
+    return references(actions, table=snapshot.table)
+
+
+def _sifted(
+    found: pa.Table, scope: Scope, protected: References, cutoff_ms: int
+) -> tuple[pa.Table, KeptFiles]:
+    """The files to be deleted, with their kinds; and why the others stay."""
+    hidden = scope.hidden(found["path"])
+    foreign = of_other_tables(found["path"])
+    ours = found.filter(pc.invert(pc.or_(hidden, foreign)))
+    # Without a time they are known to be old.
+    ages = pc.greater_equal(ours["modificationTime"], scalar_of(cutoff_ms, pa.int64()))
+    old = ours.filter(pc.invert(pc.coalesce(ages, scalar_of(False, pa.bool_()))))
+    files = old.filter(pc.invert(protected.protect(old["path"])))
+    num_hidden = _count(hidden)
+    kept = KeptFiles(
+        num_hidden,
+        found.num_rows - ours.num_rows - num_hidden,
+        ours.num_rows - old.num_rows,
+        old.num_rows - files.num_rows,
+    )
+    return files.append_column("kind", kinds_of(files["path"])), kept
+
+
+def _is_expired(protected: References, retention: Retention) -> IsGone:
+    """What is gone when all that may go is: what was removed long ago, and isn't needed."""
+
+    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:
+        old = expired(removes, retention.cutoff_ms - 1)
+        needed = protected.protect(places)
+        return pc.and_(pc.and_(old, places.is_valid()), pc.invert(needed))
+
+    return _is_gone
+
+
+def _is_not_among(found: pa.Table, deleted: pa.Table, live: References) -> IsGone:
+    """What is gone when of the files that were found some are deleted.
+
+    Live files count as there: where one is lost, that was no vacuum's doing.
+    """
+    there, going = (files["path"].cast(pa.large_string()) for files in (found, deleted))
+
+    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
+        texts = places.cast(pa.large_string())
+        stays = pc.and_not(pc.is_in(texts, value_set=there), pc.is_in(texts, value_set=going))
+        gone = pc.and_not(places.is_valid(), stays)
+        # Mostly there is nothing left to ask.
+        return pc.and_not(gone, live.protect(places)) if pc.any(gone).as_py() else gone
+
+    return _is_gone
+
+
+def _reached(snapshot: Snapshot, retention: Retention) -> int | None:
+    """The last version whose removed files a full vacuum has seen to, where that isn't known yet."""
+    try:
+        version = version_by(snapshot, retention.cutoff_ms)
+    except TableStateError:
+        # No more than a note depends on the times of commits here.
+        return None
+    noted = read_last_vacuum(snapshot.state.storage)
+    known = noted is not None and noted <= snapshot.version
+    if version is None or (known and noted is not None and noted >= version):
+        return None
+    return version
+
+
+def _reason(num_found: int, kept: KeptFiles) -> str:
+    return (
+        f"of {num_found:,} files that were looked at {kept.referenced:,} are needed, {kept.young:,} "
+        f"are younger than the retention, {kept.hidden:,} are hidden and {kept.other_tables:,} belong "
+        "to other tables"
+    )
+
+
+def _totals(files: pa.Table) -> FileTotals:
+    return FileTotals(files.num_rows, pc.sum(files["size"]).as_py() or 0)
+
+
+def _count(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(mask).as_py() or 0)

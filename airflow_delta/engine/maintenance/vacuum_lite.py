@@ -1,0 +1,110 @@
+"""The files that a log names and its table needs no more: what a lite vacuum goes through.
+
+Every file that was removed is named by the ``remove`` that did it, and change data files by their ``cdc``.
+So of the commits that have grown older than the retention since the last vacuum, these are the candidates,
+without listing a directory. What no commit names, as the files of a job that died, a full vacuum finds.
+
+The commits must be there: where a cleanup of the log has taken one since the last vacuum, what it named
+would stay for ever, and nobody would know. Then a lite vacuum is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.json_actions import SmallAction
+from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.errors import VersionNotFoundError
+from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM
+from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once
+from airflow_delta.engine.maintenance.vacuum_locations import locations
+from airflow_delta.engine.maintenance.vacuum_log import read_commits, version_by
+from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.model.actions import AddCdcFile
+from airflow_delta.engine.replay.tombstones import expired
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+
+__all__ = ["lite_versions", "named_files"]
+
+
+def lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -> range:
+    """The versions whose commits name the candidates; empty where none has grown old.
+
+    Args:
+        snapshot: the newest version.
+        cutoff_ms: what is older has outlived the retention, in epoch ms.
+        vacuumed: the last version that the last vacuum has dealt with.
+
+    Raises:
+        VersionNotFoundError: cleanup has taken one of the commits.
+        CorruptLogError: a commit should tell its time and doesn't.
+    """
+    newest = version_by(snapshot, cutoff_ms)
+    # A table may have been made anew in the place of one that had more versions.
+    start = 0 if vacuumed is None or vacuumed > snapshot.version else vacuumed + 1
+    if newest is None or newest < start:
+        return range(start, start)
+    first = snapshot.timeline.commits.first
+    if start < first:
+        since = "nobody has left one" if vacuumed is None else f"up to version {vacuumed}"
+        raise VersionNotFoundError(
+            f"a lite vacuum needs the commits {start} to {newest}, and cleanup has taken those before "
+            f"{first} (the last vacuum by {LAST_VACUUM}: {since}), so that the files they removed would "
+            "stay for ever; run a full vacuum, after which lite ones go on from there",
+            table=snapshot.table,
+            version=start,
+            earliest=first,
+            latest=snapshot.version,
+        )
+    return range(start, newest + 1)
+
+
+def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> pa.Table:
+    """The files that commits have removed, with their deletion vectors, and their change data files.
+
+    Args:
+        snapshot: the newest version.
+        versions: the commits.
+        cutoff_ms: what was removed at this time or later is left out.
+
+    Returns:
+        The files below the root, each once, as `list_files` gives them. Of deletion vectors, and of
+        files whose remove doesn't tell it, the size is null; and so are all times.
+
+    Raises:
+        CorruptLogError: a commit breaks the protocol.
+        ObjectNotFoundError: a commit vanished: a cleanup is running.
+    """
+    tables = [pa.Table.from_batches([], FOUND)]
+    for _, commits in read_commits(snapshot, versions):
+        removes = commits.files.removes.filter(expired(commits.files.removes, cutoff_ms - 1))
+        relative, absolute = vector_paths(removes["deletionVector"], table=snapshot.table)
+        far = absolute.drop_null()
+        unknown = pa.nulls(removes.num_rows, pa.int64())
+        tables += [
+            _files(locations(removes["path"], root=snapshot.table), removes["size"]),
+            _files(relative, unknown),
+            _files(locations(far, root=snapshot.table), unknown[: len(far)]),
+            *_change_data(commits.small, snapshot.table),
+        ]
+    named = pa.concat_tables(tables)
+    return each_once(named.filter(named["path"].is_valid()))
+
+
+def _change_data(small: Sequence[SmallAction], table: str) -> Iterator[pa.Table]:
+    # A loop over change data files: the reader of commits gives them as dicts.
+    files = [
+        AddCdcFile.from_json(action.value, f"commit {action.version}: cdc")
+        for action in small
+        if action.kind == "cdc"
+    ]
+    if files:
+        paths = pa.chunked_array([array_of([file.path for file in files], pa.string())])
+        sizes = array_of([file.size for file in files], pa.int64())
+        yield _files(locations(paths, root=table), sizes)
+
+
+def _files(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return pa.table([paths, sizes, pa.nulls(len(paths), pa.int64())], schema=FOUND)

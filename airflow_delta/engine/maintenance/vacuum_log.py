@@ -1,0 +1,110 @@
+"""What the commits of a log tell a vacuum: which files were removed, when, and by which version.
+
+The state of a table doesn't tell the version that removed a file, and forgets tombstones that have
+expired. Commits tell both, as long as their files are there. They are read some megabytes at a time; few at
+first, for whoever goes back in time mostly finds soon what he looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.json_actions import ParsedCommits
+from airflow_delta.engine.errors import RetentionError, TimestampOutOfRangeError
+from airflow_delta.engine.log.files import LogCommit
+from airflow_delta.engine.replay.tombstones import unexpired
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.tail import read_tail
+
+__all__ = ["REMOVED", "read_commits", "removed_since", "version_by"]
+
+REMOVED = ("path", "size", "deletionTimestamp", "deletionVector")
+"""The columns of removes that are read."""
+
+_FIRST_RUN_BYTES = 1 << 18
+_RUN_BYTES = 32 << 20
+
+
+def version_by(snapshot: Snapshot, time_ms: int) -> int | None:
+    """The newest version that was there at a time, by the times that time travel goes by.
+
+    Args:
+        snapshot: the newest version.
+        time_ms: epoch ms.
+
+    Returns:
+        The version; None if there was none, or none whose commit is still there.
+
+    Raises:
+        VersionNotFoundError: the file of the newest commit is gone, and with it its time.
+        CorruptLogError: a commit should tell its time and doesn't.
+    """
+    if snapshot.timestamp_ms <= time_ms:
+        return snapshot.version
+    try:
+        return snapshot.timeline.version_at(time_ms)
+    except TimestampOutOfRangeError:
+        return None
+
+
+def read_commits(
+    snapshot: Snapshot, versions: range, *, newest_first: bool = False
+) -> Iterator[tuple[int, ParsedCommits]]:
+    """What commits say, some of them at a time: the removes with `REMOVED`, and the small actions.
+
+    Args:
+        snapshot: a version at or after these.
+        versions: whose commits to read; those that cleanup has taken are passed over.
+        newest_first: begin with the newest; within what comes at a time all is in log order.
+
+    Yields:
+        The first version of those that come at a time, and what they say.
+
+    Raises:
+        ObjectNotFoundError: a commit vanished since the log was listed.
+        CorruptLogError: a commit breaks the protocol.
+    """
+    commits = snapshot.timeline.commits
+    places = range(max(versions.start - commits.first, 0), max(versions.stop - commits.first, 0))
+    found = (commits[place] for place in (reversed(places) if newest_first else places))
+    for run in _runs(found):
+        ordered = run[::-1] if newest_first else run
+        told = read_tail(snapshot.state.storage, ordered, columns=REMOVED, table=snapshot.table)
+        yield ordered[0].version, told
+
+
+def removed_since(snapshot: Snapshot, time_ms: int) -> list[pa.Table]:
+    """The removes of files that were removed at a time or later, told by commits.
+
+    Checkpoints needn't have those that are older than ``delta.deletedFileRetentionDuration``.
+
+    Raises:
+        RetentionError: cleanup has taken a commit that may have one.
+        DeltaError: see `version_by` and `read_commits`.
+    """
+    by, first = version_by(snapshot, time_ms), snapshot.timeline.commits.first
+    if first and (by is None or by + 1 < first):
+        raise RetentionError(
+            f"files that were removed since {time_ms} ms can't be protected: checkpoints don't keep "
+            "tombstones longer than delta.deletedFileRetentionDuration, and the commits before version "
+            f"{first} are gone; ask for a shorter retention, and set that property for the future",
+            table=snapshot.table,
+        )
+    versions = range(0 if by is None else by + 1, snapshot.version + 1)
+    found = read_commits(snapshot, versions)
+    return [unexpired(commits.files.removes, time_ms - 1) for _, commits in found]
+
+
+def _runs(commits: Iterable[LogCommit]) -> Iterator[list[LogCommit]]:
+    run: list[LogCommit] = []
+    size, enough = 0, _FIRST_RUN_BYTES
+    for commit in commits:
+        run.append(commit)
+        size += commit.size
+        if size >= min(enough, _RUN_BYTES):
+            yield run
+            run, size, enough = [], 0, 4 * enough
+    if run:
+        yield run

@@ -1,0 +1,71 @@
+"""A commit that says that it brings a version back leaves just the files of that version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.restored_files import check_restored_files
+from airflow_delta.engine.transaction.staged import Actions
+from tests.engine.transaction.prepare.attempts import VECTOR, counted, file, protocol, tombstone
+from tests.log_builder import add, metadata, remove, write_commit
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DeltaTable:
+    """Version 0 has a and b, version 1 has a with a vector, and c."""
+    vector, stats = VECTOR.to_json(), counted(9)
+    write_commit(
+        tmp_path,
+        0,
+        protocol("deletionVectors"),
+        metadata(),
+        add("a", stats=stats),
+        add("b", stats=stats),
+    )
+    changed = add("a", stats=stats, deletionVector=vector)
+    write_commit(tmp_path, 1, remove("a"), changed, remove("b"), add("c", stats=stats))
+    return DeltaTable(str(tmp_path))
+
+
+def check(table: DeltaTable, **actions: Any) -> None:
+    base, target = table.snapshot(), table.snapshot(0)
+    staged = Actions(restored=target, **actions)
+    context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base, restored=target)
+    assert check_restored_files(staged, context) is staged
+
+
+BACK = (file("a"), file("b"))
+GONE = (tombstone("a", deletion_vector=VECTOR), tombstone("c"))
+
+
+def test_just_the_files_of_the_version_are_left(table: DeltaTable) -> None:
+    check(table, adds=BACK, removes=GONE)
+
+
+@pytest.mark.parametrize(
+    ("adds", "removes", "found"),
+    [
+        (BACK, GONE[:1], "1 files that this didn't have and 0 too few"),
+        (BACK, (GONE[1], tombstone("a")), "1 files that this didn't have and 0 too few"),
+        (BACK[:1], GONE, "0 files that this didn't have and 1 too few"),
+        ((*BACK, file("d")), GONE, "1 files that this didn't have and 0 too few"),
+        ((file("a", deletion_vector=VECTOR), BACK[1]), GONE, "1 files .* and 1 too few"),
+        ((), (), "2 files that this didn't have and 2 too few"),
+    ],
+)
+def test_no_other_files_are(table: DeltaTable, adds: Any, removes: Any, found: str) -> None:
+    with pytest.raises(ConstraintViolationError, match=f"brings back version 0, .*{found}"):
+        check(table, adds=adds, removes=removes)
+
+
+def test_other_commits_are_not_asked(table: DeltaTable) -> None:
+    base = table.snapshot()
+    context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base)
+    staged = Actions(adds=(file("d"),))
+    assert check_restored_files(staged, context) is staged
