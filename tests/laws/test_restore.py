@@ -24,7 +24,9 @@ def brought_back(now: State, then: State) -> State:
     """What a restore makes of a table; see ``maintenance/restore_definition.py``."""
     assert now.protocol is not None
     assert then.protocol is not None
-    features = [(a or set()) | (b or set()) for a, b in zip(now.protocol, then.protocol)][2:]
+    features = [
+        (a or set()) | (b or set()) for a, b in zip(now.protocol, then.protocol, strict=True)
+    ][2:]
     domains = {name: text for name, text in then.domains.items() if name == "two"}
     domains |= {name: text for name, text in now.domains.items() if name != "two"}
     # A file that is in both versions stays as it is, with the statistics that it has got since.

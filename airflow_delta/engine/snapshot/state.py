@@ -57,7 +57,7 @@ class LogState:
         self.storage = storage
         self.segment = segment
         self._excluded: frozenset[str] = frozenset()
-        self._relisted = False
+        self._gone: set[str] = set()
         self._reader: CheckpointReader | None = None
         self._tail: Tail | None = None
         self._small: SmallState | None = None
@@ -164,8 +164,8 @@ class LogState:
         path = getattr(error, "path", None) or getattr(error, "where", None) or ""
         compaction = next((c for c in self.segment.compactions if path.startswith(c.path)), None)
         stale = _is_of_absence(error) or (_is_of_checkpoint(path) and self._was_replaced())
-        if stale and not self._relisted:
-            self._relisted = True
+        if stale and path not in self._gone:
+            self._gone.add(path)
             self._reload()
         elif compaction is not None:
             self._without_compaction(compaction, error)

@@ -125,7 +125,9 @@ def test_a_managed_table_has_in_commit_timestamps(value: str | None) -> None:
     with pytest.raises(InvalidTableError, match=rf"{TIMESTAMPS} is {value!r}: expected 'true'"):
         check_timestamps(FEATURE, TableProperties(raw, "tbl"), before=frozenset())
     check_timestamps(frozenset(), TableProperties(raw, "tbl"), before=frozenset())
-    check_timestamps(FEATURE, TableProperties({**raw, TIMESTAMPS: "true"}, "tbl"), before=frozenset())
+    check_timestamps(
+        FEATURE, TableProperties({**raw, TIMESTAMPS: "true"}, "tbl"), before=frozenset()
+    )
 
 
 ONE = {OWNER: "one", CONF: '{"tableId":"t-1","n":"1"}'}

@@ -69,3 +69,16 @@ def test_other_commits_are_not_asked(table: DeltaTable) -> None:
     context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base)
     staged = Actions(adds=(file("d"),))
     assert check_restored_files(staged, context) is staged
+
+
+def test_a_commit_is_held_to_it(table: DeltaTable) -> None:
+    transaction = table.transaction("RESTORE")
+    transaction._bring_back(table.snapshot(0))
+    transaction.set_metadata(table.snapshot(0).metadata)
+    transaction.add_files(BACK[:1])
+    transaction.remove_file(GONE[0])
+    with pytest.raises(
+        ConstraintViolationError, match="1 files that this didn't have and 1 too few"
+    ):
+        transaction.commit()
+    assert table.latest_version() == 1
