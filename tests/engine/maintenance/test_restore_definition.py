@@ -230,7 +230,10 @@ def numbered(mark: int | None, *, step: int = 1, name: str = "id", **more: Any) 
 def test_identity_values_are_made_once(
     tmp_path: Path, step: int, then: int | None, now: int | None, after: int | None
 ) -> None:
-    write_commit(tmp_path, 0, protocol("identityColumns"), numbered(then, step=step), add("a"))
+    # A value that a user has inserted, without the mark having been moved.
+    far = json.dumps({"numRecords": 1, "minValues": {"id": -999}, "maxValues": {"id": 999}})
+    features = protocol("identityColumns")
+    write_commit(tmp_path, 0, features, numbered(then, step=step), add("a", stats=far))
     write_commit(tmp_path, 1, numbered(now, step=step), remove("a"))
     (field,) = restored(tmp_path).snapshot().schema
     assert field.metadata.get(MARK) == after

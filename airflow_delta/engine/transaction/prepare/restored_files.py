@@ -4,7 +4,8 @@ Much that a commit may otherwise not do to a table is allowed to a restore: to b
 constraint without a look at rows, to take back a wider type or column mapping, to add a file with a
 deletion vector to a table that makes no new ones. All of that rests on one thing, which is made sure of
 here: path by path and vector by vector, the files after the commit are those that the version had
-(PROTOCOL.md, "Action Reconciliation"). What they fulfilled there they fulfil again."""
+(PROTOCOL.md, "Action Reconciliation"). What they fulfilled there they fulfil again.
+"""
 
 from __future__ import annotations
 
