@@ -30,7 +30,7 @@ from tests.engine.transaction.prepare.attempts import protocol
 from tests.log_builder import add, metadata, remove, write_commit, write_table
 from tests.watched_owner import WatchedOwner
 
-VECTOR = {
+VECTOR: dict[str, Any] = {
     "storageType": "i",
     "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
     "sizeInBytes": 44,

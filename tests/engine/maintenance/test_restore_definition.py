@@ -15,7 +15,10 @@ from airflow_delta.engine.model.schema import LONG
 from tests.engine.transaction.prepare.attempts import counted, mapped, protocol, schema
 from tests.log_builder import add, metadata, remove, write_commit
 
-ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+MAPPED: dict[str, Any] = {
+    "delta.columnMapping.id": 1,
+    "delta.columnMapping.physicalName": "c1",
+}
 MAX_ID = "delta.columnMapping.maxColumnId"
 MARK = "delta.identity.highWaterMark"
 BOUNDARY = "delta.requireCheckpointProtectionBeforeVersion"
@@ -193,7 +196,7 @@ def test_in_commit_timestamps_are_as_they_were(tmp_path: Path) -> None:
     table.alter.set_properties({"a": "1"})
     restored(tmp_path, 3)
     assert configuration(table)[BEGAN] == "3"
-    times = [info.timestamp for info in table.history()]
+    times = [info.timestamp or 0 for info in table.history()]
     assert times == sorted(times, reverse=True)
 
 
@@ -240,7 +243,7 @@ def test_identity_values_are_made_once(
 
 
 def test_a_renamed_identity_column_is_the_same_one(tmp_path: Path) -> None:
-    features, mapping = protocol("identityColumns", "columnMapping"), {ID: 1, NAME: "c1"}
+    features, mapping = protocol("identityColumns", "columnMapping"), MAPPED
     write_commit(tmp_path, 0, features, numbered(5, name="old", **mapping))
     write_commit(tmp_path, 1, numbered(9, name="new", **mapping))
     (field,) = restored(tmp_path).snapshot().schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ NAMES = ["a", "part=x/b c", "part=a%20b/c", "part=é/d", "_hidden/e", ".f", "g#h
 COUNTED = {"stats": '{"numRecords":9}'}
 
 
-def vector(place: str, kind: str = "u") -> dict[str, object]:
+def vector(place: str, kind: str = "u") -> dict[str, Any]:
     return {
         "storageType": kind,
         "pathOrInlineDv": place,
@@ -47,7 +48,7 @@ def touched(root: Path, *names: str) -> None:
         (root / name).touch()
 
 
-def emptied(root: Path, *files: dict[str, object]) -> DeltaTable:
+def emptied(root: Path, *files: dict[str, Any]) -> DeltaTable:
     """A table that had some files in version 0, and none in version 1."""
     write_commit(root, 0, protocol("deletionVectors"), metadata(), *files)
     removes = [
