@@ -185,21 +185,21 @@ class SqlDatabase:
             CommitOwnerUnavailableError: the database can't be reached.
         """
 
-        def one_statement(connection: Connection) -> bool:
+        def _one_statement(connection: Connection) -> bool:
             updated = update.returning(TABLES.c.table_id).cte("updated")
             found = select(updated.c.table_id)
             # It is executed whether or not anything is selected from it.
             more = then(found).cte("more")
             return bool(connection.execute(found.add_cte(more)).all())
 
-        def one_transaction(connection: Connection) -> bool:
+        def _one_transaction(connection: Connection) -> bool:
             with transaction(connection):
                 found = connection.execute(update).rowcount > 0
                 if found:
                     connection.execute(then(select(literal(table_id))))
             return found
 
-        return self._run(one_statement if self._is_postgresql else one_transaction, repeat=repeat)
+        return self._run(_one_statement if self._is_postgresql else _one_transaction, repeat=repeat)
 
     @property
     def _is_postgresql(self) -> bool:

@@ -123,7 +123,7 @@ class SqlLedger:
     def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
         """Make a commit the next version of its table; see `Ledger.ratify`."""
 
-        def track(found: Select[tuple[str]]) -> Insert:
+        def _track(found: Select[tuple[str]]) -> Insert:
             values = (getattr(commit, column.name) for column in _COMMIT_COLUMNS)
             row = found.add_columns(
                 *(
@@ -137,7 +137,7 @@ class SqlLedger:
         # would say that somebody else has the version. The caller can find that out.
         ratified = self._database.change_both(
             _make_latest(table_id, commit.version, releases=releases),
-            track,
+            _track,
             table_id=table_id,
             repeat=False,
         )
@@ -146,7 +146,7 @@ class SqlLedger:
     def observe(self, table_id: str, version: int) -> None:
         """Note that the log holds all commits up to a version; see `Ledger.observe`."""
 
-        def prune(found: Select[tuple[str]]) -> Delete:
+        def _prune(found: Select[tuple[str]]) -> Delete:
             return delete(COMMITS).where(
                 COMMITS.c.table_id == found.scalar_subquery(), COMMITS.c.version <= version
             )
@@ -163,7 +163,7 @@ class SqlLedger:
                 backfilled_version=version,
                 latest_version=case((latest < version, version), else_=latest),
             ),
-            prune,
+            _prune,
             table_id=table_id,
             repeat=True,
         )

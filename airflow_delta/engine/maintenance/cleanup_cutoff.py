@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from airflow_delta.engine.errors import RetentionError, TimestampOutOfRangeError
+from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
+from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_times"]
@@ -101,12 +102,7 @@ def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
     Raises:
         DeltaError: see `cleanup_cutoff`.
     """
-    commit: int | None = snapshot.version
-    if time_ms < snapshot.timestamp_ms:
-        try:
-            commit = snapshot.timeline.version_at(time_ms)
-        except TimestampOutOfRangeError:
-            commit = None
+    commit = version_by(snapshot, time_ms)
     cutoff = CleanupCutoff(time_ms, commit)
     if commit is not None:
         return cutoff

@@ -43,11 +43,12 @@ from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, TableStateError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
+from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.maintenance.restorable import IsGone, oldest_restorable
 from airflow_delta.engine.maintenance.vacuum_candidates import list_files
 from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files
 from airflow_delta.engine.maintenance.vacuum_lite import lite_versions, named_files
-from airflow_delta.engine.maintenance.vacuum_log import removed_since, version_by
+from airflow_delta.engine.maintenance.vacuum_log import removed_since
 from airflow_delta.engine.maintenance.vacuum_references import References, references
 from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
 from airflow_delta.engine.maintenance.vacuum_scope import KINDS, Scope, kinds_of, of_other_tables

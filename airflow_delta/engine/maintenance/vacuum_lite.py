@@ -18,9 +18,10 @@ from airflow_delta.engine.arrow.json_actions import SmallAction
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM
+from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once
 from airflow_delta.engine.maintenance.vacuum_locations import locations
-from airflow_delta.engine.maintenance.vacuum_log import read_commits, version_by
+from airflow_delta.engine.maintenance.vacuum_log import read_commits
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.tombstones import expired

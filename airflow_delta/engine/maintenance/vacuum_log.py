@@ -12,41 +12,20 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.json_actions import ParsedCommits
-from airflow_delta.engine.errors import RetentionError, TimestampOutOfRangeError
+from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.log.files import LogCommit
+from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.tail import read_tail
 
-__all__ = ["REMOVED", "read_commits", "removed_since", "version_by"]
+__all__ = ["REMOVED", "read_commits", "removed_since"]
 
 REMOVED = ("path", "size", "deletionTimestamp", "deletionVector")
 """The columns of removes that are read."""
 
 _FIRST_RUN_BYTES = 1 << 18
 _RUN_BYTES = 32 << 20
-
-
-def version_by(snapshot: Snapshot, time_ms: int) -> int | None:
-    """The newest version that was there at a time, by the times that time travel goes by.
-
-    Args:
-        snapshot: the newest version.
-        time_ms: epoch ms.
-
-    Returns:
-        The version; None if there was none, or none whose commit is still there.
-
-    Raises:
-        VersionNotFoundError: the file of the newest commit is gone, and with it its time.
-        CorruptLogError: a commit should tell its time and doesn't.
-    """
-    if snapshot.timestamp_ms <= time_ms:
-        return snapshot.version
-    try:
-        return snapshot.timeline.version_at(time_ms)
-    except TimestampOutOfRangeError:
-        return None
 
 
 def read_commits(
