@@ -165,6 +165,24 @@ def plan_checkpoint(
     )
     check_backfilled(snapshot)
     kind = _kind(snapshot, policy)
+    while True:
+        try:
+            return _present(snapshot, kind, policy, if_needed, read_through) or _planned(
+                snapshot, kind, _damaged(snapshot)
+            )
+        except ObjectNotFoundError as error:
+            # A cleanup has taken the checkpoint that the snapshot starts from.
+            snapshot.state.recover(error)
+
+
+def _present(
+    snapshot: Snapshot,
+    kind: Kind,
+    policy: Kind | None,
+    if_needed: bool,
+    read_through: Callable[[], None] | None,
+) -> CheckpointPlan | None:
+    """The plan to write none, where one isn't due or is there already."""
     commits, interval = len(snapshot.segment.commits), snapshot.properties.checkpoint_interval
     if if_needed and commits < interval and not _unreadable(snapshot):
         reason = (
@@ -176,13 +194,10 @@ def plan_checkpoint(
         # Opening it read the smallest part. If it's damaged elsewhere, the state starts from another
         # one after this.
         (read_through or snapshot.state.read_through)()
-    damaged = _damaged(snapshot)
-    if has_checkpoint(snapshot) and not damaged:
-        plan = _without(
-            snapshot, kind, f"version {snapshot.version} has a whole checkpoint already"
-        )
-        return plan if policy in (None, plan.kind) else replace(plan, reason=_of_other_kind(plan))
-    return _planned(snapshot, kind, damaged)
+    if not has_checkpoint(snapshot) or _damaged(snapshot):
+        return None
+    plan = _without(snapshot, kind, f"version {snapshot.version} has a whole checkpoint already")
+    return plan if policy in (None, plan.kind) else replace(plan, reason=_of_other_kind(plan))
 
 
 def needs_classic_name(

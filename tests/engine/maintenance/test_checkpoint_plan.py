@@ -138,7 +138,7 @@ def test_if_needed_waits_for_the_interval(table: MemoryTable) -> None:
     assert written(table, if_needed=True).written
     put(table, commits[:5])
     plan = planned(table, if_needed=True)
-    assert (plan.needed, plan.commits_since) == (False, 2)
+    assert (plan.needed, plan.commits_since) == (True, 2)
     put(table, commits)
     assert written(table, if_needed=True).written
 
@@ -263,6 +263,20 @@ def test_planning_outlives_a_base_that_vanishes(table: MemoryTable) -> None:
     assert plan_checkpoint(snapshot).incremental
     assert snapshot.segment.checkpoint is not None
     assert snapshot.segment.checkpoint.version == 0
+
+
+def test_a_checkpoint_that_vanishes_is_due_again(table: MemoryTable) -> None:
+    put(table, history(3))
+    written(table, 0)
+    written(table, 2)
+    snapshot = table.delta().snapshot()
+    base = snapshot.segment.checkpoint
+    assert base is not None
+    assert base.version == 2
+    snapshot.state.segment = replace(snapshot.segment, checkpoint_actions=None)
+    table.storage.delete([base.path])
+    plan = plan_checkpoint(snapshot, if_needed=True)
+    assert (plan.needed, plan.commits_since) == (True, 2)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
