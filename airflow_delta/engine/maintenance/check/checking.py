@@ -1,0 +1,152 @@
+"""Check a table: everything that is known to go wrong with one, looked for in one go. Nothing is changed.
+
+=========  ============================================================  ================================
+depth      looks at                                                      costs
+=========  ============================================================  ================================
+``quick``  the names in the log, the hint, protocol and metadata, the    one listing of the log and a few
+           times of the oldest commits, the commit owner                 small reads
+``log``    and the content of all commits, of the newest checkpoint      the log is read about twice
+           and of compactions; older checkpoints are opened
+``files``  and whether the files are there that the log names, and       a listing of the table, or a
+           what lies there that it doesn't name                          request for each file if few
+=========  ============================================================  ================================
+
+Each check is a function that yields findings, in a module about one part of a table. **A check doesn't fail
+on a damaged table**: what it can't go on from becomes a finding, of whichever check, and the next one has
+its turn. Only where there is no table, or the store doesn't answer at all, there is no report.
+
+What the engine would warn about while it reads is what the checks find out by themselves, so these warnings
+are left out meanwhile, for the whole process.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.errors import (
+    DeltaError,
+    DeltaWarning,
+    InvalidArgumentError,
+    InvalidTableError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from airflow_delta.engine.maintenance.check import (
+    checkpoint_content,
+    checkpoints,
+    checksums,
+    cleanups,
+    commits,
+    compactions,
+    files_in_log,
+    hint,
+    log_files,
+    managed,
+    settings,
+    stored_files,
+)
+from airflow_delta.engine.maintenance.check.findings import (
+    DEPTHS,
+    CheckReport,
+    Depth,
+    Finding,
+    error,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["check_table"]
+
+_Check: TypeAlias = Callable[[Subject], Iterator[Finding]]
+
+_CHECKS: tuple[tuple[Depth, tuple[_Check, ...]], ...] = (
+    ("quick", log_files.CHECKS),
+    ("quick", checkpoints.CHECKS),
+    ("quick", hint.CHECKS),
+    ("quick", settings.CHECKS),
+    ("quick", managed.CHECKS),
+    ("quick", checksums.QUICK_CHECKS),
+    ("quick", cleanups.QUICK_CHECKS),
+    ("log", commits.CHECKS),
+    ("log", checkpoints.DEEP_CHECKS),
+    ("log", checkpoint_content.CHECKS),
+    ("log", checksums.CHECKS),
+    ("log", compactions.CHECKS),
+    ("log", cleanups.CHECKS),
+    ("log", files_in_log.CHECKS),
+    ("files", stored_files.CHECKS),
+)
+"""All checks, with the least depth at which each is made."""
+
+
+def check_table(
+    storage: Storage,
+    owners: CommitOwners,
+    *,
+    depth: Depth = "files",
+    options: Mapping[str, object] | None = None,
+    now_ms: int | None = None,
+) -> CheckReport:
+    """Check a table.
+
+    Args:
+        storage: where the table is.
+        owners: the commit owners to be asked for the newest version.
+        depth: how far to look; see the module.
+        options: those of the table's store, for files that are elsewhere.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        InvalidArgumentError: there is no such depth.
+        StorageError: the store doesn't answer.
+    """
+    if depth not in DEPTHS:
+        raise InvalidArgumentError(
+            f"a check goes to one of the depths {', '.join(DEPTHS)}: found {depth!r}",
+            table=storage.root,
+        )
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    wanted = DEPTHS[: DEPTHS.index(depth) + 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeltaWarning)
+        subject = Subject(storage, owners, options=options or {}, now_ms=now_ms)
+        findings = [
+            finding
+            for least, checks in _CHECKS
+            if least in wanted
+            for check in checks
+            for finding in _made(check, subject)
+        ]
+        return CheckReport.of(findings, table=storage.root, version=subject.version, depth=depth)
+
+
+def _made(check: _Check, subject: Subject) -> list[Finding]:
+    """What a check finds; what it can't go on from is one of its findings."""
+    found: list[Finding] = []
+    try:
+        # Not in one go: what was found before it broke off counts.
+        for finding in check(subject):
+            found.append(finding)  # noqa: PERF402
+    except DeltaError as failure:
+        if isinstance(failure, StorageError) and not isinstance(failure, ObjectNotFoundError):
+            subject.probe()
+        code = "table-invalid" if isinstance(failure, InvalidTableError) else "unreadable"
+        found.append(error(code, failure.message, "see the message"))
+    except (MemoryError, AssertionError):
+        raise
+    except Exception as failure:  # noqa: BLE001 - a library choked on what nobody has thought of
+        name = f"{check.__module__.rpartition('.')[2]}.{check.__name__.strip('_')}"
+        found.append(
+            warning(
+                "check-broken-off",
+                f"the check {name} didn't come to its end: {type(failure).__name__}: {failure}",
+                "nothing here: please report it, with the file that it is about",
+            )
+        )
+    return found

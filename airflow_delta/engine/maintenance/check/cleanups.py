@@ -1,0 +1,120 @@
+"""Check whether the log is cleaned up: how much of it is older than it need be, and why that stays.
+
+Spec: PROTOCOL.md, "Metadata Cleanup". Edge cases J5, J6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_delta.engine.errors import (
+    InvalidTableError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.check.findings import (
+    CLEANUP,
+    Finding,
+    info,
+    plural,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.maintenance.cleanup_cutoff import DAY_MS
+from airflow_delta.engine.maintenance.cleanup_files import ProposedCommits
+from airflow_delta.engine.maintenance.metadata_cleanup import (
+    MetadataCleanupPlan,
+    plan_metadata_cleanup,
+)
+from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
+
+__all__ = ["CHECKS", "QUICK_CHECKS"]
+
+_MANY_COMMITS = 100
+
+
+def _unfinished(subject: Subject) -> Iterator[Finding]:
+    """Whether dead writers have left files in the making."""
+    hidden = [each for each in subject.log_files if each.name.startswith(".")]
+    proposed = ProposedCommits.of(subject.storage)
+    before = subject.now_ms - subject.now_ms % DAY_MS - DAY_MS
+    found = unfinished_files(
+        subject.storage, (*hidden, *proposed.hidden), latest=subject.latest_logged, before_ms=before
+    ).abandoned
+    if found.count:
+        yield info(
+            "files-abandoned",
+            f"{plural(found.count, 'file')} of {found.size_in_bytes:,} bytes in the log are what writers "
+            "have left that died more than a day ago",
+            CLEANUP,
+        )
+
+
+def _not_wanted(subject: Subject) -> Iterator[Finding]:
+    """Whether cleanups are switched off."""
+    if subject.properties is not None and not subject.properties.enable_expired_log_cleanup:
+        yield info(
+            "cleanup-disabled",
+            "delta.enableExpiredLogCleanup is false: the log grows with every commit",
+            "set the property to true, if that isn't meant",
+        )
+
+
+def _overdue(subject: Subject) -> Iterator[Finding]:
+    """Whether there is much in the log that a cleanup would take, or can't."""
+    if subject.snapshot is None or subject.properties is None:
+        return
+    if not subject.properties.enable_expired_log_cleanup:
+        return
+    try:
+        plan = plan_metadata_cleanup(
+            subject.storage, open_backfilled(subject.storage), now_ms=subject.now_ms
+        )
+    except (UnsupportedFeatureError, InvalidTableError):
+        return  # `settings` tells of it
+    except VersionNotFoundError:
+        return  # the newest commit is gone, and with it its time; `checkpoints` tells of it
+    yield from _due(subject, plan)
+    yield from _blocked(subject, plan)
+
+
+QUICK_CHECKS = (_unfinished, _not_wanted)
+CHECKS = (_overdue,)
+
+
+def _due(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
+    """What a cleanup would take."""
+    assert subject.properties is not None
+    if not plan.needed:
+        return
+    retention = subject.properties.log_retention_ms
+    count = plan.count("commits")
+    message = (
+        f"{plural(plan.num_files, 'file')} in the log, {plural(count, 'commit')} among them, with "
+        f"{plan.size_in_bytes:,} bytes: so much is older than delta.logRetentionDuration asks for, "
+        f"{retention / DAY_MS:g} days"
+    )
+    if count >= _MANY_COMMITS and _age_ms(subject) > 2 * retention + DAY_MS:
+        yield warning("cleanup-overdue", message, CLEANUP)
+    else:
+        yield info("cleanup-due", message, CLEANUP)
+
+
+def _blocked(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
+    """Why a cleanup can't take more."""
+    assert subject.properties is not None
+    wanted, commits = plan.wanted_checkpoint, subject.listing.commits
+    first = max(plan.checkpoint or 0, commits[0].version if commits else 0)
+    if wanted is not None and wanted - first >= subject.properties.checkpoint_interval:
+        yield warning(
+            "cleanup-blocked",
+            f"a cleanup can't take all that is older than {plan.cutoff.time}: {plan.reason}",
+            f"DeltaTable.checkpoint(version={wanted}), then {CLEANUP}",
+        )
+
+
+def _age_ms(subject: Subject) -> int:
+    """How old the oldest commit is, by its file."""
+    commits = subject.listing.commits
+    return subject.now_ms - commits[0].modified_ms if commits else 0

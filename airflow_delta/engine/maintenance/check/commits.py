@@ -1,0 +1,200 @@
+"""Check what commits say: can each be read, and does each say one thing of each file, at a time of its own?
+
+All commits that are there are read, also those that only time travel and histories need. They are read some
+hundreds at a time, and one by one only where some of them can't be read.
+
+Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. Edge cases A27, B2, L8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.action_schema import VERSION
+from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits
+from airflow_delta.engine.errors import DeltaError, ObjectNotFoundError, StorageError
+from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
+from airflow_delta.engine.log.files import LogCommit
+from airflow_delta.engine.maintenance.check.findings import (
+    RESTORE_FILE,
+    Finding,
+    error,
+    named,
+    plural,
+    ranges,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.replay.key_hashes import KeyHasher
+from airflow_delta.engine.replay.reconcile import values_of
+from airflow_delta.engine.snapshot.commit_texts import commit_texts
+
+__all__ = ["CHECKS"]
+
+_BATCH_FILES = 256
+_BATCH_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What came to light while commits were read.
+
+    Attributes:
+        unreadable: by version, what is wrong.
+        contradictory: versions that say two things of a file.
+        times: by version, the in-commit timestamp, None where it lacks.
+    """
+
+    unreadable: dict[int, str] = field(default_factory=dict)
+    contradictory: set[int] = field(default_factory=set)
+    times: dict[int, int | None] = field(default_factory=dict)
+
+
+def _contents(subject: Subject) -> Iterator[Finding]:
+    """Whether commits can be read, and don't contradict themselves."""
+    seen = _Seen()
+    for batch in _batches(_present(subject)):
+        _read(subject, batch, seen)
+    newest = subject.newest_checkpoint
+    after = -1 if newest is None else newest.version
+    needed = [version for version in seen.unreadable if version > after]
+    older = [version for version in seen.unreadable if version <= after]
+    if needed:
+        yield error(
+            "commit-unreadable",
+            f"{plural(len(needed), 'commit')} can't be read that the newest version needs: "
+            f"{named([seen.unreadable[version] for version in needed])}",
+            RESTORE_FILE,
+        )
+    if older:
+        yield warning(
+            "commit-unreadable",
+            f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so that "
+            f"older versions are lost: {named([seen.unreadable[version] for version in older])}",
+            f"{RESTORE_FILE}; newer versions don't need it",
+        )
+    if seen.contradictory:
+        found = sorted(seen.contradictory)
+        yield warning(
+            "commit-contradictory",
+            f"more than one action for a file in {plural(len(found), 'commit')} ({ranges(found)}), "
+            "where the protocol allows one: engines don't agree on what that means",
+            "nothing here: find the writer that is at fault, and compare the table with its source",
+        )
+    yield from _timestamps(subject, seen)
+
+
+CHECKS = (_contents,)
+
+
+def _present(subject: Subject) -> Sequence[LogCommit]:
+    """The commits that have content, those that aren't backfilled at the end."""
+    logged: list[LogCommit] = [commit for commit in subject.listing.commits if commit.size]
+    if subject.snapshot is None:
+        return logged
+    last = logged[-1].version if logged else -1
+    later = (each for each in subject.snapshot.segment.commits if each.version > last)
+    return [*logged, *later]
+
+
+def _batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
+    batch: list[LogCommit] = []
+    size = 0
+    for commit in commits:
+        batch.append(commit)
+        size += commit.size
+        if len(batch) >= _BATCH_FILES or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
+    """Read commits, and halves of them where they can't be read together."""
+    try:
+        parsed = parse_commits(
+            commit_texts(subject.storage, commits, table=subject.table),
+            columns=("path",),
+            kinds=("commitInfo",) if _has_times(subject, commits[-1].version) else (),
+            table=subject.table,
+        )
+        twice = _contradictory(parsed, subject.table)
+    except DeltaError as failure:
+        if len(commits) > 1:
+            middle = len(commits) // 2
+            _read(subject, commits[:middle], seen)
+            _read(subject, commits[middle:], seen)
+            return
+        if isinstance(failure, ObjectNotFoundError):
+            return  # a cleanup has taken it meanwhile
+        if isinstance(failure, StorageError):
+            subject.probe()
+        seen.unreadable[commits[0].version] = failure.message
+        return
+    seen.contradictory |= twice
+    if _has_times(subject, commits[-1].version):
+        # A loop over commits; their files are columns.
+        times = dict.fromkeys((each.version for each in commits), None) | {
+            action.version: action.value.get("inCommitTimestamp")
+            for action in parsed.small
+            if action.kind == "commitInfo"
+        }
+        seen.times |= times
+
+
+def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
+    """The versions that have more than one action for a file."""
+    actions = parsed.files
+    chunks = [
+        chunk
+        for rows in (actions.adds, actions.removes)
+        for chunk in file_keys(rows, table=table).chunks
+    ]
+    codes, _ = KeyHasher().hashes(pa.chunked_array(chunks, pa.string())).numbered()
+    versions = values_of(actions, VERSION)
+    order = np.lexsort((versions, codes))
+    same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)
+    return set(np.unique(versions[order][1:][same]).tolist())
+
+
+def _has_times(subject: Subject, version: int) -> bool:
+    """Whether a commit must hold its time."""
+    if subject.snapshot is None:
+        return False
+    source = timestamp_source(
+        version, subject.snapshot.protocol, subject.snapshot.metadata, table=subject.table
+    )
+    return source is TimestampSource.COMMIT_INFO
+
+
+def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
+    """Whether in-commit timestamps are there and ascend."""
+    wanted = {
+        version: time
+        for version, time in sorted(seen.times.items())
+        if _has_times(subject, version)
+    }
+    lacking = [version for version, time in wanted.items() if not isinstance(time, int)]
+    if lacking:
+        yield error(
+            "timestamp-missing",
+            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({ranges(lacking)}), which the "
+            "table demands: the time is unknown, and time travel by timestamp fails",
+            "nothing here: a commit isn't changed. Find the writer that is at fault",
+        )
+    times = [(version, time) for version, time in wanted.items() if isinstance(time, int)]
+    back = [version for (_, before), (version, time) in pairwise(times) if time <= before]
+    if back:
+        yield warning(
+            "timestamp-not-ascending",
+            f"in {plural(len(back), 'commit')} ({ranges(back)}) the in-commit timestamp isn't later "
+            "than the one before: time travel by timestamp may find a wrong version",
+            "nothing here: a commit isn't changed. Find the writer that is at fault",
+        )

@@ -1,0 +1,171 @@
+"""Check which files the log has: gaps, empty commits, names that engines understand differently.
+
+Spec: PROTOCOL.md, "Delta Log Entries". Edge cases A1, A4, A7 to A9.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.log.completeness import earliest_version
+from airflow_delta.engine.log.files import LOG_DIRECTORY
+from airflow_delta.engine.log.listing import Listing, listing_of
+from airflow_delta.engine.maintenance.check.findings import (
+    CLEANUP,
+    RESTORE_FILE,
+    Finding,
+    error,
+    info,
+    named,
+    plural,
+    ranges,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+
+__all__ = ["CHECKS"]
+
+_UNPADDED = re.compile(r"[0-9]+\.json")
+_DIGITS = 20
+
+
+def _opens(subject: Subject) -> Iterator[Finding]:
+    """Whether the newest version can be opened at all."""
+    refusal = subject.refusal
+    # What the engine lacks isn't damage; `settings` tells of it.
+    if refusal is not None and not isinstance(refusal, UnsupportedFeatureError | InvalidTableError):
+        yield error(
+            "version-unreadable",
+            f"the newest version, {subject.latest_logged}, can't be opened: {refusal.message}",
+            "nothing here, unless another finding names a file to be put back",
+        )
+
+
+def _missing_commits(subject: Subject) -> Iterator[Finding]:
+    """Whether commits are missing between others."""
+    gaps = _gaps(subject.listing)
+    if gaps:
+        # A listing may miss a commit that was made meanwhile, but not a second one.
+        again = listing_of(subject.storage.list(LOG_DIRECTORY))
+        gaps = [gap for gap in _gaps(again) if gap.start < subject.latest_logged]
+    newest = subject.newest_checkpoint
+    for gap in gaps:
+        lost = gap[0] > (-1 if newest is None else newest.version)
+        which = f"{_commits(gap)} missing while later versions exist"
+        if lost:
+            yield error(
+                "commit-missing",
+                f"{which}, and no checkpoint makes up for them: versions from {gap[0]} on can't be read",
+                RESTORE_FILE,
+            )
+        else:
+            yield warning(
+                "commit-missing",
+                f"{which}: versions from {gap[0]} to the one before the next checkpoint can't be read",
+                f"{RESTORE_FILE}; newer versions don't need it",
+            )
+
+
+def _commits_under_checkpoints(subject: Subject) -> Iterator[Finding]:
+    """Whether commits are missing of versions that have a checkpoint."""
+    there = {commit.version for commit in subject.listing.commits}
+    newest = subject.newest_checkpoint
+    found = sorted(
+        each.version
+        for each in set(subject.listing.checkpoints)
+        if each.version not in there and {each.version - 1, each.version + 1} <= there
+    )
+    # Of the newest one `checkpoints` tells.
+    found = [version for version in dict.fromkeys(found) if newest and version != newest.version]
+    if found:
+        yield warning(
+            "commit-missing",
+            f"{_commits(found)} missing, and a checkpoint makes up for each: the time of the version "
+            "and what it changed aren't known",
+            f"{RESTORE_FILE}; newer versions don't need it",
+        )
+
+
+def _unreachable_commits(subject: Subject) -> Iterator[Finding]:
+    """Whether there are old commits that nothing can be rebuilt from."""
+    earliest = earliest_version(subject.listing)
+    if earliest is None:
+        return
+    # Where the log has a gap, that is what there is to tell.
+    gaps = _gaps(subject.listing)
+    first = subject.listing.commits[0].version if subject.listing.commits else earliest
+    if not gaps and first < earliest:
+        count = sum(commit.version < earliest for commit in subject.listing.commits)
+        yield info(
+            "commits-unreachable",
+            f"{plural(count, 'commit')} from version {first} on can't be read as a table, because the log "
+            f"begins with the checkpoint of version {earliest}: what a cleanup has left",
+            CLEANUP,
+        )
+
+
+def _empty_commits(subject: Subject) -> Iterator[Finding]:
+    """Whether commits have zero bytes."""
+    empty = [commit.version for commit in subject.listing.commits if not commit.size]
+    newest = subject.newest_checkpoint
+    needed = [v for v in empty if newest is None or v > newest.version]
+    if needed:
+        yield error(
+            "commit-empty",
+            f"{plural(len(needed), 'commit')} ({ranges(needed)}) of zero bytes: a writer died while "
+            "writing, or the store lost what it had",
+            f"{RESTORE_FILE}; or delete it, if it is the newest commit and no reader has seen it",
+        )
+    older = [version for version in empty if version not in needed]
+    if older:
+        yield warning(
+            "commit-empty",
+            f"{plural(len(older), 'commit')} ({ranges(older)}) of zero bytes: older versions can't be read",
+            f"{RESTORE_FILE}; newer versions don't need it",
+        )
+
+
+def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
+    """Whether there are names that some engines take for commits and others don't."""
+    odd = [
+        info_.name
+        for info_ in subject.log_files
+        if _UNPADDED.fullmatch(info_.name) and len(info_.name) != _DIGITS + len(".json")
+    ]
+    if odd:
+        yield warning(
+            "name-ambiguous",
+            f"{plural(len(odd), 'file')} in the log ({named(odd)}) may pass for a commit: a version has "
+            "20 digits, but Delta Spark takes any number of them",
+            "nothing here: find out who has put it there, and move it away",
+        )
+
+
+CHECKS = (
+    _opens,
+    _missing_commits,
+    _commits_under_checkpoints,
+    _unreachable_commits,
+    _empty_commits,
+    _ambiguous_names,
+)
+
+
+def _gaps(listing: Listing) -> list[range]:
+    """The versions after a commit that are missing before the next commit or checkpoint."""
+    commits = {commit.version for commit in listing.commits}
+    versions = sorted(commits | {checkpoint.version for checkpoint in listing.checkpoints})
+    # After a checkpoint without its commit a cleanup may have taken commits: it was protected.
+    return [
+        range(before + 1, after)
+        for before, after in pairwise(versions)
+        if after > before + 1 and before in commits
+    ]
+
+
+def _commits(versions: Iterable[int]) -> str:
+    found = list(versions)
+    return f"commit {found[0]} is" if len(found) == 1 else f"commits {ranges(found)} are"

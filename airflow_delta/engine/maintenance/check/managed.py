@@ -1,0 +1,130 @@
+"""Check a managed table: does its commit owner answer, agree with the log, and backfill?
+
+Also what a conversion that was broken off has left, and commits that were proposed to an owner that the
+table doesn't have any more.
+
+Spec: managed-commits.md. Edge cases F8 to F13, L14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.registry import OwnedTable
+from airflow_delta.engine.errors import (
+    CommitOwnerError,
+    CommitOwnerUnavailableError,
+    InvalidTableError,
+)
+from airflow_delta.engine.log.files import commit_path
+from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.proposed import proposed_commits
+from airflow_delta.engine.maintenance.check.findings import (
+    CLEANUP,
+    Finding,
+    error,
+    info,
+    plural,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+
+__all__ = ["CHECKS"]
+
+_BACKFILL = "DeltaTable.backfill() or BackfillOperator"
+_LONG_LAG = 100
+
+
+def _owner(subject: Subject) -> Iterator[Finding]:
+    """Whether the commit owner answers, and what it says of the table."""
+    if subject.definition is None:
+        return
+    try:
+        owned = subject.owners.owner_of(subject.storage, *subject.definition)
+        if owned is None:
+            yield from _remains(subject)
+            return
+        told = owned.owner.status(owned.table)
+        yield from _copies(subject, owned)
+    except InvalidTableError:
+        return  # `settings` tells of it
+    except CommitOwnerUnavailableError as failure:
+        yield warning(
+            "owner-unavailable",
+            f"{failure.message}. Nobody can tell here whether version {subject.latest_logged} is the "
+            "newest",
+            "check where its commit owner is known, with its credentials",
+        )
+        return
+    except CommitOwnerError as failure:
+        yield error("owner-refuses", failure.message, "see the message")
+        return
+    name = owned.table.owner
+    backfilled = find_latest_version(subject.storage, subject.latest_logged)
+    lag = max(0, told.latest_version - backfilled)
+    message = (
+        f"{plural(lag, 'version')} up to {told.latest_version} "
+        f"{'is' if lag == 1 else 'are'} ratified by the commit owner {name!r} and not backfilled: who only "
+        "looks at the log doesn't see them, and no checkpoint can be made of them"
+    )
+    if lag >= _LONG_LAG:
+        yield warning("backfill-overdue", message, _BACKFILL)
+    elif lag:
+        yield info("backfill-due", message, _BACKFILL)
+    if told.standing is not Standing.ACTIVE:
+        yield error(
+            "conversion-unfinished",
+            f"by the log the commit owner {name!r} manages the table, and it says that the table is "
+            f"{told.standing.value}: a conversion was broken off, and nobody can commit",
+            f"{_BACKFILL}, which completes a conversion to the file system; or convert again "
+            "(DeltaTable.convert_to_managed, convert_to_file_system)",
+        )
+
+
+CHECKS = (_owner,)
+
+
+def _copies(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:
+    """Whether the log has the commits as they were ratified."""
+    tracked = owned.owner.get_commits(owned.table, 0).commits
+    paths = [path for each in tracked for path in (commit_path(each.version), each.path)]
+    contents = subject.storage.read_many(paths)
+    # A loop over the commits that an owner tracks, which are few.
+    for commit, logged, own in zip(tracked, contents[::2], contents[1::2], strict=True):
+        if logged is None and own is None:
+            yield error(
+                "ratified-commit-lost",
+                f"the commit owner {owned.table.owner!r} has ratified {commit.path} as version "
+                f"{commit.version}, and the file is gone",
+                "put the file back; if that can't be done, `airflow-delta commits --accept-log` gives "
+                "up the version",
+            )
+        elif logged is not None and own is not None and logged != own:
+            yield error(
+                "ratified-commit-differs",
+                f"{commit_path(commit.version)} isn't {commit.path}, which the commit owner "
+                f"{owned.table.owner!r} has ratified as that version: somebody has written past the owner",
+                "nothing here: find out who, and restore what is lost",
+            )
+
+
+def _remains(subject: Subject) -> Iterator[Finding]:
+    """Whether a table that the file system manages has commits that were proposed to an owner."""
+    found = list(proposed_commits(subject.storage))
+    later = [each for each in found if each.version > subject.version]
+    if later:
+        yield warning(
+            "proposed-commits",
+            f"{plural(len(later), 'file')} in _delta_log/_commits {'is' if len(later) == 1 else 'are'} of "
+            f"versions after {subject.version}, the newest, though the table has no commit owner: a "
+            "conversion was broken off, or somebody has written past the log",
+            "nothing here: look at the files; versions that weren't ratified may be deleted",
+        )
+    elif found:
+        yield info(
+            "proposed-commits",
+            f"{plural(len(found), 'file')} in _delta_log/_commits {'is' if len(found) == 1 else 'are'} "
+            "left of a commit owner that the table had",
+            CLEANUP,
+        )

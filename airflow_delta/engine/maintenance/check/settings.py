@@ -1,0 +1,198 @@
+"""Check what the table says of itself: its protocol, its properties, and whether they fit together.
+
+Spec: PROTOCOL.md, "Table Features"; checkpoint-protection.md. What a feature needs is in its row of
+``features/registry.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.known_properties import KNOWN
+from airflow_delta.engine.features.protocol import (
+    Operation,
+    check_readable,
+    check_writable,
+    supported_features,
+)
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.log.completeness import earliest_version
+from airflow_delta.engine.maintenance.check.findings import (
+    Finding,
+    error,
+    info,
+    named,
+    plural,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProperties
+from airflow_delta.engine.model.schema_json import parse_schema
+
+__all__ = ["CHECKS"]
+
+_ALTER = "DeltaTable.alter.set_properties() or unset_properties()"
+_DAY_MS = 24 * 60 * 60 * 1000
+_FREE_PREFIXES = (CONSTRAINT_PREFIX, "delta.feature.")
+_PROTECTION = "checkpointProtection"
+
+
+def _protocol(subject: Subject) -> Iterator[Finding]:
+    """Whether the engine knows all that the table asks of readers and writers."""
+    if subject.definition is None:
+        return
+    protocol_, metadata = subject.definition
+    try:
+        check_readable(protocol_, metadata, table=subject.table)
+    except UnsupportedFeatureError as refusal:
+        yield error("protocol-unreadable", refusal.message, "use an engine that knows the feature")
+        return
+    except InvalidTableError as contradiction:
+        yield error(
+            "protocol-invalid", contradiction.message, "nothing here: find the writer at fault"
+        )
+        return
+    try:
+        check_writable(protocol_, metadata, table=subject.table, operation=Operation.COMMIT)
+    except UnsupportedFeatureError as refusal:
+        yield warning(
+            "protocol-unwritable",
+            f"{refusal.message}. So cleanups and vacuums are refused, too",
+            "use an engine that knows the feature, or have it drop the feature",
+        )
+    except InvalidTableError as contradiction:
+        # It leaves no doubt about how to read.
+        yield warning(
+            "protocol-invalid",
+            f"{contradiction.message}. The engine reads the table all the same, and doesn't write it",
+            "nothing here: find the writer that is at fault",
+        )
+
+
+def _schema(subject: Subject) -> Iterator[Finding]:
+    """Whether there is a schema that can be read."""
+    if subject.definition is None or subject.schema is not None:
+        return
+    text = subject.definition[1].schema_string
+    if text is None:
+        yield warning(
+            "schema-missing",
+            "the metadata have no schema: rows can't be read, and the engine doesn't write the table",
+            "nothing here: find the writer that is at fault",
+        )
+    elif subject.snapshot is not None:
+        try:
+            parse_schema(text, subject.table)
+        except InvalidTableError as malformed:
+            yield error(
+                "schema-unreadable", malformed.message, "nothing here: find the writer at fault"
+            )
+
+
+def _missing_features(subject: Subject) -> Iterator[Finding]:
+    """Whether properties ask for features that the protocol lacks."""
+    if subject.definition is None or subject.properties is None:
+        return
+    supported = supported_features(subject.definition[0])
+    if subject.schema is None:
+        return
+    for name, feature in FEATURES.items():
+        if (
+            {name, f"{name}-preview"} & supported
+            or not feature.table_property
+            or not feature.active
+        ):
+            continue
+        try:
+            active = feature.active(subject.properties, subject.schema)
+        except InvalidTableError:
+            continue  # `properties` tells of it
+        if active:
+            yield warning(
+                "property-without-feature",
+                f"{feature.table_property} is set, and the protocol lacks the feature {name}: the property "
+                "has no effect, and engines don't agree on that",
+                f"{_add([name])}, or unset the property",
+            )
+
+
+def _properties(subject: Subject) -> Iterator[Finding]:
+    """Whether properties have values that they can have, and names that mean something."""
+    if subject.properties is None:
+        return
+    for name, attribute in vars(TableProperties).items():
+        if not isinstance(attribute, property):
+            continue
+        try:
+            getattr(subject.properties, name)
+        except InvalidTableError as malformed:
+            yield error(
+                "property-malformed",
+                f"{malformed.message}; operations that need it fail",
+                _ALTER,
+            )
+    unknown = sorted(
+        name
+        for name in subject.properties.raw
+        if name.lower().startswith("delta.")
+        and not name.lower().startswith(_FREE_PREFIXES)
+        and name != KNOWN.get(name.lower())
+    )
+    if unknown:
+        yield info(
+            "property-unknown",
+            f"{named(unknown)}: this engine knows no such {plural(len(unknown), 'property', 'properties')}"
+            ", which may be another engine's, or misspelt",
+            f"{_ALTER}, if it is misspelt",
+        )
+
+
+def _retentions(subject: Subject) -> Iterator[Finding]:
+    """Whether retentions fit together, and leave readers and writers time."""
+    if subject.properties is None:
+        return
+    files, log = subject.properties.deleted_file_retention_ms, subject.properties.log_retention_ms
+    if files < _DAY_MS:
+        yield warning(
+            "retention-short",
+            f"delta.deletedFileRetentionDuration is {files / _DAY_MS * 24:g} hours: a vacuum may take "
+            "files from queries and writers that are under way",
+            _ALTER,
+        )
+    if log < files:
+        yield warning(
+            "retention-of-log-short",
+            f"delta.logRetentionDuration is {log / _DAY_MS:g} days and delta.deletedFileRetentionDuration "
+            f"{files / _DAY_MS:g}: files are kept for versions that a cleanup of the log has made "
+            "unreadable",
+            _ALTER,
+        )
+
+
+def _protected_boundary(subject: Subject) -> Iterator[Finding]:
+    """Whether there is a checkpoint where ``checkpointProtection`` begins to ask less of readers."""
+    if subject.definition is None or subject.properties is None:
+        return
+    if _PROTECTION not in supported_features(subject.definition[0]):
+        return
+    boundary = subject.properties.require_checkpoint_protection_before_version
+    earliest = earliest_version(subject.listing)
+    if not boundary or boundary > subject.version or earliest is None or earliest >= boundary:
+        return
+    if not any(each.version == boundary for each in subject.listing.checkpoints):
+        yield error(
+            "boundary-without-checkpoint",
+            f"delta.requireCheckpointProtectionBeforeVersion is {boundary}, and version {boundary} has no "
+            "complete checkpoint: engines that lack a feature of older versions can't read it, nor the "
+            "next ones",
+            f"DeltaTable.checkpoint(version={boundary})",
+        )
+
+
+CHECKS = (_protocol, _schema, _missing_features, _properties, _retentions, _protected_boundary)
+
+
+def _add(features: list[str]) -> str:
+    wanted = ", ".join(f"'delta.feature.{name}': 'supported'" for name in features)
+    return f"DeltaTable.alter.set_properties({{{wanted}}})"

@@ -1,0 +1,177 @@
+"""Check the files themselves: those that the log names, and those that lie around.
+
+One listing of the table's directory answers for all, compared with the log's columns as wholes. What it
+lacks is asked for by name once more: a listing takes time. Files that lie elsewhere, as those of shallow
+clones do, are asked for one by one (`restore_missing`).
+
+Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.numpy_arrays import bool_array
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
+from airflow_delta.engine.errors import CommitOwnerError, TableStateError, UnsupportedFeatureError
+from airflow_delta.engine.maintenance.check.findings import (
+    MOST_NAMED,
+    VACUUM,
+    Finding,
+    error,
+    info,
+    named,
+    plural,
+    warning,
+)
+from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.maintenance.restore_missing import MOST_TOLD, missing_files
+from airflow_delta.engine.maintenance.vacuum import plan_vacuum
+from airflow_delta.engine.maintenance.vacuum_candidates import list_files
+from airflow_delta.engine.maintenance.vacuum_inventory import COLUMNS
+from airflow_delta.engine.maintenance.vacuum_scope import DELETION_VECTORS, kinds_of
+from airflow_delta.engine.maintenance.vector_files import vector_paths
+
+__all__ = ["CHECKS"]
+
+_AROUND = 8
+"""Bytes of a deletion vector's file around its content: its size before it, its CRC-32 behind it."""
+
+_MUCH = 0.5
+
+
+def _files(subject: Subject) -> Iterator[Finding]:
+    """Whether all files are there, as large as the log says, and what else is."""
+    if subject.snapshot is None:
+        return
+    rows = subject.files  # before the listing, so that nothing younger is looked for in it
+    listed = list_files(subject.storage)
+    yield from _missing(subject, rows, listed)
+    yield from _other_sizes(subject, rows, listed)
+    yield from _cut_vectors(subject, rows, listed)
+    yield from _orphans(subject, listed)
+
+
+CHECKS = (_files,)
+
+
+def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+    there = listed["path"].cast(pa.large_string())
+    data = subject.places
+    vectors, absolute = vector_paths(rows["deletionVector"], table=subject.table)
+    outside = pc.or_(data.is_null(), absolute.is_valid())
+    gone = pc.or_(_is_absent(data, there), _is_absent(vectors, there))
+    suspects = rows.filter(pc.or_(gone, outside))
+    far = pc.sum(outside).as_py() or 0
+    if far:
+        yield info(
+            "files-outside",
+            f"{plural(far, 'live file')} outside of the table's directory, as those of shallow clones: "
+            "a vacuum of the table that they belong to takes them",
+        )
+    if not suspects.num_rows:
+        return
+    lost = missing_files(suspects, subject.storage, subject.options)
+    kinds = kinds_of(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
+    # A loop over the first hundred.
+    for is_vector, code, what in (
+        (False, "data-file-missing", "data file"),
+        (True, "deletion-vector-missing", "deletion vector file"),
+    ):
+        names = [
+            n
+            for n, kind in zip(lost, kinds, strict=True)
+            if (kind == DELETION_VECTORS) == is_vector
+        ]
+        if names:
+            more = " or more" if len(lost) >= MOST_TOLD else ""
+            yield error(
+                code,
+                f"{plural(len(names), what)}{more} of the newest version can't be found ({named(names)}): "
+                "reading the rows in them fails",
+                "put them back from a backup; or DeltaTable.restore() or RestoreOperator to a version "
+                "whose files are there; else commit their removal, by which their rows are lost "
+                "(DeltaTable.transaction and remove_file)",
+            )
+
+
+def _is_absent(paths: pa.ChunkedArray, there: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = paths.cast(pa.large_string())
+    return pc.and_not(texts.is_valid(), pc.is_in(texts, value_set=there))
+
+
+def _listed_sizes(paths: pa.ChunkedArray, listed: pa.Table) -> pa.ChunkedArray:
+    """The size of each file; null for one that isn't there."""
+    there = listed["path"].cast(pa.large_string())
+    places = pc.index_in(paths.cast(pa.large_string()), value_set=there, skip_nulls=True)
+    return listed["size"].take(places)
+
+
+def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+    found = _listed_sizes(subject.places, listed)
+    differs = pc.coalesce(pc.not_equal(found, rows["size"]), scalar_of(False, pa.bool_()))
+    wrong = rows.filter(differs)
+    if wrong.num_rows:
+        first = f"{wrong['path'][0].as_py()} has {found.filter(differs)[0].as_py():,} bytes, by the log "
+        yield error(
+            "file-size-differs",
+            f"another size than the log says in {plural(wrong.num_rows, 'live file')} "
+            f"({_names(wrong['path'])}): {first}{wrong['size'][0].as_py():,}. Readers go by the log's "
+            "size to find the footer",
+            "put the files back as they were written; or DeltaTable.restore() or RestoreOperator",
+        )
+
+
+def _cut_vectors(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+    """Whether files of deletion vectors are long enough for what descriptors say."""
+    vectors = rows["deletionVector"]
+    if vectors.null_count == len(vectors):
+        return
+    paths, _ = vector_paths(vectors, table=subject.table)
+    start = pc.coalesce(pc.struct_field(vectors, "offset"), scalar_of(1, pa.int32())).cast(
+        pa.int64()
+    )
+    size = pc.struct_field(vectors, "sizeInBytes").cast(pa.int64())
+    end = pc.add(pc.add(start, size), scalar_of(_AROUND, pa.int64()))
+    cut = pc.coalesce(pc.less(_listed_sizes(paths, listed), end), scalar_of(False, pa.bool_()))
+    short = pc.unique(paths.filter(cut))
+    if len(short):
+        yield error(
+            "deletion-vector-cut",
+            f"shorter than the log says: {plural(len(short), 'deletion vector file')} "
+            f"({_names(short)}); reading the rows that they are for fails",
+            "put the files back as they were written; or DeltaTable.restore() or RestoreOperator",
+        )
+
+
+def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
+    """What a vacuum would take."""
+    is_dir = pa.chunked_array([bool_array(np.zeros(listed.num_rows, np.bool_))])
+    columns = [listed["path"], listed["size"], is_dir, listed["modificationTime"]]
+    inventory = pa.Table.from_arrays(columns, names=list(COLUMNS))
+    try:
+        plan = plan_vacuum(
+            subject.storage, subject.owners, inventory=inventory, now_ms=subject.now_ms
+        )
+    except (UnsupportedFeatureError, TableStateError, CommitOwnerError):
+        return  # a vacuum is refused, for reasons that `settings`, `managed` and `commits` tell of
+    total = plan.total
+    if not total.num_files:
+        return
+    message = (
+        f"{plural(total.num_files, 'file')} of {total.size_in_bytes:,} bytes, older than the retention, "
+        f"that nobody needs; without them versions before {plan.oldest_restorable} can't be read"
+    )
+    live = pc.sum(subject.files["size"]).as_py() or 0
+    if total.size_in_bytes > max(1 << 30, _MUCH * live):
+        yield warning("vacuum-overdue", message, VACUUM)
+    else:
+        yield info("vacuum-due", message, VACUUM)
+
+
+def _names(paths: pa.ChunkedArray | pa.Array) -> str:
+    return named(paths.slice(0, MOST_NAMED).to_pylist(), len(paths))

@@ -1,0 +1,182 @@
+"""`Subject`: the table that is checked, each fact about it found out once, when it is asked for.
+
+The checks are many and the table is one: they share a listing of the log, the newest version and its live
+files. What can't be had is a fact as well. So nothing here fails but the listing: a table without a log, or
+a store that doesn't answer, can't be checked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.errors import (
+    DeltaError,
+    InvalidTableError,
+    StorageError,
+    TableNotFoundError,
+    TableStateError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.log.files import LOG_DIRECTORY, Checkpoint
+from airflow_delta.engine.log.listing import Listing, listing_of
+from airflow_delta.engine.log.segment import load_segment
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.state import LogState
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Subject"]
+
+_FILE_COLUMNS = ("path", "partitionValues", "size", "stats", "deletionVector", "baseRowId")
+
+
+class Subject:
+    """A table that is checked; see the module.
+
+    Args:
+        storage: where it is.
+        owners: the commit owners to be asked for its newest version.
+        options: those of its store, for files that are elsewhere.
+        now_ms: the time, in epoch ms.
+
+    Raises:
+        TableNotFoundError: there is no commit and no checkpoint.
+        StorageError: the log can't be listed.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        owners: CommitOwners,
+        *,
+        options: Mapping[str, object],
+        now_ms: int,
+    ) -> None:
+        self.storage = storage
+        self.owners = owners
+        self.options = options
+        self.now_ms = now_ms
+        self.table = storage.root
+        self.log_files: tuple[FileInfo, ...] = tuple(storage.list(LOG_DIRECTORY))
+        self.listing: Listing = listing_of(self.log_files)
+        latest = self.listing.latest
+        if latest is None:
+            raise TableNotFoundError(
+                f"there is no Delta table: no commit and no checkpoint in {LOG_DIRECTORY}; check the "
+                "location",
+                table=self.table,
+            )
+        self.latest_logged: int = latest
+
+    @property
+    def version(self) -> int:
+        """The newest version; where it can't be opened, the newest that the log has files of."""
+        return self.latest_logged if self.snapshot is None else self.snapshot.version
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest version; None where it can't be opened."""
+        return self._opened if isinstance(self._opened, Snapshot) else None
+
+    @property
+    def refusal(self) -> DeltaError | None:
+        """Why the newest version can't be opened; None where it can."""
+        return None if isinstance(self._opened, Snapshot) else self._opened
+
+    def probe(self) -> None:
+        """Tell a file that can't be read from a store that doesn't answer: it has just listed the log.
+
+        Raises:
+            StorageError: the store doesn't answer.
+        """
+        next(self.storage.list(LOG_DIRECTORY), None)
+
+    @cached_property
+    def definition(self) -> tuple[Protocol, Metadata] | None:
+        """Protocol and metadata; None where unknown.
+
+        Known even if the engine doesn't read such tables, or if commits are lost that aren't backfilled.
+        """
+        if self.snapshot is not None:
+            return self.snapshot.protocol, self.snapshot.metadata
+        try:
+            small = LogState(self.storage, load_segment(self.storage)).small
+        except TableStateError:
+            return None
+        except StorageError:
+            self.probe()
+            return None
+        if small.protocol is None or small.metadata is None:
+            return None
+        return small.protocol, small.metadata
+
+    @property
+    def properties(self) -> TableProperties | None:
+        """The table's properties; None where they aren't known."""
+        if self.definition is None:
+            return None
+        return TableProperties(self.definition[1].configuration, self.table)
+
+    @cached_property
+    def schema(self) -> StructType | None:
+        """The table's schema; None where it isn't known, or can't be read."""
+        if self.definition is None or self.definition[1].schema_string is None:
+            return None
+        try:
+            return parse_schema(self.definition[1].schema_string, self.table)
+        except InvalidTableError:
+            return None
+
+    @property
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that readers choose first, as far as names tell; None where there is none."""
+        return self.listing.checkpoints[-1] if self.listing.checkpoints else None
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The live files of the newest version, with what the checks look at.
+
+        Raises:
+            CorruptLogError: a file of the log is damaged.
+            StorageError: a file of the log can't be read.
+        """
+        assert self.snapshot is not None
+        return self.snapshot.files(columns=_FILE_COLUMNS)
+
+    @cached_property
+    def places(self) -> pa.ChunkedArray:
+        """Where below the root each of `files` is; null for those that are elsewhere.
+
+        Raises:
+            CorruptLogError: a path can't be decoded.
+        """
+        from airflow_delta.engine.maintenance.vacuum_locations import locations
+
+        return locations(self.files["path"], root=self.table)
+
+    @cached_property
+    def row_counts(self) -> pa.ChunkedArray:
+        """How many rows each of `files` has, by its statistics; null where they don't tell."""
+        from airflow_delta.engine.arrow.stats import num_records
+
+        return num_records(self.files["stats"])
+
+    @cached_property
+    def _opened(self) -> Snapshot | DeltaError:
+        try:
+            return open_newest(self.storage, owners=self.owners)
+        except (TableStateError, UnsupportedFeatureError) as refusal:
+            return refusal
+        except StorageError as failure:
+            self.probe()
+            return failure

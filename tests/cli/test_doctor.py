@@ -1,0 +1,58 @@
+"""``airflow-delta doctor``: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.cli.main import main
+from airflow_delta.engine import DeltaTable
+from tests.log_builder import write_commit
+
+
+def lose_a_file(table: Path) -> None:
+    """Delete a data file of the newest version; the directory has files of older ones as well."""
+    (table / DeltaTable(str(table)).snapshot().files()["path"][0].as_py()).unlink()
+
+
+def test_a_good_table(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--quick", str(sales_copy)]) == 0
+    assert capsys.readouterr().out == "version 3: 0 errors, 0 warnings, 0 for information\n"
+
+
+def test_a_damaged_table(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lose_a_file(sales_copy)
+    (sales_copy / "_delta_log" / "8.json").touch()
+    status = main(["doctor", str(sales_copy)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("error    data-file-missing: 1 data file of the newest version")
+    assert lines[1].startswith("         -> put them back from a backup")
+    assert any(line.startswith("warning  name-ambiguous: 1 file") for line in lines)
+    assert lines[-1].startswith("version 3: 1 error, 1 warning, ")
+    assert status == 1
+
+
+def test_without_a_listing_missing_files_arent_seen(sales_copy: Path) -> None:
+    lose_a_file(sales_copy)
+    assert main(["doctor", "--log", str(sales_copy)]) == 0
+    assert main(["doctor", str(sales_copy)]) == 1
+
+
+def test_json(sales_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_commit(sales_copy, 5)
+    assert main(["doctor", "--json", "--quick", str(sales_copy)]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["depth"] == "quick"
+    assert report["ok"] is False
+    assert report["num_errors"] == len(report["findings"])
+    assert {"commit-missing", "commit-empty"} <= {each["code"] for each in report["findings"]}
+    assert all(each["mend"] for each in report["findings"])
+
+
+def test_where_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(tmp_path)]) == 1
+    assert "there is no Delta table" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["doctor", "--quick", "--log", str(tmp_path)])
