@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow_delta.engine.features.feature import Drop, Feature
 from airflow_delta.engine.features.registry import FEATURES
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "features.md"
@@ -20,8 +21,12 @@ enforced the feature's rules on its rows; commits without data files need no suc
 feature that isn't here is unknown: tables that ask it of readers are
 refused, tables that ask it of writers are read only.
 
-| feature | binds | read | append | checkpoint | what the engine does |
-|---|---|---|---|---|---|
+*Dropping*: how a table [gets rid of the feature](../how-to/drop-a-feature.md), or why it can't. "Hidden"
+stands for the features whose versions are hidden behind protected checkpoints, or truncated; the
+others go at once.
+
+| feature | binds | read | append | checkpoint | what the engine does | dropping |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -29,10 +34,16 @@ def page() -> str:
     """The text of the page."""
     rows = (
         f"| `{feature.name}` | {feature.kind.value} | {feature.read.value} | "
-        f"{feature.append.value} | {feature.checkpoint.value} | {feature.note} |\n"
+        f"{feature.append.value} | {feature.checkpoint.value} | {feature.note} | {_dropping(feature)} |\n"
         for feature in FEATURES.values()
     )
     return HEADER + "".join(rows)
+
+
+def _dropping(feature: Feature) -> str:
+    if not isinstance(feature.drop, Drop):
+        return f"no: {feature.drop}"
+    return f"hidden: {feature.drop.note}" if feature.drop.hides_history else feature.drop.note
 
 
 if __name__ == "__main__":

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 __all__ = ["add_parser", "history", "run"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def add_parser(verbs: Any) -> None:
@@ -63,14 +60,10 @@ def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:
 
 
 def _iso(timestamp_ms: int | None) -> str | None:
-    if timestamp_ms is None:
-        return None
-    try:
-        when = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        # The log is free to hold any number; one that is no time we know is shown as it is.
-        return str(timestamp_ms)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
+    # Not at the top: the command line shall parse its words without the engine.
+    from airflow_delta.engine.snapshot.timestamps import utc_text
+
+    return None if timestamp_ms is None else utc_text(timestamp_ms)
 
 
 def _positive(text: str) -> int:

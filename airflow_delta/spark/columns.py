@@ -31,7 +31,14 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import schema_to_json
 
-__all__ = ["file_schema", "logical_column", "quoted", "spark_schema", "spark_type"]
+__all__ = [
+    "file_schema",
+    "logical_column",
+    "quoted",
+    "spark_schema",
+    "spark_type",
+    "stored_struct",
+]
 
 _SPARK_FIELD_ID = "parquet.field.id"
 
@@ -62,8 +69,25 @@ def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -
     Raises:
         InvalidTableError: a column lacks what its mapping mode needs.
     """
+    return spark_schema(stored_struct(schema, mode=mode, without=without))
+
+
+def stored_struct(
+    schema: StructType, *, mode: str, without: Sequence[str] = (), with_ids: bool | None = None
+) -> StructType:
+    """As `file_schema`, in the engine's types.
+
+    Args:
+        schema: the table's.
+        mode: its column mapping mode.
+        without: see `file_schema`.
+        with_ids: whether the columns carry their ids, for Spark's reader and writer; None: with ``id``.
+
+    Raises:
+        InvalidTableError: see `file_schema`.
+    """
     stored = StructType(tuple(field for field in schema if field.name not in without))
-    return spark_schema(_stored_struct(stored, mode))
+    return _stored_struct(stored, mode, with_ids=mode == "id" if with_ids is None else with_ids)
 
 
 def logical_column(stored: Column, field: StructField, mode: str) -> Column:
@@ -78,7 +102,7 @@ def logical_column(stored: Column, field: StructField, mode: str) -> Column:
 
 
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
-    kept = _stored_type(data_type, mode)
+    kept = _stored_type(data_type, mode, with_ids=False)
     if kept is None:
         return F.lit(None).cast(spark_type(data_type))
     if _names(kept) == _names(data_type):
@@ -108,27 +132,29 @@ def _names(data_type: DataType) -> str:
     return str(data_type)
 
 
-def _stored_type(data_type: DataType, mode: str) -> DataType | None:
+def _stored_type(data_type: DataType, mode: str, *, with_ids: bool) -> DataType | None:
     """The type as files hold it; None where they can't hold it at all."""
     match data_type:
         case StructType():
-            kept = _stored_struct(data_type, mode)
+            kept = _stored_struct(data_type, mode, with_ids=with_ids)
             return kept if kept.fields else None
         case ArrayType(element_type):
-            element = _stored_type(element_type, mode)
+            element = _stored_type(element_type, mode, with_ids=with_ids)
             return None if element is None else ArrayType(element)
         case MapType(key_type, value_type):
-            key, value = _stored_type(key_type, mode), _stored_type(value_type, mode)
+            key, value = (
+                _stored_type(type_, mode, with_ids=with_ids) for type_ in (key_type, value_type)
+            )
             return None if key is None or value is None else MapType(key, value)
         case _:
             return None if data_type == VOID else data_type
 
 
-def _stored_struct(struct: StructType, mode: str) -> StructType:
+def _stored_struct(struct: StructType, mode: str, *, with_ids: bool) -> StructType:
     fields = []
     for field in struct:
-        kept = _stored_type(field.data_type, mode)
+        kept = _stored_type(field.data_type, mode, with_ids=with_ids)
         if kept is not None:
-            metadata = {_SPARK_FIELD_ID: field_id(field)} if mode == "id" else {}
+            metadata = {_SPARK_FIELD_ID: field_id(field)} if with_ids else {}
             fields.append(StructField(physical_name(field, mode), kept, metadata=metadata))
     return StructType(tuple(fields))

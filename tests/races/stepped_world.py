@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, final
 
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
+from airflow_delta.engine.commit.ledger import Entry
 from airflow_delta.engine.commit.ledger_owner import LedgerOwner
 from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import ManagedTable, Standing
@@ -56,6 +57,8 @@ __all__ = [
 ]
 
 OWNER = "books"
+_MANAGED: dict[object, tuple[Files, tuple[Entry, ...]]] = {}
+"""What `World.managed` has made: files, and the entries of the books."""
 
 _Result = TypeVar("_Result")
 _CHANGES = (
@@ -187,10 +190,22 @@ class World:
         return owned
 
     def managed(self, policy: str, appends: int = 2) -> World:
-        """Hand the table over, and make some commits, of which the policy may leave some where they are."""
-        self.direct().convert_to_managed(OWNER, {"backfill": policy})
-        for number in range(appends):
-            append(self.direct(), f"before{number}")
+        """Hand the table over, and make some commits, of which the policy may leave some where they are.
+
+        A test wants the same table for each of its schedules; it is made once.
+        """
+        before = (frozenset(self.table.files().items()), policy, appends)
+        entries = self.ledgers[OWNER]._entries
+        assert not entries
+        if before not in _MANAGED:
+            self.direct().convert_to_managed(OWNER, {"backfill": policy})
+            for number in range(appends):
+                append(self.direct(), f"before{number}")
+            _MANAGED[before] = self.table.files(), tuple(entries.values())
+            return self
+        files, made = _MANAGED[before]
+        self.table.put(files)
+        entries.update((entry.table_id, replace(entry, location=self.location)) for entry in made)
         return self
 
     def run(self, *actors: Callable[[], object]) -> list[object]:

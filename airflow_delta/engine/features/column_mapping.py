@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types, map_fields
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -30,6 +31,7 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
 
 __all__ = [
     "ID",
@@ -43,6 +45,7 @@ __all__ = [
     "physical_name",
     "physical_paths",
     "physical_schema",
+    "unmapped",
     "without_mapping",
 ]
 
@@ -215,6 +218,23 @@ def without_mapping(schema: StructType) -> StructType:
         return replace(field, metadata=kept)
 
     return map_fields(schema, _strip)
+
+
+def unmapped(metadata: Metadata, *, table: str) -> Metadata:
+    """The metadata of a table whose files call the columns by their logical names from then on.
+
+    Args:
+        metadata: those of a table with column mapping.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: files can't call the columns so, because a name has an unfit character; or the
+            schema can't be read.
+    """
+    schema = without_mapping(parse_schema(metadata.schema_string, table))
+    check_column_names(schema, table=table)
+    kept = {k: v for k, v in metadata.configuration.items() if not k.startswith(_KEY_PREFIX)}
+    return replace(metadata, schema_string=schema_to_json(schema), configuration=kept)
 
 
 def _paths(

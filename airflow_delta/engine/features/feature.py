@@ -5,15 +5,16 @@ Spec: PROTOCOL.md, "Table Features", "Supported Features" and "Active Features".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TypeAlias
 
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 
-__all__ = ["Activation", "Feature", "Kind", "Support"]
+__all__ = ["Activation", "Drop", "Feature", "Kind", "Support"]
 
 Activation: TypeAlias = Callable[[TableProperties, StructType], bool]
 """Whether a table's properties and schema use a feature."""
@@ -40,6 +41,28 @@ class Support(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """How a feature is dropped from a table.
+
+    Attributes:
+        note: what that takes, as a phrase, for plans and the reference.
+        hides_history: whether versions that have the feature can be misread, or damaged, by who doesn't
+            know it, so that they must be hidden behind checkpoints or be gone.
+        turned_off: table properties that stop its use, to be set by a commit of its own before anything
+            else is done; None for one that is to be removed.
+        removed: table properties that go along with it.
+    """
+
+    note: str
+    hides_history: bool = False
+    turned_off: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    removed: frozenset[str] = frozenset()
+
+
+_STAYS = "there is no procedure that would free a table of it"
+
+
+@dataclass(frozen=True, slots=True)
 class Feature:
     """One table feature.
 
@@ -58,6 +81,7 @@ class Feature:
         checkpoint: whether the engine writes checkpoints of them, and the like.
         concurrent: whether a table may get it while a commit is being prepared: it asks nothing of that
             commit, or the stages of the next attempt see to it.
+        drop: how it is dropped from a table; or, as a text, why it can't be.
     """
 
     name: str
@@ -73,6 +97,7 @@ class Feature:
     append: Support = Support.YES
     checkpoint: Support = Support.YES
     concurrent: bool = False
+    drop: Drop | str = _STAYS
 
     @property
     def is_legacy(self) -> bool:

@@ -5,11 +5,19 @@ They are here so that an error can say what they are instead of just not knowing
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from airflow_delta.engine.features.activations import column_type, flag
-from airflow_delta.engine.features.feature import Activation, Feature, Kind, Support
+from airflow_delta.engine.features.feature import Activation, Drop, Feature, Kind, Support
 from airflow_delta.engine.model.schema import VARIANT
 
 __all__ = ["LATER"]
+
+_NARROW_TYPES = Drop(
+    "data files with columns of narrower types are written anew, by Spark",
+    hides_history=True,
+    turned_off=MappingProxyType({"delta.enableTypeWidening": None}),
+)
 
 # Harmless to read by what their names promise and by the published text of later editions.
 _READABLE = (
@@ -21,6 +29,7 @@ _READABLE = (
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
         concurrent=True,
+        drop=_NARROW_TYPES,
     ),
     Feature(
         name="typeWidening-preview",
@@ -30,6 +39,7 @@ _READABLE = (
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
         concurrent=True,
+        drop=_NARROW_TYPES,
     ),
     Feature(
         name="vacuumProtocolCheck",
@@ -37,6 +47,7 @@ _READABLE = (
         spec="",
         note="vacuum checks that it may write the table before it deletes anything",
         concurrent=True,
+        drop=Drop("nothing has to be done before", hides_history=True),
     ),
     Feature(
         name="icebergCompatV3",
@@ -47,6 +58,7 @@ _READABLE = (
         table_property="delta.enableIcebergCompatV3",
         active=flag("delta.enableIcebergCompatV3"),
         append=Support.NO,
+        drop="turn it off instead, by delta.enableIcebergCompatV3: it asks nothing of the table then",
     ),
     Feature(
         name="materializePartitionColumns",
@@ -54,6 +66,15 @@ _READABLE = (
         spec="",
         note="a writer of files must declare that partition values are materialised in them",
         append=Support.IF_ENFORCED,
+        drop=Drop(
+            "nothing has to be done before",
+            removed=frozenset(
+                {
+                    "delta.enableMaterializePartitionColumnsFeature",
+                    "delta.writePartitionColumnsToParquet",
+                }
+            ),
+        ),
     ),
     Feature(
         name="coordinatedCommits-preview",
@@ -67,6 +88,7 @@ _READABLE = (
         ),
         append=Support.NO,
         checkpoint=Support.NO,
+        drop="only an engine that can call the table's coordinator can take it back",
     ),
 )
 

@@ -13,6 +13,9 @@ on writers:
 * a **checkpoint**, and everything else that just re-tells the log, adds nothing to the table, but
   must keep what it doesn't understand.
 
+Whether and how a table gets rid of a feature is part of its row as well; the features that can go are those
+that the reference implementation drops, and ``managedCommit``.
+
 A commit that lost the race for a version may come after one that gave the table a feature only if the
 row says that the feature is *concurrent*.
 
@@ -27,7 +30,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from airflow_delta.engine.features.activations import column_key, column_type
-from airflow_delta.engine.features.feature import Feature, Kind, Support
+from airflow_delta.engine.features.feature import Drop, Feature, Kind, Support
 from airflow_delta.engine.features.later_features import LATER
 from airflow_delta.engine.model.schema import TIMESTAMP_NTZ
 
@@ -44,6 +47,7 @@ _LEGACY = (
         table_property="delta.appendOnly",
         active=lambda properties, _: properties.append_only,
         concurrent=True,
+        drop="it asks nothing of a table whose delta.appendOnly is false",
     ),
     Feature(
         name="invariants",
@@ -53,6 +57,7 @@ _LEGACY = (
         writer_version=2,
         active=column_key("delta.invariants"),
         append=Support.IF_ENFORCED,
+        drop="it asks nothing of a table whose columns have no invariants",
     ),
     Feature(
         name="checkConstraints",
@@ -62,6 +67,7 @@ _LEGACY = (
         writer_version=3,
         active=lambda properties, _: bool(properties.constraints),
         append=Support.IF_ENFORCED,
+        drop=Drop("the constraints must be dropped before"),
     ),
     Feature(
         name="changeDataFeed",
@@ -73,6 +79,7 @@ _LEGACY = (
         table_property="delta.enableChangeDataFeed",
         active=lambda properties, _: properties.change_data_feed_enabled,
         concurrent=True,
+        drop="it asks nothing of a table whose delta.enableChangeDataFeed is false",
     ),
     Feature(
         name="generatedColumns",
@@ -82,6 +89,7 @@ _LEGACY = (
         writer_version=4,
         active=column_key("delta.generationExpression"),
         append=Support.IF_ENFORCED,
+        drop="it asks nothing of a table without generated columns",
     ),
     Feature(
         name="columnMapping",
@@ -93,6 +101,10 @@ _LEGACY = (
         table_property="delta.columnMapping.mode",
         active=lambda properties, _: properties.column_mapping_mode != "none",
         concurrent=True,
+        drop=Drop(
+            "all data files are written anew, by Spark, so that they call the columns by their names",
+            hides_history=True,
+        ),
     ),
     Feature(
         name="identityColumns",
@@ -102,6 +114,7 @@ _LEGACY = (
         writer_version=6,
         active=column_key("delta.identity."),
         append=Support.IF_ENFORCED,
+        drop="it asks nothing of a table without identity columns",
     ),
 )
 
@@ -114,6 +127,11 @@ _TABLE_FEATURES = (
         table_property="delta.enableDeletionVectors",
         active=lambda properties, _: properties.deletion_vectors_enabled,
         concurrent=True,
+        drop=Drop(
+            "data files with deletion vectors are written anew, by Spark, without the deleted rows",
+            hides_history=True,
+            turned_off=MappingProxyType({"delta.enableDeletionVectors": None}),
+        ),
     ),
     Feature(
         name="rowTracking",
@@ -124,6 +142,20 @@ _TABLE_FEATURES = (
         table_property="delta.enableRowTracking",
         active=lambda properties, _: properties.row_tracking_enabled,
         concurrent=True,
+        drop=Drop(
+            "row tracking is suspended, and the files lose their row ids, in batches",
+            turned_off=MappingProxyType(
+                {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
+            ),
+            removed=frozenset(
+                {
+                    "delta.enableRowTracking",
+                    "delta.rowTrackingSuspended",
+                    "delta.rowTracking.materializedRowIdColumnName",
+                    "delta.rowTracking.materializedRowCommitVersionColumnName",
+                }
+            ),
+        ),
     ),
     Feature(
         name="timestampNtz",
@@ -132,6 +164,7 @@ _TABLE_FEATURES = (
         note="supported",
         active=column_type(TIMESTAMP_NTZ),
         concurrent=True,
+        drop="columns of its type would have to go, and no reader would know the type of former ones",
     ),
     Feature(
         name="domainMetadata",
@@ -139,6 +172,7 @@ _TABLE_FEATURES = (
         spec="PROTOCOL.md, Domain Metadata",
         note="all domains are kept; users may not change those of the protocol",
         concurrent=True,
+        drop=Drop("the domains are removed; the features that need them must be dropped before"),
     ),
     Feature(
         name="v2Checkpoint",
@@ -148,6 +182,11 @@ _TABLE_FEATURES = (
         table_property="delta.checkpointPolicy",
         active=lambda properties, _: properties.checkpoint_policy == "v2",
         concurrent=True,
+        drop=Drop(
+            "the checkpoint policy becomes classic, and there are classic checkpoints after all others",
+            hides_history=True,
+            turned_off=MappingProxyType({"delta.checkpointPolicy": "classic"}),
+        ),
     ),
     Feature(
         name="icebergCompatV1",
@@ -159,6 +198,7 @@ _TABLE_FEATURES = (
         active=lambda properties, _: properties.iceberg_compat_v1_enabled,
         append=Support.IF_ENFORCED,
         concurrent=True,
+        drop="turn it off instead, by delta.enableIcebergCompatV1: it asks nothing of the table then",
     ),
     Feature(
         name="icebergCompatV2",
@@ -170,6 +210,7 @@ _TABLE_FEATURES = (
         active=lambda properties, _: properties.iceberg_compat_v2_enabled,
         append=Support.IF_ENFORCED,
         concurrent=True,
+        drop="turn it off instead, by delta.enableIcebergCompatV2: it asks nothing of the table then",
     ),
     Feature(
         name="clustering",
@@ -177,6 +218,7 @@ _TABLE_FEATURES = (
         spec="PROTOCOL.md, Clustered Table",
         note="appended files are unclustered and must have statistics of the clustering columns",
         requires=frozenset({"domainMetadata"}),
+        drop="let the table be clustered by no columns instead: it asks nothing of the table then",
     ),
     Feature(
         name="allowColumnDefaults",
@@ -185,6 +227,7 @@ _TABLE_FEATURES = (
         note="a writer of rows must declare that it filled in the default values",
         active=column_key("CURRENT_DEFAULT"),
         append=Support.IF_ENFORCED,
+        drop="it asks nothing of a table whose columns have no default values",
     ),
     Feature(
         name="inCommitTimestamp",
@@ -194,6 +237,16 @@ _TABLE_FEATURES = (
         table_property="delta.enableInCommitTimestamps",
         active=lambda properties, _: properties.in_commit_timestamps_enabled,
         concurrent=True,
+        drop=Drop(
+            "in-commit timestamps are turned off: the times of all versions are those of their files",
+            removed=frozenset(
+                {
+                    "delta.enableInCommitTimestamps",
+                    "delta.inCommitTimestampEnablementVersion",
+                    "delta.inCommitTimestampEnablementTimestamp",
+                }
+            ),
+        ),
     ),
     Feature(
         name="managedCommit",
@@ -204,6 +257,7 @@ _TABLE_FEATURES = (
         requires=frozenset({"inCommitTimestamp"}),
         table_property="delta.managedCommit.commitOwner",
         active=lambda properties, _: properties.commit_owner is not None,
+        drop=Drop("the table is taken back from its commit owner; in-commit timestamps stay on"),
     ),
     Feature(
         name="checkpointProtection",
@@ -212,6 +266,10 @@ _TABLE_FEATURES = (
         note="checkpoints of protected versions need support of the protocol at that version",
         table_property="delta.requireCheckpointProtectionBeforeVersion",
         active=lambda properties, _: properties.require_checkpoint_protection_before_version > 0,
+        drop=Drop(
+            "the history that it protects must be truncated",
+            removed=frozenset({"delta.requireCheckpointProtectionBeforeVersion"}),
+        ),
     ),
 )
 

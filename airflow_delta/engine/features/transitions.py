@@ -8,8 +8,10 @@ something of them (`demands`), which whoever knows the files makes sure of:
 change                                       what it demands
 ===========================================  ===================================================
 column mapping on, by ``name``               nothing: the columns keep their names as physical ones
-column mapping on by ``id``, off, or from    illegal: the files lack field ids, or have names that
-one mode to the other                        nobody would know any more
+column mapping off                           no files: they have names that nobody would know any
+                                             more, so that it is for who writes them all anew
+column mapping on by ``id``, or from one     illegal: the files lack field ids, or have other names
+mode to the other
 row tracking on                              every file has row ids (a *backfill* gives them)
 ``icebergCompatV1`` on                       no files, if the table is partitioned: they lack the
                                              partition columns
@@ -82,6 +84,7 @@ def check_transition(
     new: Metadata,
     *,
     protocols: tuple[Protocol, Protocol],
+    with_files: bool = False,
     table: str,
 ) -> None:
     """Make sure that a change of metadata is none of those that no commit can make.
@@ -91,6 +94,8 @@ def check_transition(
         new: the metadata after.
         protocols: the protocols before and after; a mode counts only where they support column
             mapping.
+        with_files: whether the commit may write files anew: then column mapping may be turned off, and
+            `demands` has what that takes.
         table: the table's location, for messages.
 
     Raises:
@@ -103,11 +108,17 @@ def check_transition(
     )
     if before == after or (before, after) == ("none", "name"):
         return
-    reason = (
-        "the data files have no field ids to find columns by; use 'name'"
-        if before == "none"
-        else "the columns of the data files wouldn't be found any more; copy the table into a new one"
-    )
+    if after == "none" and with_files:
+        return
+    if before == "none":
+        reason = "the data files have no field ids to find columns by; use 'name'"
+    elif after == "none":
+        reason = (
+            "the columns of the data files wouldn't be found any more; drop the feature columnMapping, by "
+            "DeltaTable.drop_feature, which has the files written anew"
+        )
+    else:
+        reason = "the columns of the data files wouldn't be found any more; copy the table into a new one"
     raise InvalidArgumentError(
         f"delta.columnMapping.mode can't be changed from {before!r} to {after!r}: {reason}",
         table=table,
@@ -144,6 +155,7 @@ class _Side:
 
     iceberg_compat: int | None
     row_tracking: bool
+    mapped: bool
     row_rules: Mapping[tuple[str, ...], str]
     places: Mapping[SchemaPath, SchemaPath]
     not_null: frozenset[SchemaPath]
@@ -162,6 +174,7 @@ class _Side:
         return cls(
             iceberg_compat_version(supported, properties),
             "rowTracking" in supported and properties.row_tracking_enabled,
+            mode != "none",
             {
                 **(_constraints(properties) if "checkConstraints" in supported else {}),
                 **_rules_of_columns(schema, in_files, supported),
@@ -221,6 +234,14 @@ def _nullability(schema: StructType) -> dict[SchemaPath, bool]:
 
 
 def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
+    if old.mapped and not new.mapped:
+        # What else can be told of columns is told by what files call them, which nothing is left of.
+        yield Demand(
+            Condition.NO_FILES,
+            "without column mapping the columns of the data files wouldn't be found any more; take all "
+            "files out by the same commit, and add them written anew",
+        )
+        return
     if new.row_tracking and not old.row_tracking:
         yield Demand(
             Condition.ROW_IDS,

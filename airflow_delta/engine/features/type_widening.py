@@ -19,10 +19,11 @@ The specification at hand doesn't have the feature; the rules are those of its l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidTableError
-from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
 from airflow_delta.engine.model.schema import (
     BYTE,
     DATE,
@@ -39,7 +40,7 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import data_type_from_json
 
-__all__ = ["can_widen", "unsupported_type_changes"]
+__all__ = ["can_widen", "changed_columns", "unsupported_type_changes", "without_type_changes"]
 
 _TYPE_CHANGES = "delta.typeChanges"
 
@@ -80,6 +81,21 @@ def unsupported_type_changes(schema: StructType, *, table: str) -> tuple[str, ..
         for old, new in _changes(field, ".".join(path), table)
         if not can_widen(old, new)
     )
+
+
+def changed_columns(schema: StructType) -> tuple[SchemaPath, ...]:
+    """The columns, at any depth, of which a change of type is recorded: files may have narrower ones."""
+    return tuple(path for path, field in all_fields(schema) if _TYPE_CHANGES in field.metadata)
+
+
+def without_type_changes(schema: StructType) -> StructType:
+    """The schema without the records, for a table all of whose files have the types of the schema."""
+
+    def _strip(field: StructField) -> StructField:
+        kept = {key: value for key, value in field.metadata.items() if key != _TYPE_CHANGES}
+        return replace(field, metadata=kept)
+
+    return map_fields(schema, _strip)
 
 
 def _changes(field: StructField, name: str, table: str) -> Iterator[tuple[DataType, DataType]]:

@@ -152,23 +152,31 @@ def needed_features(
     return _with_required(asked | used)
 
 
-def check_no_shrinking(old: Protocol, new: Protocol, *, table: str) -> None:
+def check_no_shrinking(
+    old: Protocol, new: Protocol, *, dropped: frozenset[str] = frozenset(), table: str
+) -> None:
     """Make sure that a protocol supports all that another one does ("Supported Features").
 
-    Only a table that is taken back from its commit owner loses the feature ``managedCommit``, and by the
-    same commit nothing else but ``inCommitTimestamp``, which that needs (managed-commits.md, "Converting a
+    A table that is taken back from its commit owner loses the feature ``managedCommit``, and by the same
+    commit nothing else but ``inCommitTimestamp``, which that needs (managed-commits.md, "Converting a
     managed-commit table to filesystem table").
+
+    Args:
+        old: the protocol before.
+        new: the protocol after.
+        dropped: features that it loses on purpose; see `dropping`.
+        table: the table's location, for messages.
 
     Raises:
         InvalidTableError: it doesn't. Facts: features.
     """
-    lost = sorted(supported_features(old) - supported_features(new))
+    lost = sorted(supported_features(old) - supported_features(new) - dropped)
     if lost and MANAGED_COMMIT in lost:
         lost = sorted(set(lost) - {MANAGED_COMMIT, TIMESTAMPS_FEATURE})
     if lost:
         raise InvalidTableError(
             f"the new protocol lacks the features {lost} of the old one: expected all of them, as files "
-            "and metadata may rely on them; features are dropped by an operation of its own",
+            "and metadata may rely on them; a feature is dropped by DeltaTable.drop_feature",
             table=table,
             features=tuple(lost),
         )

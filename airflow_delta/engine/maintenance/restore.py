@@ -13,20 +13,26 @@ vector (`restore_files`), and leaves the table otherwise as it was, as far as th
   properties or domains is a conflict. Restoring isn't tried again then, since what it would undo has
   changed.
 * Readers read the commit whole, which may be a large one, so that it is a good place for a checkpoint.
+* A restore that is tried again would restore once more what came after the first try. So it may be given a
+  transaction identifier, by which it finds the commit of an earlier try (see ``transaction/once.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+)
 from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.segment import check_version
 from airflow_delta.engine.maintenance.restore_definition import (
     furthest_identity_values,
@@ -44,15 +50,16 @@ from airflow_delta.engine.maintenance.restore_missing import MOST_TOLD, missing_
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
+from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms, utc_text
+from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import monotonic_s
+from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["RestorePlan", "RestoreResult", "restore"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SHOWN = 5
 
 
@@ -112,12 +119,17 @@ class RestoreResult:
     """What was done.
 
     Attributes:
-        plan: what was planned.
-        commit: the commit that was made; None for a dry run.
+        plan: what was planned; None where the commit of an earlier try was found.
+        commit: the commit that was made, or that of an earlier try, as ``repeated``; None for a dry run.
+        restored_version: the version that was brought back, or would be; None where an earlier try was
+            asked for a time.
+        metrics: see `RestorePlan.metrics`. Of an earlier try what the history has of them, if anything.
     """
 
-    plan: RestorePlan
+    plan: RestorePlan | None
     commit: CommitResult | None
+    restored_version: int | None
+    metrics: Mapping[str, int]
 
     @property
     def version(self) -> int | None:
@@ -134,17 +146,19 @@ class RestoreResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Versions:
-    """The versions of a restore, opened.
+class _Asked:
+    """What is asked for, beside the newest version.
 
     Attributes:
-        base: the newest one.
-        target: the one to be brought back.
-        seen_s: when, by `monotonic_s`, the first was found to be the newest.
+        base: the newest version.
+        version: the one to be brought back; None where a time was asked for.
+        timestamp_ms: that time, in epoch ms; None where a version was.
+        seen_s: when, by `monotonic_s`, the base was found to be the newest.
     """
 
     base: Snapshot
-    target: Snapshot
+    version: int | None
+    timestamp_ms: int | None
     seen_s: float
 
 
@@ -156,6 +170,7 @@ def restore(
     *,
     options: Mapping[str, str] | None = None,
     ignore_missing_files: bool = False,
+    once: tuple[str, int] | None = None,
     dry_run: bool = False,
 ) -> RestoreResult:
     """Bring back an earlier version; see `DeltaTable.restore`, for the errors too.
@@ -167,20 +182,38 @@ def restore(
         timestamp: a time instead.
         options: those of the table's store, for files elsewhere.
         ignore_missing_files: don't look whether the files are there.
+        once: the transaction identifier by which an earlier try is found.
         dry_run: only make the plan.
     """
     at_ms = None if timestamp is None else epoch_ms(timestamp, table=storage.root)
-    versions = _opened(storage, owners, version, at_ms)
-    plan = _plan(versions, at_ms)
+    asked = _asked(storage, owners, version, at_ms)
+    transaction = _begin(storage, owners, asked)
+    if once is not None:
+        # Before the search: what is committed after the version that is searched is a conflict.
+        transaction.set_transaction(*once)
+        if (earlier := _earlier(asked.base, asked, once)) is not None:
+            return earlier
+    target = open_snapshot(storage, _wanted(asked), owners=owners)
+    plan = _plan(asked, target)
     if not ignore_missing_files:
         _check_files_are_there(plan, storage, options)
-    commit = None if dry_run else _commit(storage, owners, versions, plan)
-    return RestoreResult(plan, commit)
+    if dry_run:
+        return RestoreResult(plan, None, plan.version, plan.metrics)
+    try:
+        commit = _commit(transaction, target, plan)
+    except CommitConflictError:
+        # Another try may have made the commit that is in the way, or one beside it.
+        newest = open_newest(storage, owners=owners, for_writing=True)
+        earlier = None if once is None else _earlier(newest, asked, once)
+        if earlier is None:
+            raise
+        return earlier
+    return RestoreResult(plan, commit, plan.version, plan.metrics)
 
 
-def _opened(
+def _asked(
     storage: Storage, owners: CommitOwners, version: int | None, timestamp_ms: int | None
-) -> _Versions:
+) -> _Asked:
     table = storage.root
     if (version is None) == (timestamp_ms is None):
         found = "neither" if version is None else "both"
@@ -191,24 +224,79 @@ def _opened(
     seen_s = monotonic_s()
     base = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     check_writable(base.protocol, base.metadata, table=table, operation=Operation.COMMIT)
-    if timestamp_ms is not None:
-        version = base.timeline.version_at(timestamp_ms)
+    return _Asked(base, version, timestamp_ms, seen_s)
+
+
+def _wanted(asked: _Asked) -> int:
+    """The version to be brought back."""
+    base, version = asked.base, asked.version
+    if asked.timestamp_ms is not None:
+        version = base.timeline.version_at(asked.timestamp_ms)
+    assert version is not None
     if version == base.version:
         raise InvalidArgumentError(
             f"version {version} is the newest one: there is nothing to restore; name an older version, "
             "such as DeltaTable.history has them",
-            table=table,
+            table=base.table,
         )
-    return _Versions(base, open_snapshot(storage, version, owners=owners), seen_s)
+    return version
 
 
-def _plan(versions: _Versions, timestamp_ms: int | None) -> RestorePlan:
-    base, target = versions.base, versions.target
+def _begin(storage: Storage, owners: CommitOwners, asked: _Asked) -> OptimisticTransaction:
+    return OptimisticTransaction(
+        storage,
+        asked.base,
+        "RESTORE",
+        operation_parameters=(
+            {"version": asked.version}
+            if asked.timestamp_ms is None
+            else {"timestamp": utc_text(asked.timestamp_ms)}
+        ),
+        seen_s=asked.seen_s,
+        owners=owners,
+    )
+
+
+def _earlier(newest: Snapshot, asked: _Asked, once: tuple[str, int]) -> RestoreResult | None:
+    """What an earlier try has done; None where there was none."""
+    commit = earlier_commit(newest, *once, search=TransactionSearch())
+    if commit is None:
+        return None
+    path, storage = newest.segment.path_of(commit.version), newest.state.storage
+    try:
+        info = read_commit_info(storage, commit.version, path=path) or {}
+    except ObjectNotFoundError:
+        info = {}
+    told = _texts(info.get("operationParameters")).get("version", "")
+    restored = int(told) if told.isdecimal() else asked.version
+    # A time may be another one at each try, such as an hour ago.
+    if asked.version is not None and restored != asked.version:
+        raise InvalidArgumentError(
+            f"version {commit.version} has the transaction identifier {once} already, and has brought back "
+            f"version {restored}: expected version {asked.version}, as this try asks for; use another "
+            "identifier, as another run of a task does",
+            table=newest.table,
+            version=commit.version,
+        )
+    metrics = _texts(info.get("operationMetrics"))
+    numbers = {name: int(number) for name, number in metrics.items() if number.isdecimal()}
+    return RestoreResult(None, commit, restored, numbers)
+
+
+def _texts(told: object) -> dict[str, str]:
+    """A mapping of the history, as texts; empty where the history has something else."""
+    if not isinstance(told, Mapping):
+        return {}
+    return {str(name): str(value) for name, value in told.items()}
+
+
+def _plan(asked: _Asked, target: Snapshot) -> RestorePlan:
+    base = asked.base
     return RestorePlan(
         base.table,
         base.version,
         target.version,
-        timestamp_ms,
+        asked.timestamp_ms,
         file_differences(base, target),
         restored_protocol(base, target),
         restored_metadata(base, target),
@@ -238,21 +326,9 @@ def _check_files_are_there(
 
 
 def _commit(
-    storage: Storage, owners: CommitOwners, versions: _Versions, plan: RestorePlan
+    transaction: OptimisticTransaction, target: Snapshot, plan: RestorePlan
 ) -> CommitResult:
-    base, target = versions.base, versions.target
-    transaction = OptimisticTransaction(
-        storage,
-        base,
-        "RESTORE",
-        operation_parameters=(
-            {"version": plan.version}
-            if plan.timestamp_ms is None
-            else {"timestamp": _text(plan.timestamp_ms)}
-        ),
-        seen_s=versions.seen_s,
-        owners=owners,
-    )
+    base = transaction.base
     transaction._bring_back(target)  # noqa: SLF001 - nothing for users: the stages allow more for it
     if plan.protocol != base.protocol:
         transaction.set_protocol(plan.protocol)
@@ -271,8 +347,3 @@ def _commit(
 
 def _size(files: pa.Table) -> int:
     return int(pc.sum(files["size"]).as_py() or 0)
-
-
-def _text(timestamp_ms: int) -> str:
-    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -16,10 +16,14 @@ from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.backfill import BackfillResult, CommitStatus
+    from airflow_delta.engine.maintenance.check.findings import CheckReport, Depth
     from airflow_delta.engine.maintenance.checkpoint_plan import Kind
     from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
     from airflow_delta.engine.maintenance.cleanup_execution import MetadataCleanupResult
+    from airflow_delta.engine.maintenance.drop_feature.execution import DropFeatureResult
+    from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.maintenance.metadata_cleanup import MetadataCleanupPlan
     from airflow_delta.engine.maintenance.restore import RestoreResult
     from airflow_delta.engine.maintenance.vacuum import Mode
     from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
@@ -175,6 +179,7 @@ class TableMaintenance(ABC):
         *,
         older_than: timedelta | None = None,
         force: bool = False,
+        write_checkpoint: bool = False,
         dry_run: bool = False,
     ) -> MetadataCleanupResult:
         """Delete the part of the log that ``delta.logRetentionDuration`` doesn't protect.
@@ -187,27 +192,30 @@ class TableMaintenance(ABC):
             older_than: how old commits must be to go, instead of what the table says.
             force: clean up though ``delta.enableExpiredLogCleanup`` is false; and with ``older_than``, less
                 old commits than the table keeps.
+            write_checkpoint: where a checkpoint would let more go, ``plan.wanted_checkpoint``, write it
+                before. A dry run doesn't.
             dry_run: only say what would be done.
 
         Raises:
             TableNotFoundError: there is no table.
             UnsupportedFeatureError: the engine can't write the table.
+            CommitOwnerError: the commit owner can't tell the newest version, whose properties count.
             RetentionError: ``older_than`` is shorter than what the table keeps, without ``force``.
-            InvalidArgumentError: ``older_than`` is no duration.
+            InvalidArgumentError: ``older_than`` is no duration, or negative.
             CorruptLogError: the log is damaged; nothing was deleted.
             StorageError: the store failed, or doesn't let files be deleted. A repetition goes on.
         """
-        from airflow_delta.engine.maintenance.backfilled import open_backfilled
         from airflow_delta.engine.maintenance.cleanup_execution import (
             MetadataCleanupResult,
             execute_metadata_cleanup,
         )
-        from airflow_delta.engine.maintenance.metadata_cleanup import plan_metadata_cleanup
 
-        snapshot = open_backfilled(self.storage)
-        plan = plan_metadata_cleanup(self.storage, snapshot, older_than=older_than, force=force)
+        plan = self._cleanup_plan(older_than, force=force)
         if dry_run:
             return MetadataCleanupResult(plan, 0)
+        if write_checkpoint and plan.wanted_checkpoint is not None:
+            self.checkpoint(plan.wanted_checkpoint)
+            plan = self._cleanup_plan(older_than, force=force)
         return execute_metadata_cleanup(self.storage, plan)
 
     def vacuum(
@@ -267,6 +275,7 @@ class TableMaintenance(ABC):
         timestamp: Timestamp | None = None,
         *,
         ignore_missing_files: bool = False,
+        once: tuple[str, int] | None = None,
         dry_run: bool = False,
     ) -> RestoreResult:
         """Bring back an earlier version, by a commit of its own: rows, schema, properties and all.
@@ -280,10 +289,14 @@ class TableMaintenance(ABC):
             timestamp: a time instead, as `DeltaTable.snapshot` takes it.
             ignore_missing_files: don't look whether the files are there that come back. Those that are
                 gone come back all the same, and reading them fails.
+            once: a transaction identifier for the commit, of an application and its number, as
+                `commit_once` takes them. Where the log has a commit with it, that of an earlier try,
+                nothing is done: ``result.commit`` is that one, as ``repeated``.
             dry_run: only say what would be done.
 
         Raises:
-            InvalidArgumentError: neither or both are given, or the version is the newest.
+            InvalidArgumentError: neither or both are given, or the version is the newest; or an earlier
+                commit with the identifier brought back another version.
             VersionNotFoundError: the log can't rebuild the version.
             TimestampOutOfRangeError: no version belongs to the time.
             ObjectNotFoundError: files that should come back are gone; nothing was committed.
@@ -302,7 +315,87 @@ class TableMaintenance(ABC):
             timestamp,
             options=self._options,
             ignore_missing_files=ignore_missing_files,
+            once=once,
             dry_run=dry_run,
+        )
+
+    def check(self, *, depth: Depth = "files") -> CheckReport:
+        """Look the table over for damage and neglect; nothing is changed.
+
+        Args:
+            depth: ``"quick"`` looks at the names and the newest small parts of the log; ``"log"`` at all
+                that it says; ``"files"`` also whether the files are there, and what else lies around.
+
+        Returns:
+            The findings, each with its severity and what mends it. A damaged table has findings, and no
+            error is raised.
+
+        Raises:
+            TableNotFoundError: there is no table.
+            InvalidArgumentError: there is no such depth.
+            StorageError: the store doesn't answer.
+        """
+        from airflow_delta.engine.maintenance.check.checking import check_table
+
+        return check_table(self.storage, self._owners, depth=depth, options=self._options)
+
+    def drop_feature(
+        self,
+        name: str,
+        *,
+        truncate_history: bool = False,
+        rewriter: Rewriter | None = None,
+        dry_run: bool = False,
+    ) -> DropFeatureResult:
+        """Take a feature out of the table's protocol, so that engines without it can use the table.
+
+        As much is done as can be done now; ``result.status`` and ``result.reason`` tell how far it has come.
+        It may be run again at any time, and goes on from there; see ``maintenance/drop_feature``.
+
+        Args:
+            name: the feature, in any case, such as ``"deletionVectors"``.
+            truncate_history: have the versions with the feature expire and be cleaned up, which takes two
+                runs, instead of hiding them behind protected checkpoints.
+            rewriter: writes data files anew that the feature is in, given the table's location and what is
+                to be written; without one ``result.rewrite`` tells it.
+            dry_run: only say what would be done: ``result.plan.steps``.
+
+        Raises:
+            InvalidArgumentError: there is no such feature, the table doesn't support it, or it can't be
+                dropped, or not that way.
+            ConstraintViolationError: other features require it, the table has constraints, or files with the
+                feature keep coming.
+            InvalidTableError: columns have names that only column mapping allows.
+            UnsupportedFeatureError: the engine can't write the table.
+            CommitConflictError: other writers were in the way again and again.
+            DeltaError: see `OptimisticTransaction.commit`, `checkpoint` and `cleanup_metadata`.
+        """
+        from airflow_delta.engine.maintenance.drop_feature.execution import drop_feature
+
+        return drop_feature(
+            self.storage,
+            self._owners,
+            name,
+            truncate_history=truncate_history,
+            rewriter=rewriter,
+            options=self._options,
+            dry_run=dry_run,
+        )
+
+    def _cleanup_plan(self, older_than: timedelta | None, *, force: bool) -> MetadataCleanupPlan:
+        from airflow_delta.engine.maintenance.metadata_cleanup import (
+            backfilled_part,
+            plan_metadata_cleanup,
+        )
+        from airflow_delta.engine.snapshot.opening import open_newest
+
+        newest = open_newest(self.storage, owners=self._owners, for_writing=True)
+        return plan_metadata_cleanup(
+            self.storage,
+            backfilled_part(newest),
+            newest=newest,
+            older_than=older_than,
+            force=force,
         )
 
     def _backfill_first(self, version: int | None) -> None:

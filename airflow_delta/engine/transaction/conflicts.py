@@ -39,7 +39,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,6 +60,7 @@ from airflow_delta.engine.features.protocol import Operation, check_writable, su
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_matter
@@ -92,18 +92,18 @@ class Loser:
 
     # Each is compared with every winner.
 
-    @cached_property
+    @lazy_property
     def read_keys(self) -> pa.ChunkedArray:
         """The files that were read."""
         chunks = [chunk for paths in self.reads.paths for chunk in paths.chunks]
         return _path_keys(pa.chunked_array(chunks, pa.string()), self.base.table)
 
-    @cached_property
+    @lazy_property
     def added_keys(self) -> pa.ChunkedArray:
         """The files that it adds."""
         return _path_keys(_paths(self.actions.adds), self.base.table)
 
-    @cached_property
+    @lazy_property
     def removed_keys(self) -> pa.ChunkedArray:
         """The files that it removes."""
         return _path_keys(_paths(self.actions.removes), self.base.table)

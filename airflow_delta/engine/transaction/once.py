@@ -34,7 +34,7 @@ from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["Stage", "commit_once"]
+__all__ = ["Stage", "commit_once", "earlier_commit"]
 
 Stage: TypeAlias = Callable[[OptimisticTransaction], Mapping[str, int] | None]
 """Stages the actions of a commit, and returns its metrics, if any."""
@@ -75,9 +75,7 @@ def commit_once(
     def _earlier(transaction: OptimisticTransaction) -> CommitResult | None:
         # Set before the search: what is committed after the version that is searched is a conflict.
         transaction.set_transaction(app_id, version)
-        base = transaction.base
-        earlier = search.version_of(base, app_id, version, ascending=ascending)
-        return None if earlier is None else _repeated(base, earlier)
+        return earlier_commit(transaction.base, app_id, version, search=search, ascending=ascending)
 
     rounds = 0
     while True:
@@ -94,6 +92,27 @@ def commit_once(
             if (earlier := _earlier(begin())) is not None:
                 return earlier
             raise
+
+
+def earlier_commit(
+    newest: Snapshot,
+    app_id: str,
+    version: int,
+    *,
+    search: TransactionSearch,
+    ascending: bool = False,
+) -> CommitResult | None:
+    """The commit that carries a transaction identifier, as ``repeated``; None where there is none.
+
+    Args:
+        newest: the newest version of the table.
+        app_id: the application.
+        version: the application's number of what was committed.
+        search: of the table.
+        ascending: see `TransactionSearch.version_of`.
+    """
+    earlier = search.version_of(newest, app_id, version, ascending=ascending)
+    return None if earlier is None else _repeated(newest, earlier)
 
 
 def _staged(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, int] | None:

@@ -27,7 +27,21 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "Reads", "StagedActions"]
+__all__ = ["Actions", "Dropped", "Reads", "StagedActions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The features that a commit takes out of a table's protocol.
+
+    Attributes:
+        features: their names.
+        hides_history: whether the versions before the commit are to be hidden behind protected checkpoints:
+            the commit then tells from which version on there need be none.
+    """
+
+    features: frozenset[str]
+    hides_history: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,10 @@ class Actions:
         identity_marks: by identity column, the furthest value in the files that join.
         restored: the earlier version whose files and metadata the commit brings back; None for all
             commits but those of a restore.
+        dropped: the features that the commit drops; None for all commits but those.
+        tombstones: files below the table that leave it without ever having been data files: deletion
+            vectors, so that a vacuum that doesn't know them keeps them for as long as removed files.
+        may_be_empty: whether the commit may hold nothing, to be just a version.
     """
 
     protocol: Protocol | None = None
@@ -56,6 +74,9 @@ class Actions:
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     restored: Snapshot | None = None
+    dropped: Dropped | None = None
+    tombstones: tuple[RemoveFile, ...] = ()
+    may_be_empty: bool = False
 
     @property
     def changes_data(self) -> bool:
@@ -72,7 +93,7 @@ class Actions:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
-        files = self.adds or self.removes or self.cdc
+        files = self.adds or self.removes or self.cdc or self.tombstones
         return self.only_files and not (files or self.identity_marks)
 
 
@@ -89,6 +110,9 @@ class StagedActions:
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
     restored: Snapshot | None = None
+    dropped: Dropped | None = None
+    tombstones: list[RemoveFile] = field(default_factory=list)
+    may_be_empty: bool = False
 
     def frozen(self) -> Actions:
         """What is staged by now."""
@@ -102,6 +126,9 @@ class StagedActions:
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
             self.restored,
+            self.dropped,
+            tuple(self.tombstones),
+            self.may_be_empty,
         )
 
 

@@ -45,7 +45,7 @@ from airflow_delta.engine.transaction.provenance import (
 )
 from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.staged import Reads, StagedActions
+from airflow_delta.engine.transaction.staged import Dropped, Reads, StagedActions
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 
@@ -299,6 +299,23 @@ class OptimisticTransaction:
         self.read_table()
         self._staged.restored = version
 
+    def _drop(self, features: frozenset[str], *, hides_history: bool) -> None:
+        """Let the staged protocol lose features: for the part of the engine that drops them.
+
+        Args:
+            features: the features.
+            hides_history: see `Dropped`.
+        """
+        self._staged.dropped = Dropped(features, hides_history)
+
+    def _leave_tombstones(self, files: Iterable[RemoveFile]) -> None:
+        """Stage removals of what isn't a data file: for the part of the engine that drops features."""
+        self._staged.tombstones.extend(files)
+
+    def _make_a_version(self) -> None:
+        """Let the commit be empty: for the part of the engine that needs a version to checkpoint."""
+        self._staged.may_be_empty = True
+
     def set_protocol(self, protocol: Protocol) -> None:
         """Stage the table's protocol, which may support more than before, and not less.
 
@@ -349,7 +366,7 @@ class OptimisticTransaction:
                 table=self.table,
             )
         actions = self._staged.frozen()
-        if actions.is_empty:
+        if actions.is_empty and not actions.may_be_empty:
             raise InvalidArgumentError("there is nothing to commit", table=self.table)
         provenance = Provenance(
             self._operation,

@@ -59,7 +59,7 @@ def _lines(actions: Actions, commit_info: Mapping[str, Any], timestamp_ms: int) 
     for domain in actions.domains.values():
         yield _line("domainMetadata", domain.to_json())
     # Loops over the files of one commit: they came as objects, from one writer.
-    for remove in actions.removes:
+    for remove in (*actions.removes, *actions.tombstones):
         yield _remove_line(_dated(remove, timestamp_ms))
     for add in actions.adds:
         yield _add_line(add)

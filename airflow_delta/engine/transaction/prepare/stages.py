@@ -12,6 +12,7 @@ from airflow_delta.engine.transaction.prepare.change_data import check_change_da
 from airflow_delta.engine.transaction.prepare.clustering import check_clustering
 from airflow_delta.engine.transaction.prepare.deletion_vectors import check_deletion_vectors
 from airflow_delta.engine.transaction.prepare.domains import check_domains
+from airflow_delta.engine.transaction.prepare.dropped_features import check_dropped_features
 from airflow_delta.engine.transaction.prepare.enforcement import check_enforcement, check_nulls
 from airflow_delta.engine.transaction.prepare.field_metadata import check_field_metadata
 from airflow_delta.engine.transaction.prepare.iceberg_compat import check_iceberg
@@ -57,6 +58,7 @@ STAGES: tuple[Stage, ...] = (
     # These may read the table's live files, from here on.
     check_logical_files,
     check_restored_files,
+    check_dropped_features,
     check_deletion_vectors,
     check_clustering,
     # These complete the commit; what is left can refuse it only for what they need themselves.

@@ -43,7 +43,13 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
     if base is None or former is None or not (actions.protocol or actions.metadata):
         return actions
     protocols = (former.protocol, context.protocol)
-    check_transition(former.metadata, context.metadata, protocols=protocols, table=context.table)
+    check_transition(
+        former.metadata,
+        context.metadata,
+        protocols=protocols,
+        with_files=True,
+        table=context.table,
+    )
     before, after = (former.protocol, former.metadata), (context.protocol, context.metadata)
     made = (
         *demands(before, after, table=context.table),

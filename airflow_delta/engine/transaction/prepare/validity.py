@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID
+from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID, mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.upgrade import check_metadata, check_no_shrinking
@@ -18,6 +18,7 @@ from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.table_columns import schema_after
 from airflow_delta.engine.transaction.staged import Actions
@@ -33,15 +34,17 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     Raises:
         ConstraintViolationError: the first version lacks one of them; the table's id changes; a
             feature comes into use that the protocol lacks; or the highest column id falls.
-        InvalidTableError: the protocol supports less than before, but for the feature of managed commits;
-            or protocol, schema, partition columns and properties don't fit together.
+        InvalidTableError: the protocol supports less than before, but for the feature of managed commits
+            and those that the commit drops; or protocol, schema, partition columns and properties don't
+            fit together.
         UnsupportedFeatureError: the engine can't commit to such a table.
     """
     base = context.base
     if base is None and not (actions.protocol and actions.metadata):
         raise context.violation("the first version needs a protocol and a metaData action")
     if actions.protocol and base:
-        check_no_shrinking(base.protocol, actions.protocol, table=context.table)
+        dropped = frozenset[str]() if actions.dropped is None else actions.dropped.features
+        check_no_shrinking(base.protocol, actions.protocol, dropped=dropped, table=context.table)
     if not (actions.protocol or actions.metadata):
         return actions
     if base and context.metadata.id != base.metadata.id:
@@ -53,7 +56,9 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     check_metadata(context.protocol, context.metadata, table=context.table)
     highest = context.properties.column_mapping_max_column_id or 0
     least = (base.properties.column_mapping_max_column_id or 0) if base else 0
-    if highest < least:
+    mapped = mapping_mode(context.protocol, context.metadata, table=context.table) != "none"
+    # Where column mapping is off nothing has an id; whoever turns it on again begins anew.
+    if highest < least and (mapped or not base or not _was_mapped(base)):
         raise context.violation(
             f"{MAX_COLUMN_ID} falls from {least} to {highest}, and the ids in between would be given "
             "out again; keep the property"
@@ -64,6 +69,10 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
             "protocol in the same commit"
         )
     return actions
+
+
+def _was_mapped(base: Snapshot) -> bool:
+    return mapping_mode(base.protocol, base.metadata, table=base.table) != "none"
 
 
 def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:

@@ -1,0 +1,42 @@
+"""What verbs that change a table have in common: the report that they print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["add_report_options", "hours", "print_report"]
+
+_MOST_HOURS = 1e9
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """Add the table's location, and what to do with the plan."""
+    parser.add_argument("uri", metavar="URI", help="the table's path or URI")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def hours(text: str) -> float:
+    """A number of hours on the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or a negative one.
+    """
+    number = float(text)
+    if not 0 <= number <= _MOST_HOURS:
+        raise argparse.ArgumentTypeError(f"expected a number of hours, at least 0, found {text!r}")
+    return number
+
+
+def print_report(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
+    """Print a report: for people, or as one JSON object."""
+    from airflow_delta.engine.maintenance.reports import report_lines
+
+    facts = {**report, "dry_run": options.dry_run}
+    if options.json:
+        print(json.dumps({"table_uri": options.uri, **facts}, indent=2))
+        return
+    print("\n".join(report_lines(facts)))

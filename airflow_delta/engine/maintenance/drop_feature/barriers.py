@@ -1,0 +1,121 @@
+"""Checkpoints that hide versions from readers who don't know a feature that these have.
+
+checkpoint-protection.md: readers of a version after the drop start from a checkpoint that is as new, or
+newer than the last trace of the feature, and so never replay a commit that they don't understand. What
+has to be there for that is the checkpoint of the version that drops the feature. Before it come three
+more, each of an empty commit: whoever loses that one, or overlooks it, still finds one that is after the
+last trace. As Delta Spark does it, under the same name.
+
+Each checkpoint is read to its end before anything relies on it.
+"""
+
+from __future__ import annotations
+
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.maintenance.backfill import backfill_first
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = [
+    "BARRIERS",
+    "OPERATION",
+    "add_barrier",
+    "has_checkpoint_at",
+    "missing_barriers",
+    "write_checked",
+]
+
+BARRIERS = 3
+"""How many versions with checkpoints come before the one that drops a feature: as in Delta Spark."""
+
+OPERATION = "Empty Commit"
+"""What Delta Spark calls such a commit."""
+
+
+def missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> int:
+    """How many barriers are still to be made, of a version without traces.
+
+    Those of a former run count as far as they are the newest versions: an empty commit has the state of the
+    one before it, so that, seen from the newest version, they have no traces either. Of versions with other
+    commits between them that isn't known.
+
+    Args:
+        storage: where the table is.
+        base: the newest version.
+        made: how many this run has made since there are no traces, whatever others have committed since.
+    """
+    return max(0, BARRIERS - max(made, _standing(storage, base)))
+
+
+def _standing(storage: Storage, base: Snapshot) -> int:
+    oldest = max(1, base.version - BARRIERS + 1)
+    listing = list_log(storage, start=oldest, end=base.version)
+    checkpointed = {checkpoint.version for checkpoint in listing.checkpoints}
+    standing = 0
+    for version in range(base.version, oldest - 1, -1):
+        if version not in checkpointed or not _is_empty_commit(storage, version):
+            break
+        standing += 1
+    return standing
+
+
+def _is_empty_commit(storage: Storage, version: int) -> bool:
+    info = read_commit_info(storage, version)
+    return info is not None and info.get("operation") == OPERATION
+
+
+def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
+    """Make an empty commit and its checkpoint.
+
+    Returns:
+        The version.
+
+    Raises:
+        DeltaError: see `OptimisticTransaction.commit` and `write_checked`.
+    """
+    transaction = OptimisticTransaction(storage, base, OPERATION, owners=owners)
+    transaction._make_a_version()  # noqa: SLF001 - nothing for users
+    version = transaction.commit().version
+    write_checked(storage, owners, version)
+    return version
+
+
+def has_checkpoint_at(storage: Storage, version: int) -> bool:
+    """Whether the log has a complete checkpoint of a version."""
+    return bool(list_log(storage, start=version, end=version).checkpoints)
+
+
+def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:
+    """Write the checkpoint of a version, unless it is there, and read it to its end.
+
+    Args:
+        storage: where the table is.
+        owners: the commit owners that there are; of a managed table the version is backfilled first.
+        version: the version.
+
+    Raises:
+        CorruptLogError: the log is damaged, or what was written can't be read.
+        VersionNotFoundError: the log can't rebuild the version.
+        InvalidTableError: the counts don't agree.
+        CommitOwnerError: the version can't be backfilled.
+        StorageError: the store failed.
+    """
+    backfill_first(storage, owners, version)
+    snapshot = open_backfilled(storage, version)
+    execute_checkpoint(storage, snapshot, plan_checkpoint(snapshot))
+    # Planning another one reads what is there to its end.
+    check = plan_checkpoint(open_backfilled(storage, version))
+    if check.needed:
+        raise CorruptLogError(
+            f"the checkpoint of version {version} was written, and can't be relied on: {check.reason}; run "
+            "the operation again",
+            table=storage.root,
+            version=version,
+            path=check.path,
+        )

@@ -1,0 +1,73 @@
+"""The commit that takes a feature out of a table's protocol.
+
+PROTOCOL.md, "Supported Features", has protocols grow only; checkpoint-protection.md is about the
+exception. The stage ``transaction/prepare/dropped_features.py`` looks once more whether nothing needs the
+feature, at the very version that the commit follows. Whoever is about to commit by the former protocol
+meets this commit as a conflict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.features import row_tracking
+from airflow_delta.engine.features.dropping import metadata_without
+from airflow_delta.engine.maintenance.drop_feature.plan import DropFeaturePlan
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["FEATURE_NAME", "OPERATION", "commit_downgrade"]
+
+OPERATION = "DROP FEATURE"
+"""What Delta Spark calls the commit."""
+
+FEATURE_NAME = "featureName"
+"""The operation's parameter that names the feature."""
+
+
+def commit_downgrade(
+    storage: Storage, owners: CommitOwners, base: Snapshot, plan: DropFeaturePlan
+) -> CommitResult:
+    """Take the features of a plan out of the protocol.
+
+    Args:
+        storage: where the table is.
+        owners: the commit owners that there are.
+        base: the version that the plan was made for.
+        plan: one without preparations.
+
+    Raises:
+        ConstraintViolationError: traces have come back.
+        CommitConflictError: a commit made meanwhile changed protocol or metadata.
+        DeltaError: see `OptimisticTransaction.commit`.
+    """
+    transaction = OptimisticTransaction(
+        storage,
+        base,
+        OPERATION,
+        operation_parameters={
+            FEATURE_NAME: plan.feature,
+            "truncateHistory": plan.way == "truncated",
+        },
+        owners=owners,
+    )
+    # For users protocols only grow, and the protocol's domains are its own.
+    transaction._drop(plan.dropped, hides_history=plan.way == "hidden")  # noqa: SLF001
+    transaction.set_protocol(plan.protocol)
+    # As they are or not: a change of them meanwhile is a conflict.
+    transaction.set_metadata(metadata_without(plan.dropped, base.metadata))
+    for domain in base.domains.values():
+        if _goes_along(domain.domain, plan.feature):
+            transaction._set_domain(replace(domain, removed=True))  # noqa: SLF001
+    return transaction.commit()
+
+
+def _goes_along(domain: str, feature: str) -> bool:
+    """Whether a metadata domain goes with a feature."""
+    return feature == "domainMetadata" or (domain, feature) == (
+        row_tracking.DOMAIN,
+        row_tracking.FEATURE,
+    )

@@ -1,0 +1,163 @@
+"""Data files whose columns have narrower types than the table's, as their footers tell.
+
+Which version widened a column isn't in the log for ever, nor by which schema a file was written. So where
+the schema records changes of types the footer of each live file is read: one or two requests for a file,
+many at a time. A table whose schema records none has no such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.features.column_mapping import field_id, mapping_mode, physical_schema
+from airflow_delta.engine.features.type_widening import can_widen, changed_columns
+from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.model.schema import (
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.location import storage_for_uri
+
+__all__ = ["files_with_narrow_types"]
+
+_TOLD = ("path", "size")
+_WORKERS = 32
+_FIELD_ID = b"PARQUET:field_id"
+
+_FROM_ARROW: Mapping[pa.DataType, DataType] = {
+    pa.int8(): BYTE,
+    pa.int16(): SHORT,
+    pa.int32(): INTEGER,
+    pa.int64(): LONG,
+    pa.float32(): FLOAT,
+    pa.float64(): DOUBLE,
+    pa.date32(): DATE,
+}
+
+
+def files_with_narrow_types(
+    storage: Storage, snapshot: Snapshot, options: Mapping[str, object] | None = None
+) -> pa.Table:
+    """The live files with a column of a type that was widened since.
+
+    Args:
+        storage: where the table is.
+        snapshot: the version.
+        options: those of the table's store, for files elsewhere.
+
+    Returns:
+        Their ``path`` and ``size``.
+
+    Raises:
+        CorruptLogError: the live files can't be read, or a data file is no Parquet.
+        ObjectNotFoundError: a data file isn't there.
+        StorageError: the store failed.
+    """
+    files = snapshot.files(columns=_TOLD)
+    if not changed_columns(snapshot.schema) or not files.num_rows:
+        return files.slice(0, 0)
+    mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+    look = partial(_has_narrow_types, _Place(storage, options), _Expected.of(snapshot, mode))
+    workers = _WORKERS if storage.capabilities.remote else None
+    # A loop over files: each has to be opened.
+    narrow = map_ordered(look, files["path"].to_pylist(), workers=workers)
+    return files.filter(pa.array(list(narrow), pa.bool_()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    storage: Storage
+    options: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The columns as files should have them.
+
+    Attributes:
+        schema: the table's schema, physical names.
+        by_id: whether columns are found by their ids.
+    """
+
+    schema: StructType
+    by_id: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, mode: str) -> _Expected:
+        """The columns of a version."""
+        return cls(physical_schema(snapshot.schema, mode), mode == "id")
+
+
+def _has_narrow_types(place: _Place, expected: _Expected, path: str) -> bool:
+    storage, name = storage_for_uri(resolve(place.storage.root, path), place.options)
+    try:
+        with storage.open(name) as source:
+            found = pq.read_schema(source)
+    except pa.ArrowInvalid as error:
+        raise CorruptLogError(
+            f"the data file {path} is no Parquet file that can be read ({error}): which types it has can't "
+            "be told; restore it, or delete its rows",
+            table=place.storage.root,
+            path=path,
+        ) from error
+    return _is_any_narrow([*found], expected.schema, by_id=expected.by_id)
+
+
+def _is_any_narrow(fields: list[pa.Field], struct: StructType, *, by_id: bool) -> bool:
+    found = {_key(field, by_id=by_id): field.type for field in fields}
+    return any(
+        _is_narrow(found[key], field.data_type, by_id=by_id)
+        for field in struct
+        if (key := _wanted(field, by_id=by_id)) in found
+    )
+
+
+def _key(field: pa.Field, *, by_id: bool) -> str | None:
+    if not by_id:
+        return str(field.name)
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return None if number is None else number.decode()
+
+
+def _wanted(field: StructField, *, by_id: bool) -> str:
+    return str(field_id(field)) if by_id else field.name
+
+
+def _is_narrow(found: pa.DataType, wanted: DataType, *, by_id: bool) -> bool:
+    """Whether a column of a file, or something inside of it, is narrower than the table has it."""
+    match wanted:
+        case StructType():
+            fields = [found.field(place) for place in range(found.num_fields)]
+            return _is_any_narrow(fields, wanted, by_id=by_id)
+        case ArrayType():
+            return _is_narrow(found.value_type, wanted.element_type, by_id=by_id)
+        case MapType():
+            inside = ((found.key_type, wanted.key_type), (found.item_type, wanted.value_type))
+            return any(_is_narrow(its, ours, by_id=by_id) for its, ours in inside)
+        case _:
+            pass
+    if pa.types.is_decimal(found):
+        own: DataType | None = DecimalType(found.precision, found.scale)
+    else:
+        own = _FROM_ARROW.get(found)
+    return own is not None and own != wanted and can_widen(own, wanted)

@@ -1,0 +1,191 @@
+"""What dropping a feature of a table takes: the steps, in their order, and why.
+
+There are three ways:
+
+``"at once"``
+    A feature whose former versions harm nobody who doesn't know it. When the newest version has no traces
+    of it any more, one commit takes it out of the protocol.
+``"hidden"``
+    The others (`Drop.hides_history`), unless history is to be truncated. Checkpoints after the last trace
+    hide the versions with the feature: no reader of a later version ever needs their commits. The
+    feature ``checkpointProtection`` keeps these checkpoints (checkpoint-protection.md).
+``"truncated"``
+    The same features, where history is to be truncated: versions with traces have to expire and be
+    cleaned up before the feature goes. So it takes two runs, with a day between them unless
+    ``delta.dropFeatureTruncateHistory.retentionDuration`` says otherwise. ``checkpointProtection`` itself
+    only goes this way.
+
+A plan tells what is to be done from the newest version on. Each step is looked at anew when its turn
+comes, so that a run that was broken off is just followed by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.dropping import (
+    PROTECTION,
+    check_droppable,
+    how_to_drop,
+    protocol_without,
+)
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, missing_barriers
+from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation, preparations
+from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
+from airflow_delta.engine.maintenance.drop_feature.truncation import Truncation, plan_truncation
+from airflow_delta.engine.model.actions import Protocol
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["DropFeaturePlan", "Way", "plan_drop_feature", "way_of"]
+
+Way = Literal["at once", "hidden", "truncated"]
+"""How a feature is dropped; see the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeaturePlan:
+    """What dropping a feature will do.
+
+    Attributes:
+        table: the table's location.
+        feature: the feature's name.
+        way: how it is dropped.
+        version: the newest version, for which the plan was made.
+        preparations: what takes its traces out of the newest version, in order.
+        barriers: how many versions with checkpoints are to be made after that, to hide the others.
+        truncation: what becomes of the history; None where it isn't truncated.
+        protocol: the protocol afterwards.
+        dropped: the features that the protocol loses.
+    """
+
+    table: str
+    feature: str
+    way: Way
+    version: int
+    preparations: tuple[Preparation, ...]
+    barriers: int
+    truncation: Truncation | None
+    protocol: Protocol
+    dropped: frozenset[str]
+
+    @property
+    def rewrite(self) -> Rewrite | None:
+        """The data files that must be written anew; None where none must."""
+        return next((step.rewrite for step in self.preparations if step.rewrite is not None), None)
+
+    @property
+    def ready_at_ms(self) -> int | None:
+        """When history can be truncated, in epoch ms.
+
+        None where nothing has to be waited for, or where it isn't known yet: while traces are to be taken
+        out of the newest version.
+        """
+        return None if self.truncation is None else self.truncation.ready_at_ms
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """All that is to be done, step by step, as sentences without their ends."""
+        told = [step.description for step in self.preparations]
+        if self.barriers:
+            told.append(
+                f"make {self.barriers} empty commits, each with a checkpoint, that hide the versions with "
+                f"{self.feature}"
+            )
+        if self.truncation is not None:
+            told += self.truncation.steps
+        if all(step.kind != "hand back" for step in self.preparations):
+            features = " and ".join(sorted(self.dropped))
+            told.append(f"take {features} out of the protocol")
+        if self.way == "hidden":
+            told.append("write the checkpoint of that version, and protect those before it")
+        return tuple(told)
+
+
+def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
+    """How a feature is dropped.
+
+    Args:
+        feature: its name, as in the registry.
+        truncate_history: whether history is to be truncated.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidArgumentError: the feature can't be dropped, or not that way.
+    """
+    drop = how_to_drop(feature, table=table)
+    if feature == PROTECTION and not truncate_history:
+        raise InvalidArgumentError(
+            f"the feature {PROTECTION} can only be dropped together with the history that it protects; say "
+            "truncate_history=True",
+            table=table,
+            feature=feature,
+        )
+    if truncate_history and not (drop.hides_history or feature == PROTECTION):
+        raise InvalidArgumentError(
+            f"the feature {feature} is dropped at once, and needs no truncation of the history; leave "
+            "truncate_history out",
+            table=table,
+            feature=feature,
+        )
+    if truncate_history:
+        return "truncated"
+    return "hidden" if drop.hides_history else "at once"
+
+
+def plan_drop_feature(
+    storage: Storage,
+    base: Snapshot,
+    feature: str,
+    *,
+    way: Way,
+    now_ms: int,
+    barriers_made: int = 0,
+    options: Mapping[str, object] | None = None,
+) -> DropFeaturePlan:
+    """Plan to drop a feature.
+
+    Args:
+        storage: where the table is.
+        base: the newest version, which supports the feature.
+        feature: its name, as in the registry.
+        way: how, by `way_of`.
+        now_ms: the time, in epoch ms.
+        barriers_made: how many this run has made since there are no traces.
+        options: those of the table's store, for files elsewhere.
+
+    Raises:
+        ConstraintViolationError: something is in the way; see `check_droppable`.
+        InvalidTableError: the schema or a property can't be read; or columns have names that only column
+            mapping allows.
+        CorruptLogError: the log is damaged.
+        StorageError: the store failed.
+    """
+    check_droppable(feature, base.protocol, base.metadata, table=base.table)
+    steps = tuple(preparations(storage, base, feature, options))
+    barriers = 0
+    if way == "hidden":
+        barriers = BARRIERS if steps else missing_barriers(storage, base, made=barriers_made)
+    dropped, added, truncation = frozenset({feature}), frozenset[str](), None
+    if way == "truncated":
+        truncation = plan_truncation(storage, base, feature, prepared=not steps, now_ms=now_ms)
+        # With what it protects gone, it goes as well.
+        if truncation.unprotects and PROTECTION in supported_features(base.protocol):
+            dropped |= {PROTECTION}
+    elif way == "hidden":
+        added = frozenset({PROTECTION})
+    return DropFeaturePlan(
+        table=base.table,
+        feature=feature,
+        way=way,
+        version=base.version,
+        preparations=steps,
+        barriers=barriers,
+        truncation=truncation,
+        protocol=protocol_without(dropped, base.protocol, added=added),
+        dropped=dropped,
+    )

@@ -1,0 +1,144 @@
+"""What takes the traces of a feature out of a table's newest version, step by step.
+
+=====================  ==========================================================================
+step                   what it does
+=====================  ==========================================================================
+``turn off``           sets or removes the properties that have writers use the feature, so that
+                       no new traces come
+``hand back``          takes the table from its commit owner, and ``managedCommit`` with it
+``rewrite files``      is for somebody who reads and writes rows; see `rewrite`
+``unmap columns``      turns column mapping off, in a table without files
+``forget types``       takes the records of changed types out of the schema
+``take row ids``       adds all files that have row ids once more, without them
+``keep vectors``       has the deletion vectors of removed files kept by vacuums that don't know
+                       them
+=====================  ==========================================================================
+
+The first step of `preparations` is the one to do; after it the table is looked at again. So it doesn't
+matter at which step a run was broken off, nor what others commit meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.features.dropping import TYPE_WIDENING, metadata_traces, turned_off
+from airflow_delta.engine.features.feature import Drop
+from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COMMIT
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
+from airflow_delta.engine.features.type_widening import changed_columns
+from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
+from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
+from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import unkept_vectors
+from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["Preparation", "StepKind", "preparations"]
+
+StepKind = Literal[
+    "turn off",
+    "hand back",
+    "rewrite files",
+    "unmap columns",
+    "forget types",
+    "take row ids",
+    "keep vectors",
+]
+"""What a step does; see the module."""
+
+_REWRITTEN: Mapping[str, Rewritable] = {
+    "deletionVectors": "deletionVectors",
+    "columnMapping": "columnMapping",
+    **dict.fromkeys(TYPE_WIDENING, "typeWidening"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """One step.
+
+    Attributes:
+        kind: what it does.
+        description: the same as a sentence without its end.
+        rewrite: the files to be written anew; None for all steps but that.
+    """
+
+    kind: StepKind
+    description: str
+    rewrite: Rewrite | None = None
+
+
+def preparations(
+    storage: Storage,
+    base: Snapshot,
+    feature: str,
+    options: Mapping[str, object] | None = None,
+) -> Iterator[Preparation]:
+    """What there is to be done before a feature can leave the protocol.
+
+    Args:
+        storage: where the table is.
+        base: the newest version, which supports the feature.
+        feature: a feature that can be dropped.
+        options: those of the table's store, for files elsewhere.
+
+    Raises:
+        InvalidTableError: the schema or a property can't be read.
+        CorruptLogError: the live files can't be read, or a data file can't.
+        StorageError: the store failed.
+    """
+    if feature == MANAGED_COMMIT:
+        yield Preparation("hand back", "take the table back from its commit owner")
+        return
+    off = turned_off(feature, base.metadata)
+    active = bool(metadata_traces(feature, base.metadata, table=base.table))
+    if off is not base.metadata and (active or feature == ROW_TRACKING):
+        yield Preparation("turn off", _changes(feature))
+    rewritten = _REWRITTEN.get(feature)
+    if rewritten is not None:
+        files = (
+            files_with_narrow_types(storage, base, options)
+            if feature in TYPE_WIDENING
+            else files_with(feature, base)
+        )
+        if files.num_rows:
+            yield _rewriting(rewritten, base, files)
+        elif feature == "columnMapping" and active:
+            yield Preparation("unmap columns", "turn column mapping off, for there are no files")
+    if feature in TYPE_WIDENING and changed_columns(base.schema):
+        yield Preparation("forget types", "take the records of changed types out of the schema")
+    if feature == ROW_TRACKING and (count := files_with(feature, base).num_rows):
+        yield Preparation("take row ids", f"add {count} files once more, without row ids")
+    if feature == "deletionVectors" and (vectors := unkept_vectors(base)):
+        yield Preparation(
+            "keep vectors",
+            f"note {len(vectors)} files of deletion vectors as removed, so that any vacuum keeps them "
+            "until they expire",
+        )
+
+
+def _rewriting(feature: Rewritable, base: Snapshot, files: pa.Table) -> Preparation:
+    size = int(pc.sum(files["size"]).as_py() or 0)
+    rewrite = Rewrite(feature, base.version, files.num_rows, size)
+    return Preparation(
+        "rewrite files",
+        f"have {files.num_rows} data files ({size} bytes) written anew without {feature}",
+        rewrite,
+    )
+
+
+def _changes(feature: str) -> str:
+    drop = FEATURES[feature].drop
+    assert isinstance(drop, Drop)
+    told = (
+        f"remove {name}" if value is None else f"set {name} to {value}"
+        for name, value in drop.turned_off.items()
+    )
+    return " and ".join(told)

@@ -1,0 +1,105 @@
+"""The commits of the steps that take the traces of a feature out of a table; see `preparation`.
+
+Each is one commit, or one conversion, based on the version that the step was planned for, and called as
+Delta Spark calls its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.features.column_mapping import unmapped
+from airflow_delta.engine.features.dropping import turned_off, without_recorded_types
+from airflow_delta.engine.features.feature import Drop
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.type_widening import changed_columns
+from airflow_delta.engine.maintenance.drop_feature.preparation import StepKind
+from airflow_delta.engine.maintenance.drop_feature.row_ids import take_row_ids
+from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
+    OPERATION as VECTOR_TOMBSTONES,
+)
+from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
+    unkept_vectors,
+    vector_tombstones,
+)
+from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.commit_loop import now_ms
+from airflow_delta.engine.transaction.conversion import convert_to_file_system
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["PREPARE", "Prepare", "turn_off"]
+
+Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], None]
+"""Does a step: given the table, the commit owners, and the newest version."""
+
+
+def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: str) -> None:
+    """Set or remove the properties that have writers use a feature.
+
+    Raises:
+        DeltaError: see `OptimisticTransaction.commit`.
+    """
+    drop = FEATURES[feature].drop
+    assert isinstance(drop, Drop)
+    changes = drop.turned_off
+    parameters: Mapping[str, Any]
+    if None in changes.values():
+        operation, parameters = "UNSET TBLPROPERTIES", {"properties": [*changes], "ifExists": True}
+    else:
+        operation, parameters = "SET TBLPROPERTIES", {"properties": dict(changes)}
+    _change(storage, owners, base, turned_off(feature, base.metadata), operation, parameters)
+
+
+def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    convert_to_file_system(storage, lambda: base, owners)
+
+
+def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    metadata = unmapped(base.metadata, table=base.table)
+    _change(storage, owners, base, metadata, "REMOVE COLUMN MAPPING", {})
+
+
+def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    metadata = without_recorded_types(base.metadata, table=base.table)
+    columns = [".".join(path) for path in changed_columns(base.schema)]
+    _change(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
+
+
+def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    take_row_ids(storage, owners, base)
+
+
+def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    transaction = OptimisticTransaction(storage, base, VECTOR_TOMBSTONES, owners=owners)
+    files = vector_tombstones(unkept_vectors(base), now_ms=now_ms())
+    transaction._leave_tombstones(files)  # noqa: SLF001 - nothing for users
+    transaction.commit()
+
+
+def _change(
+    storage: Storage,
+    owners: CommitOwners,
+    base: Snapshot,
+    metadata: Metadata,
+    operation: str,
+    parameters: Mapping[str, Any],
+) -> None:
+    transaction = OptimisticTransaction(
+        storage, base, operation, operation_parameters=parameters, owners=owners
+    )
+    transaction.set_metadata(metadata)
+    transaction.commit()
+
+
+PREPARE: Mapping[StepKind, Prepare] = {
+    "hand back": _hand_back,
+    "unmap columns": _unmap_columns,
+    "forget types": _forget_types,
+    "take row ids": _take_row_ids,
+    "keep vectors": _keep_vectors,
+}
+"""The steps that are the same for each feature that has them; but that of those who know rows."""

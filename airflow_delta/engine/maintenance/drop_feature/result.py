@@ -1,0 +1,100 @@
+"""How far a run that drops a feature has come.
+
+A run does as much as can be done now:
+
+=================  ==============================================================================
+status             what it means
+=================  ==============================================================================
+``planned``        nothing was done, as was wanted
+``needs rewrite``  data files must be written anew, and nobody was given who does it; the feature
+                   isn't used any more, and the next run goes on from there
+``waiting``        history must expire; come back at ``ready_at_ms``
+``dropped``        the protocol is without the feature, by this run or by an earlier one
+=================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_delta.engine.maintenance.drop_feature.plan import DropFeaturePlan, Way
+from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
+from airflow_delta.engine.snapshot.timestamps import utc_text
+
+__all__ = ["DropFeatureResult", "Status"]
+
+Status = Literal["planned", "needs rewrite", "waiting", "dropped"]
+"""How far a run has come; see the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeatureResult:
+    """What was done.
+
+    Attributes:
+        table: the table's location.
+        feature: the feature's name.
+        way: how it is dropped; see `plan`.
+        status: how far it has come.
+        version: the version that dropped the feature; else the newest one, as this run leaves it.
+        plan: what is still to be done; where all was done, what the last step was planned as. None where an
+            earlier run has dropped the feature.
+        num_commits: how many commits this run has made, without those of who wrote files anew.
+    """
+
+    table: str
+    feature: str
+    way: Way
+    status: Status
+    version: int
+    plan: DropFeaturePlan | None
+    num_commits: int = 0
+
+    @property
+    def rewrite(self) -> Rewrite | None:
+        """The data files that somebody must write anew before it goes on; None where none must."""
+        return None if self.plan is None or self.status == "dropped" else self.plan.rewrite
+
+    @property
+    def ready_at_ms(self) -> int | None:
+        """When to come back, in epoch ms; None unless history must expire, and that has begun."""
+        return None if self.plan is None or self.status == "dropped" else self.plan.ready_at_ms
+
+    @property
+    def reason(self) -> str:
+        """Where it stands, and what to do next, as a sentence."""
+        match self.status:
+            case "planned":
+                return f"{self.feature} would be dropped {_WAYS[self.way]}"
+            case "needs rewrite":
+                assert self.rewrite is not None
+                return (
+                    f"{self.rewrite.num_files} data files ({self.rewrite.size_in_bytes} bytes) need "
+                    f"{self.feature}; have them written anew by Spark, and come back"
+                )
+            case "waiting":
+                return _waiting_for(self)
+            case "dropped":
+                return f"version {self.version} has dropped {self.feature}"
+
+
+_WAYS: Mapping[Way, str] = {
+    "at once": "at once",
+    "hidden": "behind protected checkpoints",
+    "truncated": "once the history with it has expired",
+}
+
+
+def _waiting_for(result: DropFeatureResult) -> str:
+    assert result.plan is not None
+    assert result.plan.truncation is not None
+    truncation = result.plan.truncation
+    ready = truncation.ready_at_ms
+    when = "later" if ready is None else f"at {utc_text(ready)} or later"
+    why = None if truncation.cleanup is None else truncation.cleanup.reason
+    return (
+        f"the history up to version {truncation.last_trace} needs {result.feature}, and must expire first; "
+        f"come back {when}" + (f" ({why})" if why else "")
+    )

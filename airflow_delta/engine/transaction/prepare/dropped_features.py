@@ -1,0 +1,66 @@
+"""A commit that drops features: nothing of the table needs them any more, whatever was committed meanwhile.
+
+What takes the traces away has been committed before (``maintenance/drop_feature``). This stage looks again,
+at the very version that the commit follows; after a lost race that is another one, with what others have
+added to it.
+
+Where the versions with the feature are to be hidden, the commit names itself as the version below which
+checkpoints are protected (checkpoint-protection.md). That, too, is told anew for each attempt; it never
+falls.
+
+Spec: checkpoint-protection.md; edge cases E6, H3 and H4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_delta.engine.features.dropping import (
+    PROTECTION,
+    PROTECTION_BOUNDARY,
+    metadata_traces,
+)
+from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.staged import Actions
+
+__all__ = ["check_dropped_features"]
+
+_DOMAINS = "domainMetadata"
+
+
+def check_dropped_features(actions: Actions, context: CommitContext) -> Actions:
+    """The dropped features have left no traces, and what hides the history says from where on.
+
+    Returns:
+        The actions; the metadata name the version, if checkpoints are to be protected below it.
+
+    Raises:
+        ConstraintViolationError: something in the table needs a dropped feature.
+        InvalidTableError: the schema or a property can't be read.
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    dropped, base = actions.dropped, context.base
+    if dropped is None or base is None:
+        return actions
+    for feature in sorted(dropped.features):
+        traces = [*metadata_traces(feature, context.metadata, table=context.table)]
+        if count := files_with(feature, base).num_rows:
+            traces.append(f"{count} data files need it")
+        if feature == _DOMAINS and (left := context.domains.keys() - _removed(actions)):
+            traces.append(f"there are the metadata domains {sorted(left)}")
+        if traces:
+            raise context.violation(
+                f"it drops the feature {feature}, and {'; '.join(traces)}; prepare the table once more"
+            )
+    if not dropped.hides_history:
+        return actions
+    boundary = max(context.version, base.properties.require_checkpoint_protection_before_version)
+    assert PROTECTION in context.supported
+    configuration = {**context.metadata.configuration, PROTECTION_BOUNDARY: str(boundary)}
+    return replace(actions, metadata=replace(context.metadata, configuration=configuration))
+
+
+def _removed(actions: Actions) -> set[str]:
+    return {name for name, domain in actions.domains.items() if domain.removed}

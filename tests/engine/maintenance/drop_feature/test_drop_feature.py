@@ -1,0 +1,339 @@
+"""Features that are dropped without a look at rows, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from airflow_delta.engine import AddFile, DeltaTable, StructField, StructType
+from airflow_delta.engine.errors import (
+    ConstraintViolationError,
+    InvalidArgumentError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.features.feature import Drop
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.model.actions import Protocol
+from airflow_delta.engine.model.schema import LONG, STRING
+from tests.log_builder import add, metadata, write_commit
+
+SCHEMA = StructType((StructField("id", LONG), StructField("part", STRING)))
+PROTECTION = "checkpointProtection"
+BOUNDARY = "delta.requireCheckpointProtectionBeforeVersion"
+
+
+def file(name: str) -> AddFile:
+    return AddFile(name, {}, 1, 1, data_change=True, stats='{"numRecords":3}')
+
+
+def created(root: Path, properties: Mapping[str, str], *files: str) -> DeltaTable:
+    """A table with properties, and a commit for each file."""
+    delta = DeltaTable.create(root, SCHEMA, properties=properties)
+    for name in files:
+        transaction = delta.transaction("WRITE", enforces=["materializePartitionColumns"])
+        transaction.add_file(file(name))
+        transaction.commit()
+    return delta
+
+
+def operations(delta: DeltaTable, *, since: int) -> list[str | None]:
+    """What the commits from a version on call themselves."""
+    return [info.operation for info in reversed(delta.history()) if info.version >= since]
+
+
+def checkpoints(root: Path) -> list[str]:
+    """The names of checkpoints, from their version on."""
+    return sorted(path.name[18:] for path in (root / "_delta_log").glob("*.checkpoint*"))
+
+
+# The properties, what the commits call themselves, and the protocol that is left.
+AT_ONCE: dict[str, tuple[dict[str, str], list[str], Protocol]] = {
+    "checkConstraints": (
+        {"delta.minWriterVersion": "3"},
+        [],
+        Protocol(1, 2),
+    ),
+    "inCommitTimestamp": (
+        {"delta.enableInCommitTimestamps": "true", "delta.minWriterVersion": "2"},
+        [],
+        Protocol(1, 2),
+    ),
+    "rowTracking": (
+        {"delta.enableRowTracking": "true"},
+        ["SET TBLPROPERTIES", "ROW TRACKING UNBACKFILL"],
+        Protocol(1, 7, None, frozenset({"domainMetadata"})),
+    ),
+    "domainMetadata": (
+        {"delta.feature.domainMetadata": "supported", "delta.enableChangeDataFeed": "true"},
+        [],
+        Protocol(1, 7, None, frozenset({"changeDataFeed"})),
+    ),
+    "materializePartitionColumns": (
+        {"delta.feature.materializePartitionColumns": "supported"},
+        [],
+        Protocol(1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("feature", AT_ONCE)
+def test_a_feature_that_harms_nobody_goes_at_once(tmp_path: Path, feature: str) -> None:
+    properties, steps, protocol = AT_ONCE[feature]
+    delta = created(tmp_path, properties, "a", "b")
+    plan = delta.drop_feature(feature, dry_run=True).plan
+    assert plan is not None
+    assert (plan.way, plan.protocol) == ("at once", protocol)
+    assert len(plan.steps) == len(steps) + 1
+    assert delta.latest_version() == 2
+    result = delta.drop_feature(feature.upper())
+    assert (result.status, result.feature) == ("dropped", feature)
+    assert (result.version, result.num_commits) == (2 + len(steps) + 1, len(steps) + 1)
+    assert operations(delta, since=3) == [*steps, "DROP FEATURE"]
+    snapshot = delta.snapshot()
+    assert snapshot.protocol == protocol
+    assert not snapshot.metadata.configuration.keys() - {"delta.enableChangeDataFeed"}
+    assert checkpoints(tmp_path) == []
+    # The rows are the same, and so are those of the versions before.
+    assert sorted(snapshot.files()["path"].to_pylist()) == ["a", "b"]
+    assert delta.snapshot(1).files()["path"].to_pylist() == ["a"]
+
+
+def test_row_ids_and_their_domain_go(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.enableRowTracking": "true"}, "a", "b")
+    assert delta.snapshot().files()["baseRowId"].to_pylist() == [0, 3]
+    delta.drop_feature("rowTracking")
+    files = delta.snapshot().files()
+    assert files["baseRowId"].null_count == files["defaultRowCommitVersion"].null_count == 2
+    assert files["stats"].to_pylist() == ['{"numRecords":3}'] * 2
+    assert delta.snapshot().domains == {}
+    # And with it what it needed.
+    assert delta.drop_feature("domainMetadata").status == "dropped"
+
+
+def test_domains_go_along(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.feature.domainMetadata": "supported"})
+    transaction = delta.transaction("WRITE")
+    transaction.set_domain("mine", "x")
+    transaction.commit()
+    delta.drop_feature("domainMetadata")
+    assert delta.snapshot().domains == {}
+    assert delta.snapshot(1).domains["mine"].configuration == "x"
+
+
+HIDDEN: dict[str, tuple[dict[str, str], list[str]]] = {
+    "vacuumProtocolCheck": ({"delta.feature.vacuumProtocolCheck": "supported"}, []),
+    "v2Checkpoint": ({"delta.checkpointPolicy": "v2"}, ["SET TBLPROPERTIES"]),
+    "deletionVectors": ({"delta.enableDeletionVectors": "true"}, ["UNSET TBLPROPERTIES"]),
+    "typeWidening": ({"delta.enableTypeWidening": "true"}, ["UNSET TBLPROPERTIES"]),
+    "typeWidening-preview": (
+        {
+            "delta.enableTypeWidening": "true",
+            "delta.feature.typeWidening-preview": "supported",
+        },
+        ["UNSET TBLPROPERTIES"],
+    ),
+}
+
+
+@pytest.mark.parametrize("feature", HIDDEN)
+def test_versions_with_other_features_are_hidden(tmp_path: Path, feature: str) -> None:
+    properties, steps = HIDDEN[feature]
+    delta = created(tmp_path, properties, "a", "b")
+    made = [*steps, *["Empty Commit"] * 3, "DROP FEATURE"]
+    plan = delta.drop_feature(feature, dry_run=True).plan
+    assert plan is not None
+    assert (plan.way, plan.barriers, len(plan.preparations)) == ("hidden", 3, len(steps))
+    result = delta.drop_feature(feature)
+    assert (result.status, result.num_commits) == ("dropped", len(made))
+    assert operations(delta, since=3) == made
+    version = delta.latest_version()
+    assert result.version == version
+    snapshot = delta.snapshot()
+    assert snapshot.protocol == Protocol(1, 7, None, frozenset({PROTECTION}))
+    assert snapshot.metadata.configuration[BOUNDARY] == str(version)
+    assert checkpoints(tmp_path) == [
+        f"{number:02}.checkpoint.parquet" for number in range(version - 3, version + 1)
+    ]
+    # Not one older commit is needed.
+    for path in (tmp_path / "_delta_log").glob("*.json"):
+        if int(path.name[:20]) < version - 3:
+            path.unlink()
+    for number in range(version - 3, version + 1):
+        files = DeltaTable(tmp_path).snapshot(number).files()
+        assert sorted(files["path"].to_pylist()) == ["a", "b"]
+
+
+def test_a_later_drop_moves_the_boundary(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.checkpointPolicy": "v2", "delta.enableTypeWidening": "true"})
+    first, second = (delta.drop_feature(name).version for name in ("v2Checkpoint", "typeWidening"))
+    assert first < second
+    assert delta.snapshot().properties.require_checkpoint_protection_before_version == second
+    # The checkpoints of the first drop hide nothing of the second.
+    assert operations(delta, since=first + 1) == [
+        "UNSET TBLPROPERTIES",
+        *["Empty Commit"] * 3,
+        "DROP FEATURE",
+    ]
+
+
+def test_a_boundary_never_falls(tmp_path: Path) -> None:
+    # As a table may be that was copied without its history.
+    writer = [PROTECTION, "vacuumProtocolCheck"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["vacuumProtocolCheck"],
+        "writerFeatures": writer,
+    }
+    write_commit(
+        tmp_path, 0, {"protocol": protocol}, metadata(configuration={BOUNDARY: "100"}), add("a")
+    )
+    delta = DeltaTable(tmp_path)
+    delta.drop_feature("vacuumProtocolCheck")
+    assert delta.snapshot().metadata.configuration[BOUNDARY] == "100"
+
+
+def test_a_drop_is_done_once(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
+    version = delta.drop_feature("v2Checkpoint").version
+    for dry_run in (False, True):
+        again = delta.drop_feature("v2checkpoint", dry_run=dry_run)
+        assert (again.status, again.version, again.plan) == ("dropped", version, None)
+        assert again.reason == f"version {version} has dropped v2Checkpoint"
+    assert delta.latest_version() == version
+
+
+def test_what_hides_the_versions_is_made_up_for(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
+    version = delta.drop_feature("v2Checkpoint").version
+    last = tmp_path / "_delta_log" / f"{version:020}.checkpoint.parquet"
+    last.unlink()
+    assert delta.drop_feature("v2Checkpoint", dry_run=True).version == version
+    assert not last.exists()
+    assert delta.drop_feature("v2Checkpoint").version == version
+    assert last.exists()
+
+
+def test_barriers_that_stand_are_counted(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.feature.vacuumProtocolCheck": "supported"}, "a")
+    delta.drop_feature("vacuumProtocolCheck")
+    # Without the last two commits, as if the run had been broken off after two barriers.
+    for path in (tmp_path / "_delta_log").glob("*"):
+        if path.name.startswith(("00000000000000000004", "00000000000000000005", "_last")):
+            path.unlink()
+    plan = DeltaTable(tmp_path).drop_feature("vacuumProtocolCheck", dry_run=True).plan
+    assert plan is not None
+    assert plan.barriers == 1
+    # One without its checkpoint is none.
+    (tmp_path / "_delta_log" / f"{3:020}.checkpoint.parquet").unlink()
+    plan = DeltaTable(tmp_path).drop_feature("vacuumProtocolCheck", dry_run=True).plan
+    assert plan is not None
+    assert plan.barriers == 3
+
+
+def test_an_old_protocol_becomes_lists(tmp_path: Path) -> None:
+    delta = DeltaTable.create(
+        tmp_path,
+        SCHEMA,
+        properties={
+            "delta.columnMapping.mode": "name",
+            "delta.minReaderVersion": "2",
+            "delta.minWriterVersion": "5",
+        },
+    )
+    assert delta.snapshot().protocol == Protocol(2, 5)
+    assert delta.drop_feature("columnMapping").status == "dropped"
+    protocol = delta.snapshot().protocol
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 7)
+    assert supported_features(protocol) == {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        PROTECTION,
+    }
+    assert all(not field.metadata for field in delta.snapshot().schema)
+    assert delta.snapshot().properties.column_mapping_max_column_id is None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, row in FEATURES.items() if not isinstance(row.drop, Drop)]
+)
+def test_other_features_say_why_they_stay(tmp_path: Path, name: str) -> None:
+    delta = created(tmp_path, {})
+    with pytest.raises(InvalidArgumentError, match=f"the feature {name} can't be dropped: \\w+"):
+        delta.drop_feature(name)
+
+
+def test_what_is_not_there_cannot_be_dropped(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.feature.domainMetadata": "supported"})
+    with pytest.raises(InvalidArgumentError, match="there is no table feature 'nonsense'"):
+        delta.drop_feature("nonsense")
+    with pytest.raises(InvalidArgumentError, match="name: expected a text"):
+        delta.drop_feature(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="it supports domainMetadata"):
+        delta.drop_feature("v2Checkpoint")
+
+
+def test_what_others_require_stays(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.enableRowTracking": "true"})
+    with pytest.raises(
+        ConstraintViolationError, match=r"\['rowTracking'\] of the table require it"
+    ):
+        delta.drop_feature("domainMetadata")
+    assert delta.latest_version() == 0
+
+
+def test_constraints_are_their_owners_to_drop(tmp_path: Path) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 3}
+    write_commit(
+        tmp_path,
+        0,
+        {"protocol": protocol},
+        metadata(configuration={"delta.constraints.few": "id < 9"}),
+    )
+    delta = DeltaTable(tmp_path)
+    with pytest.raises(ConstraintViolationError, match=r"constraints \['few'\]; drop them first"):
+        delta.drop_feature("checkConstraints")
+    assert delta.latest_version() == 0
+
+
+def test_names_that_need_column_mapping_are_told_before(tmp_path: Path) -> None:
+    schema = StructType((StructField("a b", LONG),))
+    delta = DeltaTable.create(tmp_path, schema, properties={"delta.columnMapping.mode": "name"})
+    with pytest.raises(InvalidTableError, match=r"the columns \['a b'\]"):
+        delta.drop_feature("columnMapping")
+    assert delta.latest_version() == 0
+
+
+def test_nothing_is_done_to_a_table_that_the_engine_cannot_write(tmp_path: Path) -> None:
+    features = ["vacuumProtocolCheck", "fromTheFuture"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features[:1],
+        "writerFeatures": features,
+    }
+    write_commit(tmp_path, 0, {"protocol": protocol}, metadata())
+    with pytest.raises(UnsupportedFeatureError, match="fromTheFuture"):
+        DeltaTable(tmp_path).drop_feature("vacuumProtocolCheck")
+    assert supported_features(DeltaTable(tmp_path).snapshot().protocol) == set(features)
+
+
+@pytest.mark.parametrize("name", ["rowTracking", "inCommitTimestamp", "domainMetadata"])
+def test_features_that_go_at_once_need_no_truncation(tmp_path: Path, name: str) -> None:
+    delta = created(tmp_path, {f"delta.feature.{name}": "supported"})
+    with pytest.raises(InvalidArgumentError, match="leave truncate_history out"):
+        delta.drop_feature(name, truncate_history=True)
+
+
+def test_protection_goes_with_what_it_protects(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
+    delta.drop_feature("v2Checkpoint")
+    with pytest.raises(InvalidArgumentError, match="say truncate_history=True"):
+        delta.drop_feature(PROTECTION)
