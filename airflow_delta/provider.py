@@ -44,8 +44,12 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_delta.operators.backfill",
                     "airflow_delta.operators.checkpoint",
                     "airflow_delta.operators.commit_ownership",
+                    "airflow_delta.operators.drop_feature",
                     "airflow_delta.operators.log_compaction",
+                    "airflow_delta.operators.metadata_cleanup",
+                    "airflow_delta.operators.restore",
                     "airflow_delta.operators.time_travel_snapshot",
+                    "airflow_delta.operators.vacuum",
                 ],
             }
         ],
@@ -55,6 +59,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_delta.sensors.backfill",
                     "airflow_delta.sensors.table_version",
+                    "airflow_delta.sensors.truncation",
                 ],
             }
         ],
@@ -64,6 +69,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_delta.triggers.backfill",
                     "airflow_delta.triggers.table_version",
+                    "airflow_delta.triggers.truncation",
                 ],
             }
         ],

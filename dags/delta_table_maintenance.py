@@ -1,12 +1,17 @@
-r"""Maintain one Delta table: wait for a new version, pin it, checkpoint it, copy it.
+r"""Maintain one Delta table: wait for a new version, pin it, checkpoint it, copy it, clean up after it.
 
 Start it for any table, by hand or from another DAG::
 
     airflow dags test delta_table_maintenance \
         -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_pinned"}'
 
-All tasks after the wait work on the pinned version, so that commits which arrive in between change
-nothing. To run it on a schedule, give ``schedule`` and defaults for the params, and let
+All tasks up to the copy work on the pinned version, so that commits which arrive in between change
+nothing. The last two delete what the table's own properties let go: the log from before
+``delta.logRetentionDuration``, 30 days unless set, and files that were removed before
+``delta.deletedFileRetentionDuration``, a week unless set. With ``"dry_run": true`` they only tell what that
+is.
+
+To run it on a schedule, give ``schedule`` and defaults for the params, and let
 ``after_version`` follow the previous run.
 """
 
@@ -17,7 +22,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.vacuum import VacuumOperator
 from airflow_delta.sensors.table_version import TableVersionSensor
 
 PINNED_VERSION = "{{ ti.xcom_pull(task_ids='pin_snapshot')['version'] }}"
@@ -40,6 +47,14 @@ with DAG(
         "target_format": Param("delta", enum=["delta", "parquet"], description="The copy's format"),
         "after_version": Param(
             -1, type="integer", minimum=-1, description="Wait for a version newer than this"
+        ),
+        "vacuum_mode": Param(
+            "full",
+            enum=["full", "lite"],
+            description="Look at all files, or at those that commits have removed since the last vacuum",
+        ),
+        "dry_run": Param(
+            False, type="boolean", description="Delete nothing, and only tell what would be deleted"
         ),
         "delta_conn_id": Param(
             None,
@@ -80,4 +95,16 @@ with DAG(
         spark_conn_id="{{ params.spark_conn_id }}",
     )
 
-    wait_for_version >> pin_snapshot >> checkpoint >> materialise
+    clean_up_log = MetadataCleanupOperator(
+        task_id="clean_up_log",
+        table_uri="{{ params.table_uri }}",
+        dry_run="{{ params.dry_run }}",
+    )
+    vacuum = VacuumOperator(
+        task_id="vacuum",
+        table_uri="{{ params.table_uri }}",
+        mode="{{ params.vacuum_mode }}",
+        dry_run="{{ params.dry_run }}",
+    )
+
+    wait_for_version >> pin_snapshot >> checkpoint >> materialise >> clean_up_log >> vacuum

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["as_conf", "as_timestamp", "as_version"]
+__all__ = ["as_conf", "as_flag", "as_hours", "as_text", "as_timestamp", "as_version"]
 
 _ABSENT = ("", "None")
+_FLAGS = {"true": True, "false": False}
+_MOST_HOURS = 1e9
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -52,3 +55,38 @@ def as_timestamp(value: str | int | None) -> str | int | None:
     if value is None or text in _ABSENT:
         return None
     return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def as_hours(value: str | float | None, *, name: str) -> float | None:
+    """The number of hours that a rendered argument means; None where it means none.
+
+    :param name: the argument's name, for the message.
+    :raises ValueError: it isn't a number, or a negative one, or beyond all time.
+    """
+    text = str(value).strip()
+    if value is None or text in _ABSENT:
+        return None
+    try:
+        hours = math.nan if isinstance(value, bool) else float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 <= hours <= _MOST_HOURS:
+        raise ValueError(f"{name}: expected a number of hours such as 168, found {value!r}")
+    return hours
+
+
+def as_flag(value: str | bool, *, name: str) -> bool:
+    """Whether a rendered argument is true.
+
+    :param name: the argument's name, for the message.
+    :raises ValueError: it says neither. What is missing isn't taken for a no: much can hang on it.
+    """
+    found = _FLAGS.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError(f"{name}: expected true or false, found {value!r}")
+    return found
+
+
+def as_text(value: str | None) -> str | None:
+    """The text that a rendered argument means; None where it means none."""
+    return None if value is None or value.strip() in _ABSENT else value

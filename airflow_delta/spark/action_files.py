@@ -37,7 +37,7 @@ from airflow_delta.spark.executor_errors import errors_for_driver
 from airflow_delta.spark.key_shuffle import Parcel, StorageAddress, gathered
 from airflow_delta.spark.log_parts import BASE_VERSION
 
-__all__ = ["SidecarTask"]
+__all__ = ["SidecarTask", "reconciled"]
 
 _PLACES = [VERSION, POSITION]
 
@@ -65,7 +65,7 @@ class SidecarTask:
         task = TaskContext.get()
         assert task is not None, "called outside of a task"
         with errors_for_driver():
-            adds, removes = _reconciled(gathered(parcels, columns=None), self.address.root)
+            adds, removes = reconciled(gathered(parcels, columns=None), self.address.root)
             young = unexpired(removes, self.oldest_tombstone_ms)
             storage = self.address.open()
             pieces = clustered([("add", adds), ("remove", young)])
@@ -89,8 +89,13 @@ class SidecarTask:
         return Sidecar(name, size, time.time_ns() // 1_000_000, facts.to_tags())
 
 
-def _reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
-    """The adds that are live and the removes that hold, expired ones among them."""
+def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
+    """The adds that are live and the removes that hold, expired ones among them.
+
+    Args:
+        actions: all those of some files.
+        table: the table's location.
+    """
     both = (actions.adds, actions.removes)
     adds, removes = (_where_base(found, wanted=False) for found in both)
     tail = reconcile_tail(_in_one_order(adds, removes), table=table)

@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from airflow_delta.engine.errors import InvalidArgumentError
 __all__ = [
     "RESULT_PATH",
     "STORAGE_OPTIONS_VARIABLE",
+    "known_parameters",
     "read_parameters",
     "read_storage_options",
     "run_job",
@@ -86,6 +87,31 @@ def read_parameters(arguments: Sequence[str]) -> dict[str, Any]:
     is_object = argument.lstrip().startswith("{")
     text = argument if is_object else Path(argument).read_text(encoding="utf-8")
     return _json_object(text, "the job's parameters")
+
+
+def known_parameters(
+    parameters: Mapping[str, Any], types: Mapping[str, type], *, required: Iterable[str]
+) -> dict[str, Any]:
+    """The parameters, each known and of its type.
+
+    Args:
+        parameters: those of a job.
+        types: those that it knows, and their types.
+        required: those that it can't do without.
+
+    Raises:
+        InvalidArgumentError: one is missing, unknown, or of the wrong type.
+    """
+    unknown = sorted(set(parameters) - set(types))
+    missing = sorted(set(required) - set(parameters))
+    if unknown or missing:
+        raise InvalidArgumentError(f"parameters: missing {missing}, unknown {unknown}")
+    for name, value in parameters.items():
+        if type(value) is not types[name]:
+            raise InvalidArgumentError(
+                f"parameter {name!r}: expected {types[name].__name__}, found {value!r}"
+            )
+    return dict(parameters)
 
 
 def read_storage_options(environment: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from airflow_delta.engine.checkpoint.action_rows import FileActionTable
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["ByHash", "ByRange", "Parcel", "StorageAddress", "gathered", "shuffled_actions"]
+__all__ = [
+    "ByHash",
+    "ByRange",
+    "Parcel",
+    "StorageAddress",
+    "gathered",
+    "itself",
+    "parcels",
+    "shuffled_actions",
+]
 
 Parcel: TypeAlias = tuple[str, bytes]
 """The kind of some actions, and their Arrow batch as bytes, without its schema."""
@@ -130,21 +139,45 @@ def shuffled_actions(
             yield from _split(tables, partitions, table=address.root)
 
     parted: RDD[LogPart] = context.parallelize(parts, max(len(parts), 1))
-    return parted.mapPartitionsWithIndex(read).partitionBy(partitions.count, _itself)
+    return parted.mapPartitionsWithIndex(read).partitionBy(partitions.count, itself)
 
 
-def gathered(
-    parcels: Iterable[tuple[int, Parcel]], *, columns: Sequence[str] | None
-) -> FileActions:
+def parcels(
+    kind: str, rows: pa.Table, keys: pa.ChunkedArray, partitions: ByHash | ByRange
+) -> Iterator[tuple[int, Parcel]]:
+    """Rows, dealt out to partitions.
+
+    Args:
+        kind: what they are, for who gathers them.
+        rows: the rows.
+        keys: by which each is dealt out.
+        partitions: which partition each key belongs to.
+    """
+    if not rows.num_rows:
+        return
+    # A loop over rows: neither pyarrow nor numpy hashes texts or finds them among others, and
+    # over vectors of their bytes it would take numpy as long as this, 0.3 µs a key.
+    numbers = np.fromiter(partitions.numbers(keys.to_pylist()), np.int64, len(keys))
+    order = np.argsort(numbers, kind="stable")
+    present, starts = np.unique(numbers[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(order)]
+    # A loop over partitions, not over rows.
+    for number, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
+        chosen = rows.take(int64_array(order[start:end])).combine_chunks()
+        for batch in chosen.to_batches():
+            yield number, (kind, batch.serialize().to_pybytes())
+
+
+def gathered(found: Iterable[tuple[int, Parcel]], *, columns: Sequence[str] | None) -> FileActions:
     """The actions of one partition.
 
     Args:
-        parcels: as `shuffled_actions` brings them.
+        found: as `shuffled_actions` brings them.
         columns: as they were asked for there.
     """
     schemas = action_schemas(columns)
     batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in schemas}
-    for _, (kind, content) in parcels:
+    for _, (kind, content) in found:
         batches[kind].append(pa.ipc.read_record_batch(pa.py_buffer(content), schemas[kind]))
     adds, removes = (pa.Table.from_batches(batches[kind], schemas[kind]) for kind in schemas)
     return FileActions(adds, removes)
@@ -174,19 +207,9 @@ def _is_much(tables: Sequence[pa.Table]) -> bool:
 def _parcels(
     kind: str, actions: pa.Table, partitions: ByHash | ByRange, table: str
 ) -> Iterator[tuple[int, Parcel]]:
-    # A loop over file actions: neither pyarrow nor numpy hashes texts or finds them among others, and
-    # over vectors of their bytes it would take numpy as long as this, 0.3 µs a key.
-    keys = file_keys(actions, table=table).to_pylist()
-    numbers = np.fromiter(partitions.numbers(keys), np.int64, len(keys))
-    order = np.argsort(numbers, kind="stable")
-    present, starts = np.unique(numbers[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(order)]
-    # A loop over partitions, not over actions.
-    for number, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
-        chosen = actions.take(int64_array(order[start:end])).combine_chunks()
-        for batch in chosen.to_batches():
-            yield number, (kind, batch.serialize().to_pybytes())
+    return parcels(kind, actions, file_keys(actions, table=table), partitions)
 
 
-def _itself(number: Any) -> int:
+def itself(number: Any) -> int:
+    """The number of a partition, for Spark's ``partitionBy``: keys are numbers by then."""
     return int(number)

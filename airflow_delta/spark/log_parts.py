@@ -40,6 +40,7 @@ __all__ = [
     "LinesPart",
     "LogPart",
     "action_schemas",
+    "commit_runs",
     "log_parts",
     "read_part",
 ]
@@ -97,7 +98,7 @@ def log_parts(storage: Storage, segment: LogSegment) -> list[LogPart]:
         CorruptLogError: the top level of the checkpoint is damaged.
         ObjectNotFoundError: it is gone.
     """
-    return [*_checkpoint_parts(storage, segment), *_commit_runs(segment.plan())]
+    return [*_checkpoint_parts(storage, segment), *commit_runs(segment.plan())]
 
 
 def action_schemas(columns: Sequence[str] | None) -> dict[str, pa.Schema]:
@@ -143,6 +144,24 @@ def read_part(
                     yield kind, _placed_in_base(table)
 
 
+def commit_runs(plan: Sequence[LogCommit | CompactedCommits]) -> Iterator[CommitPart]:
+    """Cut consecutive commits into runs.
+
+    Args:
+        plan: commits, or compactions that stand for some, ascending.
+    """
+    run: list[LogCommit | CompactedCommits] = []
+    size = 0
+    for commit in plan:
+        if run and (size + commit.size > _RUN_BYTES or len(run) == _RUN_COMMITS):
+            yield CommitPart(tuple(run))
+            run, size = [], 0
+        run.append(commit)
+        size += commit.size
+    if run:
+        yield CommitPart(tuple(run))
+
+
 def _checkpoint_parts(storage: Storage, segment: LogSegment) -> Iterator[LogPart]:
     checkpoint = segment.checkpoint
     if checkpoint is None:
@@ -165,19 +184,6 @@ def _shares(file: FileInfo, *, exact_size: bool) -> Iterator[FilePart]:
     shares = max(1, -(-file.size // _SHARE_BYTES))
     for share in range(shares):
         yield FilePart(file, exact_size, share, shares)
-
-
-def _commit_runs(plan: Sequence[LogCommit | CompactedCommits]) -> Iterator[CommitPart]:
-    run: list[LogCommit | CompactedCommits] = []
-    size = 0
-    for commit in plan:
-        if run and (size + commit.size > _RUN_BYTES or len(run) == _RUN_COMMITS):
-            yield CommitPart(tuple(run))
-            run, size = [], 0
-        run.append(commit)
-        size += commit.size
-    if run:
-        yield CommitPart(tuple(run))
 
 
 def _placed_in_base(actions: pa.Table) -> pa.Table:

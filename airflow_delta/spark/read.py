@@ -51,10 +51,14 @@ from airflow_delta.spark.deleted_rows import without_deleted_rows
 from airflow_delta.spark.file_list import scan_files
 from airflow_delta.spark.locations import hadoop_uri
 
-__all__ = ["read_snapshot"]
+__all__ = ["FIELD_IDS", "SnapshotReader", "read_snapshot"]
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
-_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+"""The session's setting that lets Spark's reader find columns by their ids.
+
+It is looked at when a scan runs, and the reader has no option for it.
+"""
 
 
 def read_snapshot(
@@ -98,15 +102,22 @@ def read_snapshot(
     table = DeltaTable(uri, storage_options)
     snapshot = table.snapshot(version=version, timestamp=timestamp)
     chosen = _checked_columns(columns, snapshot.schema, uri)
-    reader = _SnapshotReader(spark, table, snapshot, storage_options)
+    reader = SnapshotReader(spark, table, snapshot, storage_options)
     rows = reader.rows()
     if predicate is not None:
         rows = rows.where(predicate)
     return rows if chosen is None else rows.select([quoted(name) for name in chosen])
 
 
-class _SnapshotReader:
-    """Builds the DataFrame of one snapshot."""
+class SnapshotReader:
+    """Builds DataFrames of one snapshot.
+
+    Args:
+        spark: the session.
+        table: the table.
+        snapshot: the version.
+        storage_options: with which the engine reads deletion vectors that lie elsewhere.
+    """
 
     def __init__(
         self,
@@ -125,8 +136,7 @@ class _SnapshotReader:
     def rows(self) -> DataFrame:
         """All rows and columns of the snapshot."""
         if self._mode == "id":
-            # Spark looks at it when the scan runs; there is no option of the reader for it.
-            self._spark.conf.set(_FIELD_IDS, "true")
+            self._spark.conf.set(FIELD_IDS, "true")
         adds = self._snapshot.files(columns=_ADD_COLUMNS)
         has_vector = pc.is_valid(adds["deletionVector"])
         plain, masked = adds.filter(pc.invert(has_vector)), adds.filter(has_vector)
@@ -139,24 +149,45 @@ class _SnapshotReader:
             return self._spark.createDataFrame([], spark_schema(self._snapshot.schema))
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
+    def file_rows(
+        self, adds: pa.Table, schema: T.StructType, facts: pa.Table, types: T.StructType
+    ) -> DataFrame:
+        """The rows of some files as the files hold them, but for those that deletion vectors delete.
+
+        Args:
+            adds: the files, with at least ``path``, ``size``, ``modificationTime`` and
+                ``deletionVector``.
+            schema: the columns to read, by the names that the files have for them.
+            facts: what to join to all rows of a file, a row per file.
+            types: the types of the facts.
+
+        Returns:
+            The columns ``data`` (a struct of what is read), ``file`` (its URI), ``row_index``, ``number``
+            (of the file in ``adds``), and the facts.
+        """
+        rows = self._with_file_facts(self._scan(adds, schema), adds, facts, types)
+        deleted = self._deleted(adds)
+        return without_deleted_rows(self._spark, rows, deleted) if deleted else rows
+
     def _plain_rows(self, adds: pa.Table) -> DataFrame:
-        scan = self._scan(adds)
+        scan = self._scan(adds, self._stored())
         if self._partition_columns:
-            scan = self._with_file_facts(scan, adds)
+            scan = self._with_file_facts(scan, adds, *self._partition_facts(adds))
         return self._table_columns(scan)
 
     def _masked_rows(self, adds: pa.Table) -> DataFrame:
-        scan = self._with_file_facts(self._scan(adds), adds)
-        return self._table_columns(without_deleted_rows(self._spark, scan, self._deleted(adds)))
+        return self._table_columns(
+            self.file_rows(adds, self._stored(), *self._partition_facts(adds))
+        )
 
-    def _scan(self, adds: pa.Table) -> DataFrame:
+    def _stored(self) -> T.StructType:
+        return file_schema(self._snapshot.schema, mode=self._mode, without=self._partition_columns)
+
+    def _scan(self, adds: pa.Table, schema: T.StructType) -> DataFrame:
         """Columns ``data`` (a struct of what the files hold), ``file`` and ``row_index``.
 
         The struct keeps the table's column names apart from ours; Spark's optimizer dissolves it.
         """
-        schema = file_schema(
-            self._snapshot.schema, mode=self._mode, without=self._partition_columns
-        )
         scan = scan_files(
             self._spark,
             self._file_uris(adds),
@@ -173,20 +204,28 @@ class _SnapshotReader:
             metadata["row_index"].alias("row_index"),
         )
 
-    def _with_file_facts(self, scan: DataFrame, adds: pa.Table) -> DataFrame:
-        """Adds the columns ``number``, of the file in ``adds``, and one per partition column."""
+    def _partition_facts(self, adds: pa.Table) -> tuple[pa.Table, T.StructType]:
+        """The typed values of the partition columns, a row per file, and their types."""
         by_name = {field.name: field for field in self._snapshot.schema}
-        partition_fields = [by_name[name] for name in self._partition_columns]
-        facts = [
+        types, values = T.StructType(), []
+        for index, name in enumerate(self._partition_columns):
+            types.add(_partition_alias(index), spark_type(by_name[name].data_type))
+            values.append(_typed_partition_values(adds, by_name[name], self._mode))
+        return pa.table(values, names=types.names), types
+
+    def _with_file_facts(
+        self, scan: DataFrame, adds: pa.Table, facts: pa.Table, types: T.StructType
+    ) -> DataFrame:
+        """Adds the columns ``number``, of the file in ``adds``, and the facts of each file."""
+        columns = [
             pa.array(self._file_uris(adds), pa.string()),
             pa.array(np.arange(adds.num_rows, dtype=np.int64)),
-            *(_typed_partition_values(adds, field, self._mode) for field in partition_fields),
+            *facts.columns,
         ]
         # With its types: by itself Spark takes a time without zone for one of the session's.
-        types = T.StructType().add("uri", "string").add("number", "long")
-        for index, field in enumerate(partition_fields):
-            types.add(_partition_alias(index), spark_type(field.data_type))
-        files = self._spark.createDataFrame(pa.table(facts, names=types.names), types)
+        known = T.StructType().add("uri", "string").add("number", "long")
+        known = T.StructType([*known.fields, *types.fields])
+        files = self._spark.createDataFrame(pa.table(columns, names=known.names), known)
         found = scan.join(F.broadcast(files), F.col("file") == F.col("uri"), "left")
         # A row of a file that isn't found must stop the query, not vanish as an inner join has it.
         unknown = F.raise_error(F.concat(F.lit("not a file of the table: "), F.col("file")))
@@ -219,6 +258,7 @@ class _SnapshotReader:
                 )
             )
             for number, vector in enumerate(adds["deletionVector"].to_pylist())
+            if vector is not None
         }
 
     def _file_uris(self, adds: pa.Table) -> list[str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine import AddFile, DeltaTable, OptimisticTransaction, RemoveFile
+from airflow_delta.engine import DeltaTable, OptimisticTransaction, RemoveFile
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
 from airflow_delta.engine.features.column_mapping import mapping_mode
@@ -22,6 +21,7 @@ from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.transaction.creation import begin_creation
+from airflow_delta.spark.log_actions import live_files, removal
 from airflow_delta.spark.row_rules import new_table_schema
 
 if TYPE_CHECKING:
@@ -115,10 +115,7 @@ def existing_target(request: WriteRequest) -> WriteTarget:
     )
     if not overwrites:
         return target
-    now = _now_ms()
-    # A loop over files: a transaction takes its actions one by one.
-    adds = snapshot.files().to_pylist()
-    removes = [_remove(AddFile.from_json(_add_json(add), "add"), now) for add in adds]
+    removes = [removal(add, data_change=True) for add in live_files(snapshot.files())]
     return replace(target, replaced=removes)
 
 
@@ -179,33 +176,3 @@ def _check_rows_can_be_made(protocol: Protocol, metadata: Metadata, uri: str) ->
             table=uri,
             features=("columnMapping",),
         )
-
-
-def _add_json(add: Mapping[str, object]) -> dict[str, object]:
-    """A row of the engine's table of adds as the JSON of the action: maps as objects."""
-    maps = ("partitionValues", "tags")
-    return {
-        name: dict(value) if name in maps and isinstance(value, list) else value
-        for name, value in add.items()
-        if value is not None
-    }
-
-
-def _remove(add: AddFile, now_ms: int) -> RemoveFile:
-    return RemoveFile(
-        path=add.path,
-        data_change=True,
-        deletion_timestamp=now_ms,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        stats=add.stats,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-        base_row_id=add.base_row_id,
-        default_row_commit_version=add.default_row_commit_version,
-    )
-
-
-def _now_ms() -> int:
-    return int(datetime.now(timezone.utc).timestamp() * 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def dag(airflow_database: Path) -> Any:
 
 def test_the_tasks_follow_each_other(dag: Any) -> None:
     order = ["wait_for_version", "pin_snapshot", "checkpoint", "materialise"]
+    order += ["clean_up_log", "vacuum"]
     assert [task.task_id for task in dag.topological_sort()] == order
     for before, after in itertools.pairwise(order):
         assert dag.get_task(after).upstream_task_ids == {before}
@@ -27,6 +29,9 @@ def test_the_tasks_follow_each_other(dag: Any) -> None:
 
 def test_the_whole_dag_over_a_table(dag: Any, sales_copy: Path, tmp_path: Path) -> None:
     table, target = sales_copy, tmp_path / "copy"
+    orphan = table / "orphan.parquet"
+    orphan.write_bytes(b"12345")
+    os.utime(orphan, (0, 0))
     state, returned = run_dag(dag, table_uri=str(table), target_uri=str(target))
     assert state == "success"
     for task, value in returned.items():
@@ -34,6 +39,11 @@ def test_the_whole_dag_over_a_table(dag: Any, sales_copy: Path, tmp_path: Path) 
         assert value["version"] == 3, task
     assert returned["checkpoint"]["written"] is True
     assert returned["materialise"]["target_uri"] == str(target)
+    assert [file.name for file in sorted((table / "_delta_log").glob("*.json"))] == [
+        f"{3:020}.json"
+    ]
+    assert returned["clean_up_log"]["earliest_version"] == 3
+    assert (returned["vacuum"]["num_deleted"], orphan.exists()) == (1, False)
     expected = list(range(5, 30))
     assert sorted(row["id"] for row in rows_by_peer(target)) == expected
     identity = "airflow:delta_table_maintenance.materialise"
@@ -43,9 +53,11 @@ def test_the_whole_dag_over_a_table(dag: Any, sales_copy: Path, tmp_path: Path) 
 
 
 def test_without_a_target_nothing_is_copied(dag: Any, sales_copy: Path) -> None:
-    state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2)
+    state, returned = run_dag(dag, table_uri=str(sales_copy), after_version=2, dry_run=True)
     assert state == "success"
     assert returned["materialise"] == returned["pin_snapshot"]
+    assert (returned["clean_up_log"]["files"], returned["clean_up_log"]["num_deleted"]) == (3, 0)
+    assert (sales_copy / "_delta_log" / f"{0:020}.json").exists()
     hint = json.loads((sales_copy / "_delta_log" / "_last_checkpoint").read_text())
     assert hint["version"] == 3
 

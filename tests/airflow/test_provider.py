@@ -105,10 +105,15 @@ OPERATORS = (
     "airflow_delta.operators.backfill",
     "airflow_delta.operators.checkpoint",
     "airflow_delta.operators.commit_ownership",
+    "airflow_delta.operators.drop_feature",
     "airflow_delta.operators.log_compaction",
+    "airflow_delta.operators.metadata_cleanup",
+    "airflow_delta.operators.restore",
     "airflow_delta.operators.time_travel_snapshot",
+    "airflow_delta.operators.vacuum",
     "airflow_delta.sensors.backfill",
     "airflow_delta.sensors.table_version",
+    "airflow_delta.sensors.truncation",
 )
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.operators.template_values import as_conf, as_timestamp, as_version
+from airflow_delta.operators.template_values import (
+    as_conf,
+    as_flag,
+    as_hours,
+    as_text,
+    as_timestamp,
+    as_version,
+)
 
 
 @pytest.mark.parametrize("value", [24, "24", " 24 ", "+24", "024"])
@@ -55,3 +62,40 @@ def test_nothing_means_no_timestamp(value: object) -> None:
 )
 def test_what_is_left_empty_in_a_configuration_is_left_out(conf: Any, meant: Any) -> None:
     assert as_conf(conf) == meant
+
+
+@pytest.mark.parametrize("value", [168, 168.0, "168", " 168.0 ", "1.68e2"])
+def test_hours_are_a_number_or_its_text(value: Any) -> None:
+    assert as_hours(value, name="hours") == 168.0
+
+
+@pytest.mark.parametrize("value", [None, "", "None", " "])
+def test_nothing_means_no_hours_and_no_text(value: Any) -> None:
+    assert as_hours(value, name="hours") is None
+    assert as_text(value) is None
+
+
+def test_a_text_is_left_as_it_is() -> None:
+    assert as_text(" s3://lake/a b ") == " s3://lake/a b "
+
+
+@pytest.mark.parametrize("value", ["a week", "-1", -0.5, "nan", "inf", True, "1e300", "{{ x }}"])
+def test_hours_that_are_none_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="hours: expected a number of hours such as 168, found"):
+        as_hours(value, name="hours")
+
+
+@pytest.mark.parametrize("value", [True, "True", "true", " TRUE "])
+def test_a_flag_is_true_or_its_text(value: Any) -> None:
+    assert as_flag(value, name="dry_run") is True
+
+
+@pytest.mark.parametrize("value", [False, "False", "false"])
+def test_a_flag_is_false_or_its_text(value: Any) -> None:
+    assert as_flag(value, name="dry_run") is False
+
+
+@pytest.mark.parametrize("value", ["", "None", None, "no", "0", 0, 1, "{{ x }}"])
+def test_what_is_missing_is_no_flag(value: Any) -> None:
+    with pytest.raises(ValueError, match="dry_run: expected true or false, found"):
+        as_flag(value, name="dry_run")

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [DOCS / "reference" / "transactions.md", DOCS / "how-to" / "create-a-table.md"]
+PAGES = [
+    DOCS / "reference" / "transactions.md",
+    DOCS / "how-to" / "create-a-table.md",
+    DOCS / "how-to" / "drop-a-feature.md",
+    DOCS / "how-to" / "restore-a-table.md",
+    DOCS / "how-to" / "vacuum-a-table.md",
+]
 # The headings that code follows, with no other heading in between.
 EXAMPLE = re.compile(r"^#+ ([^\n]*)\n(?:(?!^#).)*?^```python\n(.*?)^```", re.M | re.S)
 EXAMPLES = [(page, *found) for page in PAGES for found in EXAMPLE.findall(page.read_text("utf-8"))]

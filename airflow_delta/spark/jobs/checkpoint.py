@@ -19,9 +19,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.spark.checkpoint_rules import checkpoint_report
-from airflow_delta.spark.job_files import run_job
+from airflow_delta.spark.job_files import known_parameters, run_job
 
 __all__ = ["checkpoint", "main"]
 
@@ -63,16 +62,7 @@ def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: one is missing, unknown, or of the wrong type.
     """
-    unknown = sorted(set(parameters) - set(_PARAMETERS))
-    if unknown or "table_uri" not in parameters:
-        missing = [] if "table_uri" in parameters else ["table_uri"]
-        raise InvalidArgumentError(f"parameters: missing {missing}, unknown {unknown}")
-    for name, value in parameters.items():
-        if type(value) is not _PARAMETERS[name]:
-            raise InvalidArgumentError(
-                f"parameter {name!r}: expected {_PARAMETERS[name].__name__}, found {value!r}"
-            )
-    return dict(parameters)
+    return known_parameters(parameters, _PARAMETERS, required=["table_uri"])
 
 
 def main() -> int:

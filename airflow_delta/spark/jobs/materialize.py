@@ -26,7 +26,7 @@ from typing import Any
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.spark.copy_rules import CopyRequest, check_format
 from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
-from airflow_delta.spark.job_files import run_job
+from airflow_delta.spark.job_files import known_parameters, run_job
 
 __all__ = ["main", "materialize"]
 
@@ -84,20 +84,9 @@ def copy_request(parameters: Mapping[str, Any]) -> CopyRequest:
     Raises:
         InvalidArgumentError: one is missing, unknown, or of the wrong type.
     """
-    known = {**_REQUIRED, **_OPTIONAL}
-    unknown = sorted(set(parameters) - set(known))
-    missing = sorted(set(_REQUIRED) - set(parameters))
-    if unknown or missing:
-        raise InvalidArgumentError(f"parameters: missing {missing}, unknown {unknown}")
-    for name, value in parameters.items():
-        if type(value) is not known[name]:
-            raise InvalidArgumentError(
-                f"parameter {name!r}: expected {known[name].__name__}, found {value!r}"
-            )
+    given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
     if ("app_id" in parameters) != ("app_version" in parameters):
         raise InvalidArgumentError("parameters: app_id and app_version belong together")
-
-    given = dict(parameters)
     app_id, app_version = given.pop("app_id", None), given.pop("app_version", None)
     txn = None if app_id is None else (app_id, app_version)
     request = CopyRequest(**given, txn=txn)

@@ -1,0 +1,76 @@
+"""Vacuum a Delta table with Spark: a program for spark-submit.
+
+Parameters (see `airflow_delta.spark.job_files`)::
+
+    {"table_uri": "s3://lake/sales", "retention_hours": 240.0, "inventory": "s3://lake/inventory/",
+     "enforce_retention": true, "dry_run": false, "result_path": "/tmp/result.json"}
+
+Only ``table_uri`` must be given; for the others see `airflow_delta.spark.vacuuming.vacuum`. The
+result is that of the engine's `vacuum_report`. Spark itself reads no file of the table, but it does
+read the inventory: with the properties that the storage options stand for, see
+`airflow_delta.spark.hadoop_settings`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta.engine.maintenance.reports import vacuum_report
+from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
+from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.locations import hadoop_path
+
+__all__ = ["main", "vacuum"]
+
+_PARAMETERS: Mapping[str, type] = {
+    "table_uri": str,
+    "retention_hours": float,
+    "inventory": str,
+    "enforce_retention": bool,
+    "dry_run": bool,
+}
+
+
+def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
+    """Vacuum the table, in a Spark session of its own.
+
+    Raises:
+        InvalidArgumentError: the parameters are not those of this job.
+        DeltaError: see `airflow_delta.spark.vacuuming.vacuum`.
+        PySparkException: Spark's own errors.
+    """
+    given = known_parameters(parameters, _PARAMETERS, required=["table_uri"])
+    table_uri, inventory = given.pop("table_uri"), given.get("inventory")
+    settings = {}
+    if inventory is not None:
+        settings = hadoop_settings(inventory, storage_options)
+        given["inventory"] = _for_spark(inventory)
+
+    # After the parameters are known to be right: starting Spark takes seconds.
+    from pyspark.sql import SparkSession
+
+    from airflow_delta.spark import vacuuming
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        configure_hadoop(spark, settings)
+        result = vacuuming.vacuum(spark, table_uri, **given, storage_options=storage_options)
+    finally:
+        spark.stop()
+    return vacuum_report(result)
+
+
+def _for_spark(uri: str) -> str:
+    """A location by the scheme that Spark has a connector for."""
+    return hadoop_path(uri) if "://" in uri and not uri.startswith("file:") else uri
+
+
+def main() -> int:
+    """Run the job of the command line."""
+    return run_job(vacuum, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

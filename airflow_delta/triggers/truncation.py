@@ -1,0 +1,43 @@
+"""Wait in the triggerer until the history of a Delta table may be truncated, without a worker slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_delta.hooks.drop_feature import TruncationWatch
+from airflow_delta.triggers.table_poll import TablePoll
+
+__all__ = ["TruncationTrigger"]
+
+
+class TruncationTrigger(TablePoll):
+    """Fire once, when the history that needs a feature may be truncated, or the feature is gone.
+
+    The event of success has ``table_uri``, ``version``, ``feature``, ``dropped``, ``ready_at`` and
+    ``reason``. See `TablePoll` for the rest.
+
+    :param feature: the feature that is being dropped.
+    :param not_before_ms: don't look at the table before this time, in epoch ms; None: look at once.
+    """
+
+    def __init__(self, *, feature: str, not_before_ms: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.feature = feature
+        self.not_before_ms = not_before_ms
+        self._watch = TruncationWatch(feature, not_before_ms=not_before_ms)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and the arguments to build this trigger from again."""
+        path, arguments = super().serialize()
+        return path, {**arguments, "feature": self.feature, "not_before_ms": self.not_before_ms}
+
+    def look(self, table: Any) -> dict[str, Any] | None:
+        """Look at the table once, unless it is too early for that.
+
+        :raises DeltaError: the table can't be read, or isn't prepared for the drop.
+        """
+        found = self._watch.look(table)
+        if found is None:
+            return None
+        self.log.info("%s", found.facts)
+        return found.facts if found.reached else None
