@@ -9,7 +9,8 @@ its log, and work out what the table
 3. Both meet by the names of files, where executors decide (`vacuuming_sifting`). The driver gets
 the paths of
    the files that are to be deleted, and numbers of all others.
-4. Executors delete them, a thousand at a time. How far the vacuum has come is noted at the very end.
+4. Executors delete them, a thousand at a time, in waves. Before each the driver looks what commits have
+   brought back meanwhile (`vacuum_meanwhile`). How far the vacuum has come is noted at the very end.
 
 So the driver's memory is that of opening the newest version, and of what is to be deleted, some
 hundred bytes for each file. A vacuum that is broken off does no harm, and the next one finds what is left.
@@ -43,6 +44,7 @@ from airflow_delta.engine.maintenance.vacuum import (
 from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, marked_directories
 from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
 from airflow_delta.engine.maintenance.vacuum_log import removed_since
+from airflow_delta.engine.maintenance.vacuum_meanwhile import Deletions
 from airflow_delta.engine.maintenance.vacuum_references import references
 from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
 from airflow_delta.engine.maintenance.vacuum_scope import Scope, roots_of_other_tables
@@ -51,6 +53,7 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.spark.executor_errors import errors_for_driver, errors_of_executors
 from airflow_delta.spark.key_shuffle import ByHash, Parcel, StorageAddress, itself
+from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.vacuuming_inventory import inventory_batches
 from airflow_delta.spark.vacuuming_listing import listed_files
 from airflow_delta.spark.vacuuming_references import (
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["vacuum"]
+__all__ = ["for_spark", "vacuum"]
 
 _PARTITION_FILES = 200_000
 """Of so many files a task decides: with what the log says of them, some hundred megabytes."""
@@ -115,10 +118,19 @@ def vacuum(
         )
     now_ms = time.time_ns() // 1_000_000
     retain = partial(retention_of, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention)
-    job = _Job(spark, storage, options)
-    rows = spark.read.parquet(inventory) if isinstance(inventory, str) else inventory
+    job = _Job(spark, storage, options, now_ms)
+    rows = spark.read.parquet(for_spark(inventory)) if isinstance(inventory, str) else inventory
     plan = job.plan(retain, rows)
     return VacuumResult(plan, 0, 0) if dry_run else job.execute(plan)
+
+
+def for_spark(uri: str) -> str:
+    """A location by the scheme that Spark has a connector for; a path stays as it is.
+
+    Raises:
+        InvalidArgumentError: it has none.
+    """
+    return hadoop_path(uri) if "://" in uri and not uri.startswith("file:") else uri
 
 
 class _Job:
@@ -128,9 +140,13 @@ class _Job:
         spark: the session.
         storage: the table's storage.
         options: the storage options.
+        now_ms: the time, in epoch ms.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, spark: SparkSession, storage: Storage, options: Mapping[str, str], now_ms: int
+    ) -> None:
+        self._now_ms = now_ms
         self._context = spark.sparkContext
         self._storage = storage
         self._address = StorageAddress(storage.root, dict(options))
@@ -151,7 +167,7 @@ class _Job:
             if inventory is None:
                 found = listed_files(self._context, self._storage, self._address)
             else:
-                found = inventory_batches(inventory, root=self._storage.root)
+                found = inventory_batches(inventory, root=self._storage.root, now_ms=self._now_ms)
             # Gone through more than once, and listed once.
             found = found.persist(StorageLevel.DISK_ONLY)
             try:
@@ -166,26 +182,28 @@ class _Job:
         return _plan_of(decisions, snapshot, retention, listed=listed)
 
     def execute(self, plan: VacuumPlan) -> VacuumResult:
-        """Do what a plan says."""
-        address, paths = self._address, plan.files["path"]
-        starts = range(0, len(paths), _DELETED_AT_ONCE)
-        # A loop over batches, whose paths travel as text.
-        batches = [paths.slice(start, _DELETED_AT_ONCE).to_pylist() for start in starts]
+        """Do what a plan says, but for files that a commit has brought back; see `vacuum_meanwhile`."""
+        address, paths, files = self._address, plan.files["path"], plan.files
+        if files.num_rows:
+            deletions = Deletions(self._storage, self._owners, plan)
+            tasks = _DELETING_TASKS * self._context.defaultParallelism
 
-        def delete(given: Iterable[list[str]]) -> Iterator[None]:
-            with errors_for_driver():
-                storage = address.open()
-                for batch in given:
-                    storage.delete(batch)
-            return iter(())
+            def delete(given: Iterable[str]) -> Iterator[None]:
+                with errors_for_driver():
+                    address.open().delete(list(given))
+                return iter(())
 
-        if batches:
-            with errors_of_executors():
-                slices = min(len(batches), _DELETING_TASKS * self._context.defaultParallelism)
-                self._context.parallelize(batches, slices).mapPartitions(delete).count()
+            # Wave by wave, so that the log is looked at in between.
+            for start in range(0, len(paths), tasks * _DELETED_AT_ONCE):
+                wave = paths.slice(start, tasks * _DELETED_AT_ONCE).to_pylist()
+                going = deletions.without_needed(wave)
+                slices = max(-(-len(going) // _DELETED_AT_ONCE), 1)
+                with errors_of_executors():
+                    self._context.parallelize(going, slices).mapPartitions(delete).count()
+            files = deletions.deleted()
         if plan.vacuumed is not None:
             write_last_vacuum(self._storage, plan.vacuumed)
-        return VacuumResult(plan, plan.total.num_files, plan.total.size_in_bytes)
+        return VacuumResult(plan, files.num_rows, pc.sum(files["size"]).as_py() or 0)
 
     def _decisions(
         self,
@@ -199,17 +217,17 @@ class _Job:
         """What becomes of the files, by partitions of their names."""
         names = ByHash(1 + sum(look.count for look in looks) // _PARTITION_FILES)
         cutoff_ms, until = retention.cutoff_ms, snapshot.version if listed is None else listed
-        extra = []
-        if retention.duration_ms > retention.configured_ms:
-            # Rare, and told by commits alone; see `vacuum_retention`.
-            removes = removed_since(snapshot, cutoff_ms)
-            files = references(removes, table=snapshot.table)
-            extra = list(reference_parcels(RECENT, files, names))
+        # What checkpoints may have forgotten: told by commits alone; see `vacuum_log`.
+        longer = retention.duration_ms > retention.configured_ms
+        removes = removed_since(snapshot, cutoff_ms, all_needed=longer)
+        forgotten = references(removes, table=snapshot.table)
+        extra = list(reference_parcels(RECENT, forgotten, names))
         files_found = self._found_parcels(found, looks, names, is_listed=listed is not None)
         sifting = Sifting(
             Scope.of(snapshot),
             retention,
             tuple(sorted({root for look in looks for root in look.others})),
+            self._address,
             is_listed=listed is not None,
         )
         while True:

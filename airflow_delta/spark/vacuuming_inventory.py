@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def inventory_batches(inventory: DataFrame, *, root: str) -> RDD[bytes]:
+def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[bytes]:
     """The files of an inventory that are below the root of a table, in batches as of a listing.
 
     A file that is named twice is there twice.
@@ -42,6 +42,7 @@ def inventory_batches(inventory: DataFrame, *, root: str) -> RDD[bytes]:
     Args:
         inventory: has at least the columns `COLUMNS`.
         root: the table's location.
+        now_ms: the time, in epoch ms.
 
     Raises:
         InvalidArgumentError: a column is missing, or is of the wrong type.
@@ -57,7 +58,7 @@ def inventory_batches(inventory: DataFrame, *, root: str) -> RDD[bytes]:
                     pa.array(values, field.type)
                     for values, field in zip(zip(*some, strict=True), _SCHEMA, strict=True)
                 ]
-                files = inventory_files(pa.table(columns, schema=_SCHEMA), root=root)
+                files = inventory_files(pa.table(columns, schema=_SCHEMA), root=root, now_ms=now_ms)
                 for batch in files.combine_chunks().to_batches():
                     yield batch.serialize().to_pybytes()
 

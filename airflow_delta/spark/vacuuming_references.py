@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import CompactedCommits
-from airflow_delta.engine.maintenance.vacuum_locations import locations
+from airflow_delta.engine.maintenance.vacuum_aliases import folded_names
+from airflow_delta.engine.maintenance.vacuum_locations import places
 from airflow_delta.engine.maintenance.vacuum_log import REMOVED
 from airflow_delta.engine.maintenance.vacuum_references import References, references
 from airflow_delta.engine.maintenance.vector_files import vector_paths
@@ -122,9 +125,28 @@ def reference_parcels(kind: str, files: References, names: ByHash) -> Iterator[t
 
 
 def by_name(kind: str, rows: pa.Table, names: ByHash) -> Iterator[tuple[int, Parcel]]:
-    """Rows with a column ``path``, dealt out by the last segments of the paths."""
-    keys = pc.replace_substring_regex(rows["path"], "(?s)^.*/", "")
-    return parcels(kind, rows, keys, names)
+    """Rows with a column ``path``, dealt out by the names that all spellings of a path have in common.
+
+    That is the last segment as a file system without case compares it, decoded until nothing is left to
+    be decoded.
+    """
+    return parcels(kind, rows, folded_names(_plain(rows["path"])), names)
+
+
+def _plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    escaped = pc.match_substring(paths, "%")
+    if not pc.any(escaped).as_py():
+        return paths
+    distinct = pc.unique(paths.filter(escaped))
+    # A loop in Python, over paths with an escape.
+    plain = array_of([_unquoted(path) for path in distinct.to_pylist()], pa.string())
+    return pc.coalesce(plain.take(pc.index_in(paths, value_set=distinct)), paths)
+
+
+def _unquoted(path: str) -> str:
+    while (plain := unquote(path)) != path:
+        path = plain
+    return path
 
 
 def _removed(
@@ -139,8 +161,11 @@ def _removed(
         end = last.end if isinstance(last, CompactedCommits) else last.version
         yield 0, (CLEANED, str(end + 1).encode())
         return
-    removes = told.files.removes.select([VERSION, "deletionTimestamp"])
-    vectors, _ = vector_paths(told.files.removes["deletionVector"], table=root)
-    for places in (locations(told.files.removes["path"], root=root), vectors):
-        rows = removes.append_column("path", places)
-        yield from by_name(REMOVED_FILES, rows.filter(pc.is_valid(rows["path"])), names)
+    removed = told.files.removes
+    rows = removed.select([VERSION, "deletionTimestamp"])
+    relative, absolute = vector_paths(removed["deletionVector"], table=root)
+    # As `restorable` asks of them.
+    found = (places(removed["path"], root=root), relative, places(absolute, root=root))
+    for column in found:
+        known = pc.is_valid(column)
+        yield from by_name(REMOVED_FILES, rows.append_column("path", column).filter(known), names)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
-from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once
+from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once, existing
 from airflow_delta.engine.maintenance.vacuum_references import References
 from airflow_delta.engine.maintenance.vacuum_retention import Retention
 from airflow_delta.engine.maintenance.vacuum_scope import Scope
@@ -21,7 +21,7 @@ from airflow_delta.engine.maintenance.vacuum_sifting import (
     sifted,
 )
 from airflow_delta.spark.executor_errors import errors_for_driver
-from airflow_delta.spark.key_shuffle import Parcel
+from airflow_delta.spark.key_shuffle import Parcel, StorageAddress
 from airflow_delta.spark.vacuuming_references import CLEANED, LIVE, RECENT, REMOVED_FILES
 
 __all__ = ["FOUND_FILES", "SIFTED", "Decision", "Sifting"]
@@ -70,12 +70,14 @@ class Sifting:
         scope: which files may be looked at.
         retention: how old they must be.
         others: the directories of other tables.
+        address: where the table is.
         is_listed: whether what was found is all that there is; else it is an inventory.
     """
 
     scope: Scope
     retention: Retention
     others: tuple[str, ...]
+    address: StorageAddress
     is_listed: bool
 
     def __call__(self, parcels: Iterable[tuple[int, Parcel]]) -> Iterator[Decision]:
@@ -95,12 +97,19 @@ class Sifting:
         found = each_once(pa.Table.from_batches(batches[FOUND_FILES], FOUND))
         live, recent = _references(LIVE, batches), _references(RECENT, batches)
         protected = live | recent
-        others = pa.array(self.others, pa.string())
-        files, kept = sifted(found, self.scope, protected, self.retention.cutoff_ms, others=others)
+        files, kept = sifted(
+            found,
+            self.scope,
+            protected,
+            self.retention.cutoff_ms,
+            others=pa.array(self.others, pa.string()),
+            is_listed=self.is_listed,
+        )
         if self.is_listed:
+            files = existing(files, self.address.open())
             is_gone = is_not_among(found, files, live)
         else:
-            is_gone = is_expired(protected, self.retention)
+            is_gone = is_expired(protected, self.retention, deleted=files)
         removed = pa.Table.from_batches(batches[REMOVED_FILES], _SCHEMAS[REMOVED_FILES])
         lost = pc.max(removed[VERSION].filter(is_gone(removed, removed["path"]))).as_py()
         lost = max([*cleaned, *([] if lost is None else [lost])], default=None)

@@ -73,7 +73,7 @@ def test_longer_than_checkpoints_remember_by_an_inventory(
     table.checkpoint(len(world.history) - 2)
     rows = [(path, size, False, time) for path, (size, time) in world.disk.items()]
     inventory = spark.createDataFrame(
-        [*rows, *rows[:3], ("part=x", None, True, 0), ("s3://other/t/f", 1, False, 0)],
+        [*rows, *rows[:3], ("part=x", None, True, 0), ("s3://other/t/f", 1, False, NOW_MS)],
         "path STRING, length INT, isDir BOOLEAN, modificationTime LONG",
     )
     names = ("path", "length", "isDir", "modificationTime")
@@ -136,9 +136,9 @@ def test_times_of_an_inventory_are_those_of_the_engine(spark: SparkSession, tmp_
     )
     naive = made.withColumn("modificationTime", made.modificationTime.cast("timestamp_ntz"))
     for rows in (made, naive):
-        (batch,) = inventory_batches(rows, root=str(tmp_path)).collect()
+        (batch,) = inventory_batches(rows, root=str(tmp_path), now_ms=NOW_MS).collect()
         found = vacuuming._files(batch)
-        expected = inventory_files(rows.toArrow(), root=str(tmp_path))
+        expected = inventory_files(rows.toArrow(), root=str(tmp_path), now_ms=NOW_MS)
         assert found.to_pylist() == expected.to_pylist()
 
 

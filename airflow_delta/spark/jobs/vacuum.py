@@ -20,7 +20,6 @@ from typing import Any
 from airflow_delta.engine.maintenance.reports import vacuum_report
 from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
 from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.locations import hadoop_path
 
 __all__ = ["main", "vacuum"]
 
@@ -43,10 +42,7 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
     """
     given = known_parameters(parameters, _PARAMETERS, required=["table_uri"])
     table_uri, inventory = given.pop("table_uri"), given.get("inventory")
-    settings = {}
-    if inventory is not None:
-        settings = hadoop_settings(inventory, storage_options)
-        given["inventory"] = _for_spark(inventory)
+    settings = {} if inventory is None else hadoop_settings(inventory, storage_options)
 
     # After the parameters are known to be right: starting Spark takes seconds.
     from pyspark.sql import SparkSession
@@ -60,11 +56,6 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
     finally:
         spark.stop()
     return vacuum_report(result)
-
-
-def _for_spark(uri: str) -> str:
-    """A location by the scheme that Spark has a connector for."""
-    return hadoop_path(uri) if "://" in uri and not uri.startswith("file:") else uri
 
 
 def main() -> int:
