@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -26,6 +25,7 @@ from airflow_delta.engine.log.proposed import is_any_proposed
 from airflow_delta.engine.maintenance.table_maintenance import TableMaintenance
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.arguments import check_mapping, check_type, wrong_argument
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
@@ -90,7 +90,7 @@ class DeltaTable(TableMaintenance):
         """The location, as it was given; of a path its text."""
         return self._uri
 
-    @cached_property
+    @lazy_property
     def storage(self) -> Storage:
         """The store that the table is in, bound to the table's root."""
         return open_storage(self._uri, self._options)
@@ -254,11 +254,11 @@ class DeltaTable(TableMaintenance):
             owners=self._owners,
         )
 
-    @cached_property
+    @lazy_property
     def _newest(self) -> NewestSnapshot:
         return NewestSnapshot(self.storage, self._owners)
 
-    @cached_property
+    @lazy_property
     def _transactions(self) -> TransactionSearch:
         from airflow_delta.engine.snapshot.transactions import TransactionSearch
 

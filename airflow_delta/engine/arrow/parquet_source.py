@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ParquetSource"]
@@ -47,7 +47,7 @@ class ParquetSource:
         self._file = file
         self._slice_rows = slice_rows
 
-    @cached_property
+    @lazy_property
     def footer(self) -> Any:
         """The footer, a ``pyarrow.parquet.FileMetaData``.
 
@@ -62,13 +62,13 @@ class ParquetSource:
         with self.damage(), self._storage.open(path, size=size) as source:
             return pq.read_metadata(source)
 
-    @cached_property
+    @lazy_property
     def leaves(self) -> dict[str, int]:
         """The dotted paths of the leaves, with their places in the file."""
         schema = self.footer.schema
         return {schema.column(index).path: index for index in range(len(schema))}
 
-    @cached_property
+    @lazy_property
     def int96_leaves(self) -> frozenset[str]:
         """The INT96 leaves: instants by convention, which their type in Arrow doesn't say."""
         schema = self.footer.schema
@@ -82,7 +82,7 @@ class ParquetSource:
         """Whether there is a leaf at or below a dotted path."""
         return column in self._columns
 
-    @cached_property
+    @lazy_property
     def _columns(self) -> frozenset[str]:
         """The dotted paths of the leaves, and of everything above them."""
         names = (leaf.split(".") for leaf in self.leaves)
@@ -98,7 +98,7 @@ class ParquetSource:
                 fields = fields.field(name).type
             return fields.field(path[-1]).type
 
-    @cached_property
+    @lazy_property
     def _schema(self) -> pa.Schema:
         return self.footer.schema.to_arrow_schema()
 

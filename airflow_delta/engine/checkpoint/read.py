@@ -24,7 +24,6 @@ written in a way that ``engine/parquet`` doesn't read: hence the imports inside 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.parallel import map_ordered
@@ -32,6 +31,7 @@ from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.rows import read_small_rows
@@ -157,7 +157,7 @@ class CheckpointReader:
         """The tombstones, likewise."""
         return self._file_actions("remove", columns)
 
-    @cached_property
+    @lazy_property
     def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
         if self._known is not None:
             actions = self._known
@@ -180,13 +180,13 @@ class CheckpointReader:
 
             return ActionFile(self._storage, file).small_actions()
 
-    @cached_property
+    @lazy_property
     def _action_files(self) -> tuple[ActionFile, ...]:
         from airflow_delta.engine.arrow.parquet import ActionFile
 
         return tuple(ActionFile(self._storage, file) for file in self._parquet)
 
-    @cached_property
+    @lazy_property
     def _sidecar_files(self) -> tuple[ActionFile, ...]:
         from airflow_delta.engine.arrow.parquet import ActionFile
 

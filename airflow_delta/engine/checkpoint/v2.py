@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.storage.base import FileInfo, Storage
@@ -99,7 +99,7 @@ class JsonTopLevel:
         if len(named.unique()) < len(named):
             raise self._corrupt("it names a file twice")
 
-    @cached_property
+    @lazy_property
     def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
         """The small actions, and the lines of file actions as they are."""
         small: list[tuple[str, dict[str, Any]]] = []

@@ -18,6 +18,9 @@ d     commits go before their checkpoints                     ``cleanup_files``,
 others by a cleanup that was cut short is no version any more: whoever began has seen to the rule, and must
 be able to end it.
 
+A checkpoint that turns out to be damaged rebuilds nothing either: such versions begin at the next one that
+can be read.
+
 **To know a protocol** is to know each of its features well enough to read tables with it and to commit to
 them. What a version's metadata says plays no part: nothing is read of it, or written.
 """
@@ -112,17 +115,40 @@ def first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProto
     Raises:
         StorageError: the store failed.
     """
-    for run in _rebuildable(log, before):
-        known = run.start
-        try:
-            for version, protocol in protocol_history(storage, first=run.start, last=run[-1]):
-                reason = why_unknown(protocol, table=storage.root)
-                if reason is not None:
-                    return UnknownProtocol(version, reason)
-                known = version
-        except (CorruptLogError, VersionNotFoundError, ObjectNotFoundError) as error:
-            broken = error.facts.get("version", known)
-            return UnknownProtocol(broken, f"its protocol can't be established: {error.message}")
+    for starts, last in _rebuildable(log, before):
+        for start in starts:
+            try:
+                found = _first_unknown_in(storage, first=start, last=last)
+            except _UnreadableError:
+                continue  # no version begins with this checkpoint
+            if found is not None:
+                return found
+            break
+    return None
+
+
+class _UnreadableError(Exception):
+    """The checkpoint that versions were to begin with is damaged or gone."""
+
+
+def _first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProtocol | None:
+    """The same among consecutive versions, the first of which is 0 or has a checkpoint.
+
+    Raises:
+        _UnreadableError: that checkpoint can't be read.
+    """
+    known = None
+    try:
+        for version, protocol in protocol_history(storage, first=first, last=last):
+            reason = why_unknown(protocol, table=storage.root)
+            if reason is not None:
+                return UnknownProtocol(version, reason)
+            known = version
+    except (CorruptLogError, VersionNotFoundError, ObjectNotFoundError) as error:
+        if known is None and first:
+            raise _UnreadableError from error
+        broken = error.facts.get("version", first if known is None else known)
+        return UnknownProtocol(broken, f"its protocol can't be established: {error.message}")
     return None
 
 
@@ -130,15 +156,18 @@ def _is_written(name: str) -> bool:
     return name in FEATURES and FEATURES[name].append is not Support.NO
 
 
-def _rebuildable(log: OldLog, before: int) -> Iterator[range]:
-    """The versions that can be rebuilt and that have commits, as ranges, ascending."""
+def _rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]]:
+    """The versions that can be rebuilt and that have commits, as ranges, ascending.
+
+    Yields:
+        The versions that a range can begin with, the first of which can be read, and its last version.
+    """
     checkpoints = sorted({checkpoint.version for checkpoint in log.checkpoints})
     for run in _runs(log.commits.below(before).versions):
         # A checkpoint of the version before the first commit serves as well.
-        place = bisect_left(checkpoints, run.start - 1)
-        start = 0 if run.start == 0 else next(iter(checkpoints[place:]), run.stop)
-        if start < run.stop:
-            yield range(start, run.stop)
+        first = bisect_left(checkpoints, run.start - 1)
+        starts = [0] if run.start == 0 else checkpoints[first : bisect_left(checkpoints, run.stop)]
+        yield starts, run[-1]
 
 
 def _runs(versions: Sequence[int]) -> Iterator[range]:

@@ -26,6 +26,8 @@ __all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_time
 
 DAY_MS = 24 * 60 * 60 * 1000
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
 
 @dataclass(frozen=True, slots=True)
 class CleanupCutoff:
@@ -45,18 +47,27 @@ class CleanupCutoff:
     @property
     def time(self) -> str:
         """The cut-off, to be read by people."""
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=self.time_ms)
-        return moment.strftime("%Y-%m-%d %H:%M UTC")
+        try:
+            moment = _EPOCH + timedelta(milliseconds=self.time_ms)
+        except OverflowError:
+            return "a time before the year 1"
+        return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def cleanup_cutoff(
-    snapshot: Snapshot, *, now_ms: int, older_than_ms: int | None = None, force: bool = False
+    snapshot: Snapshot,
+    *,
+    now_ms: int,
+    newest: Snapshot | None = None,
+    older_than_ms: int | None = None,
+    force: bool = False,
 ) -> CleanupCutoff:
     """How far back the log of a table is to be kept.
 
     Args:
         snapshot: the newest version that the log has.
         now_ms: the time, in epoch ms.
+        newest: the version whose properties count; None for the same.
         older_than_ms: how old commits must be to go, in ms; None: ``delta.logRetentionDuration``.
         force: clean up though ``delta.enableExpiredLogCleanup`` is false, and less old commits than the
             table's retention protects.
@@ -68,7 +79,7 @@ def cleanup_cutoff(
         InvalidTableError: a property can't be read.
         StorageError: the store failed.
     """
-    properties = snapshot.properties
+    properties = (newest or snapshot).properties
     retention_ms = properties.log_retention_ms
     if older_than_ms is not None:
         if older_than_ms < retention_ms and not force:

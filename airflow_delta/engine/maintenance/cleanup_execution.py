@@ -1,7 +1,8 @@
 """Do what the plan of a metadata cleanup says, in an order that no crash turns into damage.
 
-Before anything goes, the checkpoint that the log will begin with must still be there. ``_last_checkpoint``
-is renewed if it points below that, as some readers fail when what it points to is gone. Then:
+Before anything goes, the checkpoint that the log will begin with must still be there, the very one that the
+plan has read. ``_last_checkpoint`` is renewed if it points below that, as some readers fail when what it
+points to is gone. Then:
 
 1. commits, ascending, and after them their checksums and compactions: what is left of a cleanup that is
    broken off can't be rebuilt, or can still, and nothing newer depends on it;
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.log.files import MultipartCheckpoint
+from airflow_delta.engine.log.files import Checkpoint, MultipartCheckpoint
 from airflow_delta.engine.log.last_checkpoint import (
     LastCheckpointHint,
     read_last_checkpoint,
@@ -67,12 +68,13 @@ def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> Met
         plan: made by `plan_metadata_cleanup`.
 
     Raises:
-        ObjectNotFoundError: the checkpoint that the log is to begin with is gone; nothing was deleted.
+        ObjectNotFoundError: the checkpoint that the log is to begin with is gone, or another one is in its
+            place; nothing was deleted.
         StorageError: the store failed, or doesn't let files be deleted.
     """
-    if not plan.needed or plan.checkpoint is None:
+    if not plan.needed or plan.begins_with is None:
         return MetadataCleanupResult(plan, 0)
-    renewed = _renew_hint(storage, plan.checkpoint)
+    renewed = _renew_hint(storage, plan.begins_with)
     deleted = spared = 0
     for group in plan.deletes:
         paths = group.paths
@@ -89,14 +91,16 @@ def _delete(storage: Storage, paths: Sequence[str]) -> None:
         storage.delete(list(paths[start : start + _BATCH]))
 
 
-def _renew_hint(storage: Storage, version: int) -> bool:
-    """Make sure that there is a checkpoint of a version, and that no reader is pointed below it."""
-    if not list_log(storage, start=version, end=version).checkpoints:
+def _renew_hint(storage: Storage, checkpoint: Checkpoint) -> bool:
+    """Make sure that a checkpoint is there as it was read, and that no reader is pointed below it."""
+    version = checkpoint.version
+    if checkpoint not in list_log(storage, start=version, end=version).checkpoints:
         raise ObjectNotFoundError(
-            f"the checkpoint of version {version}, which the log was to begin with, is gone since the "
-            "cleanup was planned; plan it anew",
+            f"the checkpoint {checkpoint.path} of version {version}, which the log was to begin with, is "
+            "gone or was replaced since the cleanup was planned; plan it anew",
             table=storage.root,
             version=version,
+            path=checkpoint.path,
         )
     hint = read_last_checkpoint(storage)
     if hint is None or hint.version >= version:

@@ -3,8 +3,7 @@
 PROTOCOL.md, "Metadata Cleanup", step 2: that of the newest complete checkpoint that isn't newer than the
 cut-off commit. An older one will do, and has to
 
-* where a newer one isn't what its name promises. Before the commits go that could replace it, it is read to
-  its end, and its files are compared with the version checksum, if there is one;
+* where a newer one isn't what its name promises (``cleanup_checkpoints``), or commits after it are gone;
 * where commits after the cut-off would change their times (`keeps_times`);
 * where ``checkpointProtection`` forbids more; see ``checkpoint_protection``.
 
@@ -16,25 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_delta.engine.checkpoint.read import open_checkpoint
-from airflow_delta.engine.errors import (
-    CorruptLogError,
-    ObjectNotFoundError,
-    TableStateError,
-    UnsupportedFeatureError,
-)
-from airflow_delta.engine.features.protocol import check_readable
-from airflow_delta.engine.log.completeness import without_action
-from airflow_delta.engine.log.files import Checkpoint, checksum_path
-from airflow_delta.engine.log.version_checksum import VersionChecksum, read_checksum
-from airflow_delta.engine.maintenance.checkpoint_protection import (
-    UnknownProtocol,
-    first_unknown,
-    protected_before,
-)
+from airflow_delta.engine.log.files import Checkpoint
+from airflow_delta.engine.maintenance.checkpoint_protection import UnknownProtocol, first_unknown
+from airflow_delta.engine.maintenance.cleanup_checkpoints import why_unreliable
 from airflow_delta.engine.maintenance.cleanup_cutoff import CleanupCutoff, keeps_times
 from airflow_delta.engine.maintenance.cleanup_files import OldLog
-from airflow_delta.engine.replay.small_actions import reconcile_small_actions
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
@@ -46,20 +31,20 @@ class LogStart:
     """Where a log is to begin.
 
     Attributes:
-        version: the version of the checkpoint; None where there is none to begin with.
+        checkpoint: the checkpoint; None where there is none to begin with.
         protected_before: the version below which checkpoints stay; 0 where none has to.
         wanted: the version of which a checkpoint would let more be cleaned up; None where it wouldn't.
         reasons: why the log isn't to begin later, as sentences.
     """
 
-    version: int | None
+    checkpoint: Checkpoint | None
     protected_before: int = 0
     wanted: int | None = None
     reasons: tuple[str, ...] = ()
 
 
 def find_log_start(
-    storage: Storage, snapshot: Snapshot, log: OldLog, *, cutoff: CleanupCutoff
+    storage: Storage, snapshot: Snapshot, log: OldLog, *, cutoff: CleanupCutoff, boundary: int
 ) -> LogStart:
     """Find the version at which the log is to begin.
 
@@ -68,38 +53,38 @@ def find_log_start(
         snapshot: the newest version that the log has.
         log: the log up to the cut-off commit.
         cutoff: a cut-off that has a commit.
+        boundary: see `protected_before`.
 
     Raises:
-        InvalidTableError: a property can't be read.
         StorageError: the store failed.
     """
     assert cutoff.commit is not None
     reasons: list[str] = []
 
-    def newest(limit: int) -> int | None:
+    def newest(limit: int) -> Checkpoint | None:
         """The newest checkpoint up to a version that the log may begin at."""
         for checkpoint in _candidates(log, limit):
             reason = _why_not(storage, snapshot, log, checkpoint, cutoff)
             if reason is None:
-                return checkpoint.version
+                return checkpoint
             reasons.append(reason)
         return None
 
-    version, boundary = newest(cutoff.commit), protected_before(snapshot)
+    start = newest(cutoff.commit)
     more: int | None = cutoff.commit
     protected = 0
-    if version is not None and version < boundary:
+    if start is not None and start.version < boundary:
         protected = boundary
-        unknown = first_unknown(storage, log, before=version)
+        unknown = first_unknown(storage, log, before=start.version)
         if unknown is not None:
             reasons.append(_goes_with_all(unknown, boundary))
-            version = newest(unknown.version)
+            start = newest(unknown.version)
             more = cutoff.commit if cutoff.commit >= boundary else None
-    if version is None:
+    if start is None:
         reasons.append(_no_checkpoint(cutoff, more))
         return LogStart(None, protected, more, tuple(reasons))
-    hampered = version < cutoff.commit and bool(reasons or protected)
-    return LogStart(version, protected, more if hampered else None, tuple(reasons))
+    hampered = start.version < cutoff.commit and bool(reasons or protected)
+    return LogStart(start, protected, more if hampered else None, tuple(reasons))
 
 
 def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
@@ -121,6 +106,9 @@ def _why_not(
     """Why the log can't begin at a checkpoint, as a sentence; None where it can."""
     assert cutoff.commit is not None
     version = checkpoint.version
+    commits = snapshot.timeline.commits
+    if commits and version < commits.first - 1:
+        return f"the checkpoint {checkpoint.path} is of no use: commits after it are gone"
     if not log.begins_below(version):
         return None  # it begins there already
     if not keeps_times(snapshot, start=version, cutoff=cutoff.commit):
@@ -128,59 +116,7 @@ def _why_not(
             f"if the log began at version {version}, the versions after {cutoff.commit} would seem older "
             "than now, because the times of their files ascend from those of older ones"
         )
-    try:
-        _read_through(storage, checkpoint)
-    except (TableStateError, UnsupportedFeatureError, ObjectNotFoundError) as error:
-        return f"the checkpoint {checkpoint.path} can't be relied on: {error.message}"
-    return None
-
-
-def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
-    """Read a checkpoint to its end.
-
-    Raises:
-        CorruptLogError: it is damaged, or holds other files than the version has.
-        UnsupportedFeatureError: the engine can't read its version.
-        InvalidTableError: its protocol and metadata contradict each other.
-        ObjectNotFoundError: it is gone.
-    """
-    import pyarrow.compute as pc
-
-    from airflow_delta.engine.checkpoint.base_check import check_told
-    from airflow_delta.engine.checkpoint.write import ExpectedFiles
-
-    table, path, version = storage.root, checkpoint.path, checkpoint.version
-    reader = open_checkpoint(storage, checkpoint, table=table)
-    small = reconcile_small_actions(
-        (kind, value, f"{path}: {kind}") for kind, value in reader.small_actions()
-    )
-    if small.protocol is None or small.metadata is None:
-        missing = "protocol" if small.protocol is None else "metaData"
-        raise without_action(missing, version=version, checkpoint=checkpoint, table=table)
-    check_readable(small.protocol, small.metadata, table=table)
-    num_adds = adds_size = 0
-    for adds in reader.adds():
-        num_adds += adds.num_rows
-        adds_size += pc.sum(adds["size"]).as_py() or 0
-    for _ in reader.removes():
-        pass
-    told = _checksum(storage, version)
-    if told is not None:
-        check_told(
-            ExpectedFiles(told.num_files, told.table_size_bytes, checksum_path(version)),
-            num_adds=num_adds,
-            adds_size=adds_size,
-            path=path,
-            version=version,
-            table=table,
-        )
-
-
-def _checksum(storage: Storage, version: int) -> VersionChecksum | None:
-    try:
-        return read_checksum(storage, version)
-    except CorruptLogError:
-        return None  # it is optional in every way
+    return why_unreliable(storage, checkpoint)
 
 
 def _goes_with_all(unknown: UnknownProtocol, boundary: int) -> str:

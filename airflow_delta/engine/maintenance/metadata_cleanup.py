@@ -11,18 +11,23 @@ by step, each in a module of its own:
 and what writers have left in the making: ``unfinished_files``. A plan deletes nothing;
 ``cleanup_execution`` does what it says.
 
-Of a managed table only what is backfilled is looked at. The newest backfilled commit is at least as new as
-the one that the log begins at, so that the k >= 1 newest ones stay, as they must.
+Of a managed table only files are looked at that are backfilled. The newest backfilled commit is at least as
+new as the one that the log begins at, so that the k >= 1 newest ones stay, as they must. But what may go is
+decided by the newest version, backfilled or not: by its protocol and its properties.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.log.files import Checkpoint, UnbackfilledCommit
+from airflow_delta.engine.maintenance.checkpoint_protection import protected_before
+from airflow_delta.engine.maintenance.cleanup_checkpoints import why_unreliable
 from airflow_delta.engine.maintenance.cleanup_cutoff import (
     DAY_MS,
     CleanupCutoff,
@@ -43,7 +48,7 @@ from airflow_delta.engine.model.arguments import check_type
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["KeptFiles", "MetadataCleanupPlan", "plan_metadata_cleanup"]
+__all__ = ["KeptFiles", "MetadataCleanupPlan", "backfilled_part", "plan_metadata_cleanup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class MetadataCleanupPlan:
         wanted_checkpoint: the version of which a checkpoint would let more be cleaned up; None where it
             wouldn't.
         reason: why nothing is deleted, or not more, as a sentence; None where all goes that is old.
+        begins_with: that checkpoint, as it was read; None where there is no ``checkpoint``.
         sidecars: what becomes of the sidecars; None where the log isn't to be cleaned up.
     """
 
@@ -92,6 +98,7 @@ class MetadataCleanupPlan:
     protected_versions: tuple[int, ...] = ()
     wanted_checkpoint: int | None = None
     reason: str | None = None
+    begins_with: Checkpoint | None = field(default=None, repr=False)
     sidecars: SidecarPlan | None = field(default=None, repr=False)
 
     @property
@@ -118,6 +125,7 @@ def plan_metadata_cleanup(
     storage: Storage,
     snapshot: Snapshot,
     *,
+    newest: Snapshot | None = None,
     older_than: timedelta | None = None,
     force: bool = False,
     cutoff: CleanupCutoff | None = None,
@@ -127,7 +135,9 @@ def plan_metadata_cleanup(
 
     Args:
         storage: where the table is.
-        snapshot: the newest version that the log has, by `open_backfilled`.
+        snapshot: the newest version that the log has, by `backfilled_part` or `open_backfilled`.
+        newest: the newest version of a managed table, as its commit owner knows it: its protocol and its
+            properties say what may go. None where that is ``snapshot``.
         older_than: how old commits must be to go; None: ``delta.logRetentionDuration``.
         force: see `cleanup_cutoff`.
         cutoff: how far back the log is to be kept, where the table's properties aren't to decide.
@@ -136,36 +146,62 @@ def plan_metadata_cleanup(
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
         RetentionError: see `cleanup_cutoff`.
-        InvalidArgumentError: ``older_than`` is no duration.
+        InvalidArgumentError: ``older_than`` is no duration, or negative.
         InvalidTableError: a property can't be read.
         CorruptLogError: a commit should tell its time and doesn't.
         StorageError: the store failed.
     """
-    check_writable(
-        snapshot.protocol, snapshot.metadata, table=snapshot.table, operation=Operation.COMMIT
-    )
+    if newest is None or newest.version < snapshot.version:
+        newest = snapshot
+    check_writable(newest.protocol, newest.metadata, table=newest.table, operation=Operation.COMMIT)
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if cutoff is None:
         older_than_ms = _milliseconds(older_than, snapshot.table)
-        cutoff = cleanup_cutoff(snapshot, now_ms=now_ms, older_than_ms=older_than_ms, force=force)
+        cutoff = cleanup_cutoff(
+            snapshot, now_ms=now_ms, newest=newest, older_than_ms=older_than_ms, force=force
+        )
     if cutoff.commit is None:
         return _without(snapshot, cutoff, LogStart(None, reasons=(cutoff.reason or "",)))
     log = scan_old_log(storage, end=cutoff.commit)
-    start = find_log_start(storage, snapshot, log, cutoff=cutoff)
-    if start.version is None:
+    boundary = protected_before(newest)
+    start = find_log_start(storage, snapshot, log, cutoff=cutoff, boundary=boundary)
+    if start.checkpoint is None:
         return _without(snapshot, cutoff, start)
-    return _Planning(storage, snapshot, log, start, start.version, now_ms).plan(cutoff)
+    return _Planning(storage, snapshot, log, start, start.checkpoint, now_ms).plan(cutoff)
+
+
+def backfilled_part(newest: Snapshot) -> Snapshot:
+    """The newest version that the log itself has, whose files a cleanup is about.
+
+    Args:
+        newest: the newest version of the table.
+
+    Raises:
+        DeltaError: see `open_snapshot`.
+    """
+    proposed = (file for file in newest.segment.commits if isinstance(file, UnbackfilledCommit))
+    first = next(proposed, None)
+    if first is None:
+        return newest
+    return Snapshot(newest.state.storage, newest.segment.until(first.version - 1))
 
 
 def _milliseconds(older_than: timedelta | None, table: str) -> int | None:
     if older_than is None:
         return None
     check_type("older_than", older_than, timedelta, "a timedelta", table=table)
+    if older_than < timedelta():
+        raise InvalidArgumentError(
+            f"older_than: expected a duration from zero on, found {older_than!r}; commits of the future "
+            "can't be cleaned up",
+            table=table,
+        )
     return older_than // timedelta(milliseconds=1)
 
 
 def _without(snapshot: Snapshot, cutoff: CleanupCutoff, start: LogStart) -> MetadataCleanupPlan:
     """The plan of a log that stays as it is."""
+    timeline = snapshot.timeline
     return MetadataCleanupPlan(
         table=snapshot.table,
         version=snapshot.version,
@@ -173,10 +209,17 @@ def _without(snapshot: Snapshot, cutoff: CleanupCutoff, start: LogStart) -> Meta
         checkpoint=None,
         deletes=(),
         keeps=(),
-        earliest_version=snapshot.timeline.earliest_recreatable,
+        earliest_version=_carried_on(timeline.earliest_recreatable, timeline.checkpoints),
         wanted_checkpoint=start.wanted,
         reason="; ".join(start.reasons),
     )
+
+
+def _carried_on(earliest: int, checkpoints: Container[int]) -> int:
+    """The first version from which on all can be read, where checkpoints stay next to one another."""
+    while earliest - 1 in checkpoints:
+        earliest -= 1
+    return earliest
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +230,13 @@ class _Planning:
     snapshot: Snapshot
     log: OldLog
     start: LogStart
-    version: int
+    checkpoint: Checkpoint
     now_ms: int
+
+    @property
+    def version(self) -> int:
+        """The version that the log is to begin at."""
+        return self.checkpoint.version
 
     def plan(self, cutoff: CleanupCutoff) -> MetadataCleanupPlan:
         """The plan."""
@@ -214,7 +262,9 @@ class _Planning:
             hadoop_checksums(hidden, version, keeps_checkpoints=protected),
         )
         deletes = tuple(group for group in groups if group.count)
-        earliest = self._earliest(begins_anew=bool(old))
+        kept = self._kept_checkpoints()
+        readable = {version for version, reason in kept.items() if reason is None}
+        earliest = _carried_on(version, readable)
         keeps = (
             *self._kept_of_log(cutoff.commit),
             *_kept_sidecars(sidecars),
@@ -232,28 +282,27 @@ class _Planning:
             deletes=deletes,
             keeps=tuple(kept for kept in keeps if kept.count),
             earliest_version=earliest,
-            protected_versions=self._protected(earliest),
+            protected_versions=tuple(sorted(found for found in readable if found < earliest)),
             wanted_checkpoint=self.start.wanted,
-            reason=self._reason(deletes, earliest),
+            reason=self._reason(kept, deletes, earliest),
+            begins_with=self.checkpoint,
             sidecars=sidecars,
         )
 
-    def _earliest(self, *, begins_anew: bool) -> int:
-        """The first version that can be read afterwards, with all later ones."""
-        if not begins_anew:
-            return self.snapshot.timeline.earliest_recreatable
-        # Next to the commit that stays there may be a checkpoint that is protected.
-        before = self.version - 1
-        checkpoints = {checkpoint.version for checkpoint in self.log.checkpoints}
-        if self.start.protected_before and before in checkpoints:
-            return before if self.log.has_commit(self.version) else self.version
-        return self.version
+    def _kept_checkpoints(self) -> dict[int, str | None]:
+        """The versions whose checkpoints stay by protection, each with why it can't be read afterwards.
 
-    def _protected(self, earliest: int) -> tuple[int, ...]:
+        They are read to their ends: the commits go that could replace them.
+        """
         if not self.start.protected_before:
-            return ()
-        versions = {checkpoint.version for checkpoint in self.log.checkpoints}
-        return tuple(sorted(version for version in versions if version < earliest))
+            return {}
+        kept: dict[int, str | None] = {}
+        # Of several checkpoints of a version readers choose the last, and in its place those before.
+        for checkpoint in reversed(self.log.checkpoints):
+            version = checkpoint.version
+            if version < self.version and kept.get(version, "") is not None:
+                kept[version] = why_unreliable(self.storage, checkpoint)
+        return kept
 
     def _kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:
         version, boundary = self.version, self.start.protected_before
@@ -275,10 +324,13 @@ class _Planning:
             f"they aren't whole, and no older than that of version {version}: they may be in the making",
         )
 
-    def _reason(self, deletes: tuple[FileGroup, ...], earliest: int) -> str | None:
+    def _reason(
+        self, kept: Mapping[int, str | None], deletes: tuple[FileGroup, ...], earliest: int
+    ) -> str | None:
         reasons = [*self.start.reasons]
-        if self._protected(earliest):
+        if any(version < earliest for version in kept):
             reasons.append(_protection(self.start.protected_before))
+        reasons += [reason for reason in kept.values() if reason is not None]
         if not (deletes or reasons):
             reasons.append(
                 f"the log begins at version {earliest} already, and nothing else is left over"

@@ -142,7 +142,7 @@ def drop_feature_report(result: DropFeatureResult) -> dict[str, Any]:
         ``hidden`` or ``truncated``), ``status`` (``planned``, ``needs rewrite``, ``waiting`` or
         ``dropped``) with the ``reason``, ``steps`` that are still to be done, ``ready_at`` (ISO-8601, when
         to come back to truncate the history; None unless that is known), ``files_to_rewrite`` and
-        ``bytes_to_rewrite``, ``cleanup`` (of the history that is truncated now: ``files``, ``bytes`` and the
+        ``bytes_to_rewrite``, ``cleanup`` (of history that is truncated now: ``files``, ``bytes`` and the
         ``earliest_version`` that can be read then; else None), and ``num_commits`` that were made.
     """
     rewrite, ready_at_ms = result.rewrite, result.ready_at_ms

@@ -250,6 +250,9 @@ class TableMaintenance(ABC):
             InvalidArgumentError: an argument makes no sense.
             CorruptLogError: the log is damaged, or a path in it can't be decoded.
             DeletionVectorError: a deletion vector's file can't be told.
+            CommitConflictError: the table was replaced by another one meanwhile.
+            ObjectNotFoundError: a commit has brought back files in the moment in which they were deleted.
+                Facts: paths.
             StorageError: the store failed. What is deleted by then stays so; a repetition goes on.
         """
         from airflow_delta.engine.maintenance.vacuum import plan_vacuum
@@ -267,7 +270,9 @@ class TableMaintenance(ABC):
             inventory=rows,
             enforce_retention=enforce_retention,
         )
-        return VacuumResult(plan, 0, 0) if dry_run else execute_vacuum(self.storage, plan)
+        if dry_run:
+            return VacuumResult(plan, 0, 0)
+        return execute_vacuum(self.storage, plan, self._owners)
 
     def restore(
         self,

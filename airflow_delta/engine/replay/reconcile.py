@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,7 @@ from airflow_delta.engine.arrow.numpy_arrays import (
 )
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 
@@ -65,7 +65,7 @@ class ReconciledTail:
     table: str
     hashed: tuple[KeyHashes, KeyHasher] | None = None
 
-    @cached_property
+    @lazy_property
     def keys(self) -> pa.Array:
         """The keys themselves: of each file one action has survived."""
         keys = _keys(FileActions(self.adds, self.removes), self.table)
@@ -84,7 +84,7 @@ class ReconciledTail:
         overridden[order] = keys.pick(order).within(files)
         return base.filter(bool_array(~overridden)) if overridden.any() else base
 
-    @cached_property
+    @lazy_property
     def _mentioned(self) -> tuple[KeyHashes, KeyHasher]:
         """The files that override those of the checkpoint: of each one action has survived."""
         if self.hashed is not None:

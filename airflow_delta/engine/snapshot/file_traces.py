@@ -3,11 +3,15 @@
 =======================================  ================================================================
 feature                                  files
 =======================================  ================================================================
-``deletionVectors``                      with a deletion vector
+``deletionVectors``                      with a deletion vector, or with the path of a removed file with one
 ``rowTracking``                          with row ids or a row commit version
 ``columnMapping``                        all, while the mode isn't ``none``: they may call columns otherwise
 any other                                none, or only the files themselves can tell
 =======================================  ================================================================
+
+A file without a deletion vector can share its path with a removed one that has one: rows were deleted, and
+a restore brought them back. To a reader who knows no deletion vectors the two are the same file, and it
+depends on the order in a checkpoint whether that is live. So it has to be another file as well.
 
 What of the metadata needs a feature is in ``features/dropping.py``.
 """
@@ -17,11 +21,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
+from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["files_with"]
+__all__ = ["files_with", "path_keys", "paths_with_vectors"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 _TOLD = ("path", "size")
@@ -38,12 +44,17 @@ def files_with(feature: str, snapshot: Snapshot) -> pa.Table:
         Their ``path`` and ``size``.
 
     Raises:
-        CorruptLogError: the live files can't be read.
+        CorruptLogError: the live or the removed files can't be read.
         StorageError: the store failed.
     """
     if feature == "deletionVectors":
         files = snapshot.files(columns=(*_TOLD, "deletionVector"))
-        return files.filter(pc.is_valid(files["deletionVector"])).select(_TOLD)
+        concerned = pc.is_valid(files["deletionVector"])
+        removed = paths_with_vectors(snapshot.tombstones(), table=snapshot.table)
+        if len(removed):
+            keys = path_keys(files["path"], table=snapshot.table)
+            concerned = pc.or_(concerned, pc.is_in(keys, value_set=removed))
+        return files.filter(concerned).select(_TOLD)
     if feature == ROW_TRACKING:
         files = snapshot.files(columns=(*_TOLD, *_ROW_IDS))
         numbered = pc.or_(*(pc.is_valid(files[name]) for name in _ROW_IDS))
@@ -53,3 +64,25 @@ def files_with(feature: str, snapshot: Snapshot) -> pa.Table:
         if mode != "none":
             return snapshot.files(columns=_TOLD)
     return pa.table({"path": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
+
+
+def paths_with_vectors(actions: pa.Table, *, table: str) -> pa.Array:
+    """The paths of files with deletion vectors, as `path_keys` has them.
+
+    Args:
+        actions: adds or removes.
+        table: the table's location.
+    """
+    paths = actions.filter(pc.is_valid(actions["deletionVector"]))["path"]
+    return path_keys(paths, table=table).combine_chunks()
+
+
+def path_keys(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
+    """Paths so that equal ones are the same file: the keys of files without deletion vectors.
+
+    Args:
+        paths: as the log has them.
+        table: the table's location.
+    """
+    vectors = pa.nulls(len(paths), DELETION_VECTOR_TYPE)
+    return file_keys(pa.table([paths, vectors], names=list(FILE_KEY_COLUMNS)), table=table)

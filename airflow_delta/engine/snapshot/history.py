@@ -20,7 +20,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 
 from airflow_delta.engine.errors import (
@@ -41,6 +40,7 @@ from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.log.listing import list_names
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["Timeline"]
@@ -82,7 +82,7 @@ class Timeline:
         """The newest commits, from a version on: those that the segment spares looking for."""
         return tuple(commit for commit in self._segment.commits if commit.version >= start)
 
-    @cached_property
+    @lazy_property
     def _log(self) -> ScannedLog:
         """The whole log up to the newest version, in one pass."""
         known = self._known(0)
@@ -98,6 +98,11 @@ class Timeline:
         """
         return self._log.commits
 
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """The versions of the complete checkpoints, as far as names tell, ascending."""
+        return self._log.checkpoints
+
     def _commits_from(self, start: int) -> CommitRun:
         """The commits from a version on, without a look at older ones."""
         known = self._known(start)
@@ -105,7 +110,7 @@ class Timeline:
         older = newest_commits(self._storage, oldest=start, newest=end) if end >= start else ()
         return scan_log((*older, *known)).commits
 
-    @cached_property
+    @lazy_property
     def _file_times(self) -> array[int]:
         """The ascending file times of `commits`."""
         return _ascending(self.commits.times)

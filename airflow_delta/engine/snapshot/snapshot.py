@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import InvalidArgumentError
@@ -32,6 +31,7 @@ from airflow_delta.engine.model.actions import (
     Protocol,
     Txn,
 )
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
@@ -121,7 +121,7 @@ class Snapshot:
         """Schema, partition columns and configuration, as the log has them."""
         return self._metadata
 
-    @cached_property
+    @lazy_property
     def schema(self) -> StructType:
         """The schema, logical names.
 
@@ -141,7 +141,7 @@ class Snapshot:
 
         return to_arrow_schema(self.schema)
 
-    @cached_property
+    @lazy_property
     def properties(self) -> TableProperties:
         """The table properties, typed."""
         return TableProperties(self._metadata.configuration, self.table)
@@ -203,7 +203,7 @@ class Snapshot:
         state = self._state.copied()
         return Snapshot(self._state.storage, self.segment, state=state, info=self._info)
 
-    @cached_property
+    @lazy_property
     def timeline(self) -> Timeline:
         """The versions up to this one, with their times."""
         return Timeline(
@@ -214,7 +214,7 @@ class Snapshot:
             newest=self._info,
         )
 
-    @cached_property
+    @lazy_property
     def timestamp_ms(self) -> int:
         """When this version was committed, in epoch milliseconds.
 
@@ -293,26 +293,26 @@ class Snapshot:
 
         return verify(self._state, unexpired=self.transactions)
 
-    @cached_property
+    @lazy_property
     def num_files(self) -> int:
         """How many live files there are."""
         return len(self._sizes)
 
-    @cached_property
+    @lazy_property
     def size_in_bytes(self) -> int:
         """The sizes of the live files added up."""
         import pyarrow.compute as pc
 
         return int(pc.sum(self._sizes).as_py() or 0)
 
-    @cached_property
+    @lazy_property
     def num_rows(self) -> int | None:
         """Live rows, without those that deletion vectors delete; None where a file doesn't tell."""
         from airflow_delta.engine.snapshot.row_counts import num_rows
 
         return num_rows(self.files(columns=["stats", "deletionVector"]))
 
-    @cached_property
+    @lazy_property
     def _sizes(self) -> pa.ChunkedArray:
         return self.files(columns=["size"])["size"]
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import errno
 import io
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +43,24 @@ def source(*, statistics: bool = True, slice_rows: int = 10) -> ParquetSource:
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
     storage.create("f", parquet(statistics=statistics))
     return ParquetSource(storage, storage.head("f"), slice_rows=slice_rows)
+
+
+@pytest.mark.parametrize("attribute", ["footer", "leaves", "int96_leaves"])
+def test_footers_of_several_files_are_read_at_the_same_time(attribute: str) -> None:
+    both = Barrier(2, timeout=5)
+
+    class Meeting(MemoryStorage):
+        def open(self, path: str, *, size: int | None = None) -> Any:
+            both.wait()
+            return super().open(path, size=size)
+
+    storage = Meeting(f"memory://{uuid.uuid4()}")
+    storage.create("f", parquet())
+    info = storage.head("f")
+    sources = [ParquetSource(storage, info, slice_rows=10) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        # If the first had to be done before the second begins, the two would never meet.
+        assert len([*threads.map(lambda source: getattr(source, attribute), sources)]) == 2
 
 
 def test_nulls_are_those_of_the_leaf_and_of_what_is_above_it() -> None:

@@ -10,7 +10,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from airflow_delta.engine.errors import UnsupportedFeatureError, VersionNotFoundError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
 from airflow_delta.engine.maintenance.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.checkpoint_protection import why_unknown
 from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
@@ -35,6 +39,7 @@ from tests.table_builder import (
     lines,
     state_of,
     states,
+    v2_checkpoint,
 )
 
 BOUNDARY, END = 20, 23
@@ -229,6 +234,96 @@ def test_a_checkpoint_next_to_the_first_commit_makes_one_more_version() -> None:
         assert state_of(table.delta().snapshot(11)) == states(history())[11].visible()
         with pytest.raises(VersionNotFoundError, match="covers versions 11 to 23"):
             table.delta().snapshot(10)
+
+
+def test_checkpoints_next_to_one_another_make_more_versions() -> None:
+    """The plan and the error name the same version: from there on all can be read."""
+    with table_of(history(), checkpoints=(5, 9, 10, 11, 12, 20)) as table:
+        plan = planned(table, 13)
+        assert (plan.checkpoint, plan.earliest_version, plan.protected_versions) == (12, 9, (5,))
+        execute_metadata_cleanup(table.storage, plan)
+        for version in (5, *range(9, 13)):
+            found = state_of(table.delta().snapshot(version))
+            assert found == states(history())[version].visible()
+        again = planned(table, 13), planned(table, 5)
+        assert [(plan.needed, plan.earliest_version) for plan in again] == [(False, 9)] * 2
+        with pytest.raises(VersionNotFoundError) as e:
+            table.delta().snapshot(8)
+        assert e.value.earliest == 9
+
+
+# Damage
+
+
+def damaged(table: MemoryTable, version: int) -> None:
+    path = f"_delta_log/{version:020}.checkpoint.parquet"
+    modified = table.storage.head(path).modified_ms
+    table.put({path: table.files()[path][:-20]})
+    table.storage.set_modified(path, modified)
+
+
+@pytest.mark.parametrize(
+    ("broken", "earliest", "promised"),
+    [(5, 11, (8,)), (8, 11, (5,)), (11, 12, (5, 8))],
+)
+@pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
+def test_what_a_damaged_protected_checkpoint_held_is_not_promised(
+    broken: int, earliest: int, promised: tuple[int, ...]
+) -> None:
+    with table_of(history(), checkpoints=(5, 8, 11, 12, 20)) as table:
+        damaged(table, broken)
+        plan = planned(table, 13)
+        assert (plan.earliest_version, plan.protected_versions) == (earliest, promised)
+        assert f"{broken:020}.checkpoint.parquet can't be relied on" in (plan.reason or "")
+        execute_metadata_cleanup(table.storage, plan)
+        for version in (*promised, *range(earliest, END + 1)):
+            found = state_of(table.delta().snapshot(version))
+            assert found == states(history())[version].visible()
+        with pytest.raises((VersionNotFoundError, CorruptLogError)):
+            table.delta().snapshot(broken)
+        # It stays where it is protected, for others may be able to read it.
+        assert checkpoints_left(table) == [5, 8, 11, 12, 20]
+
+
+@pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
+def test_one_whole_checkpoint_of_a_version_is_enough() -> None:
+    found = history()
+    with table_of(found) as table:
+        table.put(v2_checkpoint(states(found)[5], 5, form="json", sidecars=1))
+        damaged(table, 5)
+        plan = planned(table, 13)
+        assert (plan.protected_versions, plan.checkpoint) == ((5,), 12)
+        execute_metadata_cleanup(table.storage, plan)
+        assert state_of(table.delta().snapshot(5)) == states(found)[5].visible()
+
+
+@pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
+def test_a_damaged_checkpoint_rebuilds_nothing_whose_protocol_would_have_to_be_known() -> None:
+    """A cleanup died after commits 0 to 4; what 5 was to begin with is damaged, so 8 comes next."""
+    for unknown, start in ((range(6, 8), 12), (range(9, 10), 8), (range(8, 10), 8)):
+        found = history(unknown)
+        with table_of(found, checkpoints=(5, 8, 12, 20)) as table:
+            damaged(table, 5)
+            table.storage.delete([commit_file(version) for version in range(5)])
+            plan = planned(table, 13)
+            assert plan.checkpoint == start
+            execute_metadata_cleanup(table.storage, plan)
+            assert commits_left(table) == [*range(start, END + 1)]
+            assert not planned(table, 13).needed
+
+
+@pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
+def test_a_log_is_not_begun_with_a_checkpoint_that_leads_nowhere() -> None:
+    """Commits 0 to 11 are gone, and what the log began with after that is damaged by now."""
+    with table_of(history()) as table:
+        table.storage.delete([commit_file(version) for version in range(12)])
+        damaged(table, 12)
+        plan = planned(table, 19)
+        assert (plan.checkpoint, plan.needed) == (None, False)
+        assert re.search(
+            r"0005.checkpoint.parquet is of no use: commits after it", plan.reason or ""
+        )
+        assert planned(table, 20).checkpoint == 20
 
 
 def test_without_the_feature_the_property_means_nothing() -> None:

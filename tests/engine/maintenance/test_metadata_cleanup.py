@@ -17,6 +17,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
+    CommitOwnerUnavailableError,
     InvalidArgumentError,
     ObjectNotFoundError,
     RetentionError,
@@ -44,6 +45,7 @@ from tests.cleanup_tables import (
 )
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.log_builder import add, metadata, write_commit
+from tests.scripted_owner import ScriptedOwner, tracked
 from tests.table_builder import (
     Files,
     MemoryTable,
@@ -52,6 +54,7 @@ from tests.table_builder import (
     commit_file,
     hint,
     states,
+    v2_checkpoint,
 )
 
 MANAGED = {
@@ -79,7 +82,7 @@ def table_of(root: Path, *, checkpoints: tuple[int, ...] = (), **changes: Any) -
     for version in range(1, 12):
         for uuid in UUIDS:
             (directory / f"{version:020}.{uuid}.json").write_text("{}\n")
-    table = DeltaTable(str(root))
+    table = DeltaTable(str(root), commit_owners={"books": ScriptedOwner(latest=9)})
     for version in checkpoints:
         assert table.checkpoint(version).written
     return table
@@ -282,6 +285,114 @@ def test_a_table_that_can_not_be_written_is_not_cleaned_up(tmp_path: Path) -> No
     assert len(left(tmp_path)[0]) == 10
 
 
+# What the newest version of a managed table says, which isn't backfilled
+
+
+def with_ratified(table: DeltaTable, root: Path, *actions: Any) -> DeltaTable:
+    """Version 10, as its owner knows it."""
+    at = epoch_ms(START + 10 * DAY)
+    name = f"{10:020}.{UUIDS[0]}.json"
+    lines = [{"commitInfo": {"inCommitTimestamp": at, "timestamp": at}}, *actions]
+    text = "".join(json.dumps(action) + "\n" for action in lines)
+    (root / "_delta_log" / "_commits" / name).write_text(text)
+    owner = ScriptedOwner([tracked(root, name)], 10)
+    newer = DeltaTable(str(root), commit_owners={"books": owner})
+    assert newer.snapshot().version == 10
+    return newer
+
+
+def writer_features(*names: str) -> dict[str, Any]:
+    features = ["inCommitTimestamp", "managedCommit", *names]
+    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}}
+
+
+def test_a_feature_that_only_the_owner_knows_of_forbids_the_cleanup(tmp_path: Path) -> None:
+    table = with_ratified(
+        table_of(tmp_path, checkpoints=(6,)), tmp_path, writer_features("novelty")
+    )
+    with pytest.raises(UnsupportedFeatureError, match="novelty"):
+        table.cleanup_metadata()
+    assert left(tmp_path)[0] == [*range(10)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"delta.enableExpiredLogCleanup": "false"}, "delta.enableExpiredLogCleanup is false"),
+        ({"delta.logRetentionDuration": "interval 9999 weeks"}, "no commit .* is as old as"),
+    ],
+)
+def test_properties_that_only_the_owner_knows_of_count(
+    tmp_path: Path, properties: dict[str, str], reason: str
+) -> None:
+    newer = metadata(configuration={**MANAGED, **properties})
+    table = with_ratified(table_of(tmp_path, checkpoints=(6,)), tmp_path, newer)
+    plan = table.cleanup_metadata().plan
+    assert (plan.needed, plan.version) == (False, 9)
+    assert re.search(reason, plan.reason or "")
+    assert left(tmp_path)[0] == [*range(10)]
+
+
+def test_a_retention_that_only_the_owner_knows_of_is_not_fallen_short_of(tmp_path: Path) -> None:
+    newer = metadata(configuration={**MANAGED, "delta.logRetentionDuration": "interval 30 days"})
+    table = with_ratified(table_of(tmp_path, checkpoints=(6,)), tmp_path, newer)
+    with pytest.raises(RetentionError, match="2592000000 ms"):
+        table.cleanup_metadata(older_than=3 * DAY)
+
+
+def test_checkpoints_are_protected_as_soon_as_the_owner_says_so(tmp_path: Path) -> None:
+    boundary = {"delta.requireCheckpointProtectionBeforeVersion": "10"}
+    table = with_ratified(
+        table_of(tmp_path, checkpoints=(3, 6)),
+        tmp_path,
+        writer_features("checkpointProtection"),
+        metadata(configuration={**MANAGED, **boundary}),
+    )
+    result = table.cleanup_metadata()
+    assert (result.earliest_version, result.plan.protected_versions) == (6, (3,))
+    assert left(tmp_path)[0] == [6, 7, 8, 9]
+    assert table.snapshot(3).num_files == 3
+
+
+def test_what_is_not_backfilled_stays_however_old_it_is(tmp_path: Path) -> None:
+    table = with_ratified(table_of(tmp_path, checkpoints=(6, 9)), tmp_path, add("f10"))
+    result = table.cleanup_metadata(older_than=timedelta(), force=True)
+    assert (result.plan.cutoff.commit, result.earliest_version) == (9, 9)
+    assert left(tmp_path) == ([9], [10, 10, 11, 11])
+    assert table.snapshot().version == 10
+
+
+def test_where_the_owner_can_not_be_asked_nothing_goes(tmp_path: Path) -> None:
+    table_of(tmp_path, checkpoints=(6,))
+    silent = ScriptedOwner(error=CommitOwnerUnavailableError("it is out"))
+    for owners in ({}, {"books": silent}):
+        table = DeltaTable(str(tmp_path), commit_owners=owners)
+        with pytest.raises(CommitOwnerUnavailableError, match=r"isn't known here|it is out"):
+            table.cleanup_metadata()
+    assert left(tmp_path)[0] == [*range(10)]
+
+
+# Long ago
+
+
+@pytest.mark.parametrize("interval", ["interval 800000 days", "interval 999999 weeks"])
+def test_a_cut_off_before_our_calendar_is_none_that_a_commit_reaches(
+    tmp_path: Path, interval: str
+) -> None:
+    table = table_of(tmp_path, checkpoints=(6,), **{"delta.logRetentionDuration": interval})
+    plan = table.cleanup_metadata().plan
+    assert not plan.needed
+    assert "is as old as a time before the year 1, from when" in (plan.reason or "")
+    assert not table.cleanup_metadata(older_than=timedelta.max).plan.needed
+
+
+def test_an_age_below_zero_is_refused(tmp_path: Path) -> None:
+    table = table_of(tmp_path, checkpoints=(6,))
+    with pytest.raises(InvalidArgumentError, match="older_than: expected a duration from zero on"):
+        table.cleanup_metadata(older_than=timedelta(microseconds=-1), force=True)
+    assert left(tmp_path)[0] == [*range(10)]
+
+
 # Checkpoints that aren't what they promise
 
 
@@ -424,6 +535,25 @@ def test_if_the_checkpoint_is_gone_nothing_goes() -> None:
             execute_metadata_cleanup(table.storage, plan)
         assert e.value.version == 5
         assert table.files() == before
+
+
+def test_if_another_checkpoint_is_in_its_place_nothing_goes() -> None:
+    """It may be damaged, for nobody has read it."""
+    path = f"_delta_log/{5:020}.checkpoint.parquet"
+    with made(Log((3, 5))) as table:
+        plan, content = planned(table.delta()), table.files()[path]
+        table.put({path: content[:-20]})
+        before = table.files()
+        with pytest.raises(ObjectNotFoundError, match=r"was replaced .*plan it anew"):
+            execute_metadata_cleanup(table.storage, plan)
+        assert table.files() == before
+
+
+def test_a_second_checkpoint_of_its_version_does_no_harm() -> None:
+    with made(Log((3, 5))) as table:
+        plan = planned(table.delta())
+        table.put(v2_checkpoint(states(Log().history)[5], 5, form="json", sidecars=1))
+        assert execute_metadata_cleanup(table.storage, plan).num_deleted == plan.num_files
 
 
 def test_what_stays_is_told_with_the_reason() -> None:

@@ -12,7 +12,6 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.check.findings import (
     CLEANUP,
     Finding,
@@ -25,6 +24,7 @@ from airflow_delta.engine.maintenance.cleanup_cutoff import DAY_MS
 from airflow_delta.engine.maintenance.cleanup_files import ProposedCommits
 from airflow_delta.engine.maintenance.metadata_cleanup import (
     MetadataCleanupPlan,
+    backfilled_part,
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
@@ -69,7 +69,10 @@ def _overdue(subject: Subject) -> Iterator[Finding]:
         return
     try:
         plan = plan_metadata_cleanup(
-            subject.storage, open_backfilled(subject.storage), now_ms=subject.now_ms
+            subject.storage,
+            backfilled_part(subject.snapshot),
+            newest=subject.snapshot,
+            now_ms=subject.now_ms,
         )
     except (UnsupportedFeatureError, InvalidTableError):
         return  # `settings` tells of it

@@ -8,7 +8,6 @@ a store that doesn't answer, can't be checked at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -24,6 +23,7 @@ from airflow_delta.engine.log.files import LOG_DIRECTORY, Checkpoint
 from airflow_delta.engine.log.listing import Listing, listing_of
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.model.schema_json import parse_schema
@@ -101,7 +101,7 @@ class Subject:
         """
         next(self.storage.list(LOG_DIRECTORY), None)
 
-    @cached_property
+    @lazy_property
     def definition(self) -> tuple[Protocol, Metadata] | None:
         """Protocol and metadata; None where unknown.
 
@@ -127,7 +127,7 @@ class Subject:
             return None
         return TableProperties(self.definition[1].configuration, self.table)
 
-    @cached_property
+    @lazy_property
     def schema(self) -> StructType | None:
         """The table's schema; None where it isn't known, or can't be read."""
         if self.definition is None or self.definition[1].schema_string is None:
@@ -142,7 +142,7 @@ class Subject:
         """The checkpoint that readers choose first, as far as names tell; None where there is none."""
         return self.listing.checkpoints[-1] if self.listing.checkpoints else None
 
-    @cached_property
+    @lazy_property
     def files(self) -> pa.Table:
         """The live files of the newest version, with what the checks look at.
 
@@ -153,7 +153,7 @@ class Subject:
         assert self.snapshot is not None
         return self.snapshot.files(columns=_FILE_COLUMNS)
 
-    @cached_property
+    @lazy_property
     def places(self) -> pa.ChunkedArray:
         """Where below the root each of `files` is; null for those that are elsewhere.
 
@@ -164,14 +164,14 @@ class Subject:
 
         return locations(self.files["path"], root=self.table)
 
-    @cached_property
+    @lazy_property
     def row_counts(self) -> pa.ChunkedArray:
         """How many rows each of `files` has, by its statistics; null where they don't tell."""
         from airflow_delta.engine.arrow.stats import num_records
 
         return num_records(self.files["stats"])
 
-    @cached_property
+    @lazy_property
     def _opened(self) -> Snapshot | DeltaError:
         try:
             return open_newest(self.storage, owners=self.owners)

@@ -1,0 +1,87 @@
+"""Whether a checkpoint is what its name promises, before the commits go that could replace it.
+
+It is read to its end, and its files are compared with the version checksum of its version, if there is one.
+"""
+
+from __future__ import annotations
+
+from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    ObjectNotFoundError,
+    TableStateError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.features.protocol import check_readable
+from airflow_delta.engine.log.completeness import without_action
+from airflow_delta.engine.log.files import Checkpoint, checksum_path
+from airflow_delta.engine.log.version_checksum import VersionChecksum, read_checksum
+from airflow_delta.engine.replay.small_actions import reconcile_small_actions
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["why_unreliable"]
+
+
+def why_unreliable(storage: Storage, checkpoint: Checkpoint) -> str | None:
+    """Why a checkpoint can't stand for the commits up to its version, as a sentence; None where it can.
+
+    Args:
+        storage: where the table is.
+        checkpoint: the checkpoint, which is read whole.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        _read_through(storage, checkpoint)
+    except (TableStateError, UnsupportedFeatureError, ObjectNotFoundError) as error:
+        return f"the checkpoint {checkpoint.path} can't be relied on: {error.message}"
+    return None
+
+
+def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
+    """Read a checkpoint to its end.
+
+    Raises:
+        CorruptLogError: it is damaged, or holds other files than the version has.
+        UnsupportedFeatureError: the engine can't read its version.
+        InvalidTableError: its protocol and metadata contradict each other.
+        ObjectNotFoundError: it is gone.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_delta.engine.checkpoint.base_check import check_told
+    from airflow_delta.engine.checkpoint.write import ExpectedFiles
+
+    table, path, version = storage.root, checkpoint.path, checkpoint.version
+    reader = open_checkpoint(storage, checkpoint, table=table)
+    small = reconcile_small_actions(
+        (kind, value, f"{path}: {kind}") for kind, value in reader.small_actions()
+    )
+    if small.protocol is None or small.metadata is None:
+        missing = "protocol" if small.protocol is None else "metaData"
+        raise without_action(missing, version=version, checkpoint=checkpoint, table=table)
+    check_readable(small.protocol, small.metadata, table=table)
+    num_adds = adds_size = 0
+    for adds in reader.adds():
+        num_adds += adds.num_rows
+        adds_size += pc.sum(adds["size"]).as_py() or 0
+    for _ in reader.removes():
+        pass
+    told = _checksum(storage, version)
+    if told is not None:
+        check_told(
+            ExpectedFiles(told.num_files, told.table_size_bytes, checksum_path(version)),
+            num_adds=num_adds,
+            adds_size=adds_size,
+            path=path,
+            version=version,
+            table=table,
+        )
+
+
+def _checksum(storage: Storage, version: int) -> VersionChecksum | None:
+    try:
+        return read_checksum(storage, version)
+    except CorruptLogError:
+        return None  # it is optional in every way
