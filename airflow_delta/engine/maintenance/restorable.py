@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.engine.maintenance.vacuum_locations import locations
+from airflow_delta.engine.maintenance.vacuum_locations import places
 from airflow_delta.engine.maintenance.vacuum_log import read_commits
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -24,7 +24,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 __all__ = ["IsGone", "oldest_restorable"]
 
 IsGone: TypeAlias = Callable[[pa.Table, pa.ChunkedArray], pa.ChunkedArray]
-"""Which files are gone: from removes, and the location of a file of each, null for none, to a mask."""
+"""Which files are gone: from removes, and a place of each by `places`, null for none, to a mask."""
 
 
 def oldest_restorable(snapshot: Snapshot, is_gone: IsGone, *, listed: int | None = None) -> int:
@@ -60,6 +60,8 @@ def oldest_restorable(snapshot: Snapshot, is_gone: IsGone, *, listed: int | None
 
 def _lost(removes: pa.Table, is_gone: IsGone, root: str) -> pa.ChunkedArray:
     """Which removes are of a file that is gone, or the deletion vector of which is."""
-    relative, _ = vector_paths(removes["deletionVector"], table=root)
-    data = is_gone(removes, locations(removes["path"], root=root))
+    relative, absolute = vector_paths(removes["deletionVector"], table=root)
+    data = is_gone(removes, places(removes["path"], root=root))
+    if absolute.null_count < len(absolute):
+        relative = pc.coalesce(relative, places(absolute, root=root))
     return pc.or_(data, is_gone(removes, relative))

@@ -7,8 +7,9 @@ vector (`restore_files`), and leaves the table otherwise as it was, as far as th
 * It is a change of data: streams and readers of changes see rows come and go. They are told file by file,
   without ``cdc`` files, as by Delta Spark.
 * The files that are to come back must be there (`restore_missing`). A vacuum that runs meanwhile may take
-  them in the last moment, as long as they count as removed: don't run one beside a restore of files that
-  were removed longer ago than ``delta.deletedFileRetentionDuration``.
+  them in the last moment, as long as they count as removed. So they are looked for once more after the
+  commit, and an error tells which are lost; a vacuum does the same the other way round
+  (`vacuum_meanwhile`), so that one of the two always tells.
 * It rests on the whole of the newest version: a commit made meanwhile that changes files, schema,
   properties or domains is a conflict. Restoring isn't tried again then, since what it would undo has
   changed.
@@ -46,7 +47,11 @@ from airflow_delta.engine.maintenance.restore_files import (
     file_differences,
     remove_actions,
 )
-from airflow_delta.engine.maintenance.restore_missing import MOST_TOLD, missing_files
+from airflow_delta.engine.maintenance.restore_missing import (
+    check_after_restore,
+    check_before_restore,
+    check_earlier_restore,
+)
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -59,8 +64,6 @@ from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["RestorePlan", "RestoreResult", "restore"]
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +195,13 @@ def restore(
         # Before the search: what is committed after the version that is searched is a conflict.
         transaction.set_transaction(*once)
         if (earlier := _earlier(asked.base, asked, once)) is not None:
+            if not ignore_missing_files:
+                check_earlier_restore(asked.base, earlier.version, options)
             return earlier
     target = open_snapshot(storage, _wanted(asked), owners=owners)
     plan = _plan(asked, target)
     if not ignore_missing_files:
-        _check_files_are_there(plan, storage, options)
+        check_before_restore(asked.base, plan.version, plan.files.restored, options)
     if dry_run:
         return RestoreResult(plan, None, plan.version, plan.metrics)
     try:
@@ -207,7 +212,11 @@ def restore(
         earlier = None if once is None else _earlier(newest, asked, once)
         if earlier is None:
             raise
+        if not ignore_missing_files:
+            check_earlier_restore(newest, earlier.version, options)
         return earlier
+    if not ignore_missing_files:
+        check_after_restore(storage, commit.version, plan.files.restored, options)
     return RestoreResult(plan, commit, plan.version, plan.metrics)
 
 
@@ -303,25 +312,6 @@ def _plan(asked: _Asked, target: Snapshot) -> RestorePlan:
         tuple(restored_domains(base, target)),
         target.num_files,
         target.size_in_bytes,
-    )
-
-
-def _check_files_are_there(
-    plan: RestorePlan, storage: Storage, options: Mapping[str, str] | None
-) -> None:
-    missing = missing_files(plan.files.restored, storage, options)
-    if not missing:
-        return
-    count = f"{len(missing)}{' or more' if len(missing) == MOST_TOLD else ''}"
-    raise ObjectNotFoundError(
-        f"version {plan.version} can't be restored, because {count} of the files that it needs are gone, "
-        f"such as {', '.join(missing[:_SHOWN])}: a vacuum takes files that were removed longer ago than "
-        "delta.deletedFileRetentionDuration; restore a later version, put the files back, or, where the "
-        "rest is worth having, ignore missing files",
-        table=plan.table,
-        path=missing[0],
-        paths=tuple(missing),
-        version=plan.version,
     )
 
 

@@ -40,24 +40,38 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import InvalidArgumentError, TableStateError
+from airflow_delta.engine.errors import InvalidArgumentError, StorageError, TableStateError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.past_versions import version_by
-from airflow_delta.engine.maintenance.restorable import IsGone, oldest_restorable
-from airflow_delta.engine.maintenance.vacuum_candidates import list_files
+from airflow_delta.engine.maintenance.restorable import oldest_restorable
+from airflow_delta.engine.maintenance.vacuum_candidates import existing, list_files
 from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files
 from airflow_delta.engine.maintenance.vacuum_lite import lite_versions, named_files
 from airflow_delta.engine.maintenance.vacuum_log import removed_since
 from airflow_delta.engine.maintenance.vacuum_references import References, references
 from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
-from airflow_delta.engine.maintenance.vacuum_scope import KINDS, Scope, kinds_of, of_other_tables
-from airflow_delta.engine.replay.tombstones import expired, unexpired
+from airflow_delta.engine.maintenance.vacuum_scope import KINDS, Scope
+from airflow_delta.engine.maintenance.vacuum_sifting import (
+    KeptFiles,
+    is_expired,
+    is_not_among,
+    sifted,
+)
+from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["FileTotals", "KeptFiles", "Mode", "VacuumPlan", "plan_vacuum"]
+__all__ = [
+    "FileTotals",
+    "Mode",
+    "VacuumPlan",
+    "open_for_vacuum",
+    "plan_vacuum",
+    "reached_version",
+    "why_nothing",
+]
 
 Mode = Literal["full", "lite"]
 """Where the candidates come from; see the module."""
@@ -71,23 +85,6 @@ class FileTotals:
 
     num_files: int
     size_in_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFiles:
-    """Why candidates stay: how many for which reason, each counted for the first that holds.
-
-    Attributes:
-        hidden: those that nobody may look at; see `vacuum_scope`. The table's log isn't counted.
-        other_tables: those in the directory of another table.
-        young: those younger than the retention.
-        referenced: those that the table needs.
-    """
-
-    hidden: int
-    other_tables: int
-    young: int
-    referenced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,26 +172,47 @@ def plan_vacuum(
         )
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     retain = partial(retention_of, hours=retention_hours, now_ms=now_ms, enforce=enforce_retention)
-    before = _opened(storage, owners)
+    before = open_for_vacuum(storage, owners)
     retention = retain(before.properties)
     if mode == "lite":
         return _lite_plan(before, retention)
     if inventory is not None:
         found, listed = inventory_files(inventory, root=storage.root), None
     else:
-        found, listed = list_files(storage), before.version
-    newest = _opened(storage, owners)
+        found, listed = _listed(storage), before.version
+    newest = open_for_vacuum(storage, owners)
     snapshot = before if newest.version == before.version else newest
     return _full_plan(snapshot, found, retain(snapshot.properties), listed=listed)
 
 
-def _opened(storage: Storage, owners: CommitOwners) -> Snapshot:
-    """The newest version, of a table that may be written."""
+def open_for_vacuum(storage: Storage, owners: CommitOwners) -> Snapshot:
+    """The newest version, of a table that may be written.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't write the table.
+        CommitOwnerError: the commit owner can't tell the newest version.
+        DeltaError: the table can't be read.
+    """
     snapshot = open_newest(storage, owners=owners, for_writing=True)
     check_writable(
         snapshot.protocol, snapshot.metadata, table=snapshot.table, operation=Operation.COMMIT
     )
     return snapshot
+
+
+def _listed(storage: Storage) -> pa.Table:
+    try:
+        return list_files(storage)
+    except StorageError as error:
+        # Clients of object stores refuse a listing with such a name in it as a whole.
+        if "invalid path" not in error.message:
+            raise
+        raise StorageError(
+            f"{error.message}. An object with such a name can't be listed, so that a full vacuum by a "
+            "listing isn't possible: run a lite vacuum, give an inventory, or remove the object",
+            table=storage.root,
+            **error.facts,
+        ) from error
 
 
 def _full_plan(
@@ -210,13 +228,15 @@ def _full_plan(
     """
     live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
     protected = live | _recent(snapshot, retention)
-    files, kept = _sifted(found, Scope.of(snapshot), protected, retention.cutoff_ms)
+    scope, is_listed = Scope.of(snapshot), listed is not None
+    files, kept = sifted(found, scope, protected, retention.cutoff_ms, is_listed=is_listed)
     vacuumed = None
     if listed is None:
-        is_gone = _is_expired(protected, retention)
+        is_gone = is_expired(protected, retention, deleted=files)
     else:
-        is_gone = _is_not_among(found, files, live)
-        vacuumed = _reached(snapshot, retention)
+        files = existing(files, snapshot.state.storage)
+        is_gone = is_not_among(found, files, live)
+        vacuumed = reached_version(snapshot, retention)
     return VacuumPlan(
         snapshot.table,
         snapshot.version,
@@ -226,7 +246,7 @@ def _full_plan(
         kept,
         oldest_restorable(snapshot, is_gone, listed=listed),
         vacuumed=vacuumed,
-        reason=None if files.num_rows else _reason(found.num_rows, kept),
+        reason=None if files.num_rows else why_nothing(found.num_rows, kept),
     )
 
 
@@ -236,10 +256,12 @@ def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
     versions = lite_versions(snapshot, cutoff_ms, vacuumed=vacuumed)
     live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
     protected = live | _recent(snapshot, retention)
-    found = named_files(snapshot, versions, cutoff_ms)
-    files, kept = _sifted(found, Scope.of(snapshot), protected, cutoff_ms)
+    named = named_files(snapshot, versions, cutoff_ms)
+    found = named.files
+    scope = Scope.of(snapshot)
+    files, kept = sifted(found, scope, protected, cutoff_ms, is_listed=False)
     if versions:
-        reason = _reason(found.num_rows, kept)
+        reason = why_nothing(found.num_rows, kept)
     else:
         reason = f"no commit from version {versions.start} on is older than the retention"
     return VacuumPlan(
@@ -249,9 +271,9 @@ def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
         retention,
         files,
         kept,
-        oldest_restorable(snapshot, _is_expired(protected, retention)),
+        oldest_restorable(snapshot, is_expired(protected, retention, deleted=files)),
         commits=versions,
-        vacuumed=versions[-1] if versions else None,
+        vacuumed=named.done[-1] if named.done else None,
         reason=None if files.num_rows else reason,
     )
 
@@ -260,62 +282,18 @@ def _recent(snapshot: Snapshot, retention: Retention) -> References:
     """The files that were removed so recently that they must stay."""
     removes = snapshot.state.removes((*_KEY, "deletionTimestamp"))
     actions = [unexpired(removes, retention.cutoff_ms - 1)]
-    if retention.duration_ms > retention.configured_ms:
-        actions += removed_since(snapshot, retention.cutoff_ms)
+    longer = retention.duration_ms > retention.configured_ms
+    actions += removed_since(snapshot, retention.cutoff_ms, all_needed=longer)
     return references(actions, table=snapshot.table)
 
 
-def _sifted(
-    found: pa.Table, scope: Scope, protected: References, cutoff_ms: int
-) -> tuple[pa.Table, KeptFiles]:
-    """The files to be deleted, with their kinds; and why the others stay."""
-    hidden = scope.hidden(found["path"])
-    foreign = of_other_tables(found["path"])
-    ours = found.filter(pc.invert(pc.or_(hidden, foreign)))
-    # Without a time they are known to be old.
-    ages = pc.greater_equal(ours["modificationTime"], scalar_of(cutoff_ms, pa.int64()))
-    old = ours.filter(pc.invert(pc.coalesce(ages, scalar_of(False, pa.bool_()))))
-    files = old.filter(pc.invert(protected.protect(old["path"])))
-    num_hidden = _count(hidden)
-    kept = KeptFiles(
-        num_hidden,
-        found.num_rows - ours.num_rows - num_hidden,
-        ours.num_rows - old.num_rows,
-        old.num_rows - files.num_rows,
-    )
-    return files.append_column("kind", kinds_of(files["path"])), kept
+def reached_version(snapshot: Snapshot, retention: Retention) -> int | None:
+    """The last version whose removed files a full vacuum has seen to; None where that is known by now.
 
-
-def _is_expired(protected: References, retention: Retention) -> IsGone:
-    """What is gone when all that may go is: what was removed long ago, and isn't needed."""
-
-    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:
-        old = expired(removes, retention.cutoff_ms - 1)
-        needed = protected.protect(places)
-        return pc.and_(pc.and_(old, places.is_valid()), pc.invert(needed))
-
-    return _is_gone
-
-
-def _is_not_among(found: pa.Table, deleted: pa.Table, live: References) -> IsGone:
-    """What is gone when of the files that were found some are deleted.
-
-    Live files count as there: where one is lost, that was no vacuum's doing.
+    Args:
+        snapshot: the newest version.
+        retention: that of the vacuum.
     """
-    there, going = (files["path"].cast(pa.large_string()) for files in (found, deleted))
-
-    def _is_gone(removes: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:  # noqa: ARG001
-        texts = places.cast(pa.large_string())
-        stays = pc.and_not(pc.is_in(texts, value_set=there), pc.is_in(texts, value_set=going))
-        gone = pc.and_not(places.is_valid(), stays)
-        # Mostly there is nothing left to ask.
-        return pc.and_not(gone, live.protect(places)) if pc.any(gone).as_py() else gone
-
-    return _is_gone
-
-
-def _reached(snapshot: Snapshot, retention: Retention) -> int | None:
-    """The last version whose removed files a full vacuum has seen to, where that isn't known yet."""
     try:
         version = version_by(snapshot, retention.cutoff_ms)
     except TableStateError:
@@ -328,7 +306,13 @@ def _reached(snapshot: Snapshot, retention: Retention) -> int | None:
     return version
 
 
-def _reason(num_found: int, kept: KeptFiles) -> str:
+def why_nothing(num_found: int, kept: KeptFiles) -> str:
+    """Why there is nothing to delete, as a sentence.
+
+    Args:
+        num_found: how many candidates there are.
+        kept: why they stay.
+    """
     return (
         f"of {num_found:,} files that were looked at {kept.referenced:,} are needed, {kept.young:,} "
         f"are younger than the retention, {kept.hidden:,} are hidden and {kept.other_tables:,} belong "
@@ -338,7 +322,3 @@ def _reason(num_found: int, kept: KeptFiles) -> str:
 
 def _totals(files: pa.Table) -> FileTotals:
     return FileTotals(files.num_rows, pc.sum(files["size"]).as_py() or 0)
-
-
-def _count(mask: pa.ChunkedArray) -> int:
-    return int(pc.sum(mask).as_py() or 0)

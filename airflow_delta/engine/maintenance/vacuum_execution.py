@@ -1,7 +1,8 @@
 """Delete what a vacuum's plan says.
 
 Each file is of no more use to anybody, with or without the others: so they go in any order, a thousand at a
-time, and several thousands at once where each call is a round trip. A vacuum that is broken off leaves the
+time, and several thousands at once where each call is a round trip. What a commit has brought back since
+the plan was made stays (`vacuum_meanwhile`). A vacuum that is broken off leaves the
 table as whole as before; the next one finds what is left. Directories that become empty stay: a writer
 may be about to put a file into one.
 
@@ -13,9 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.maintenance.last_vacuum import write_last_vacuum
 from airflow_delta.engine.maintenance.vacuum import VacuumPlan
+from airflow_delta.engine.maintenance.vacuum_meanwhile import Deletions
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["VacuumResult", "execute_vacuum"]
@@ -32,7 +37,8 @@ class VacuumResult:
 
     Attributes:
         plan: what was planned.
-        num_deleted: how many files were deleted now; 0 for a dry run.
+        num_deleted: how many files were deleted now; 0 for a dry run. Those of the plan that a commit has
+            brought back meanwhile are left.
         bytes_deleted: their sizes added up, as far as they are known.
     """
 
@@ -41,19 +47,38 @@ class VacuumResult:
     bytes_deleted: int
 
 
-def execute_vacuum(storage: Storage, plan: VacuumPlan) -> VacuumResult:
+def execute_vacuum(
+    storage: Storage, plan: VacuumPlan, owners: CommitOwners | None = None
+) -> VacuumResult:
     """Do what a plan says. May be repeated, and broken off.
 
+    Args:
+        storage: where the table is.
+        plan: what is to be deleted.
+        owners: the commit owners to be asked for newer versions; none unless given.
+
     Raises:
+        ObjectNotFoundError: a commit has brought back files in the moment in which they were deleted.
+            Facts: path, paths (100 at most), version. All else that was planned is deleted.
+        CommitConflictError: the table was replaced by another one; what was deleted by then is gone.
+        UnsupportedFeatureError: a commit has brought a feature for which the engine can't write.
+        CommitOwnerError: the commit owner can't tell the newest version.
         StorageError: the store failed, or doesn't let files be deleted. Some of them may be gone.
     """
-    workers = _WORKERS if storage.capabilities.remote else 1
-    for _ in map_ordered(storage.delete, _batches(plan), workers=workers):
-        pass
+    files = plan.files
+    if files.num_rows:
+        deletions = Deletions(storage, owners or CommitOwners(), plan)
+
+        def _delete(paths: list[str]) -> None:
+            storage.delete(deletions.without_needed(paths))
+
+        workers = _WORKERS if storage.capabilities.remote else 1
+        for _ in map_ordered(_delete, _batches(plan), workers=workers):
+            pass
+        files = deletions.deleted()
     if plan.vacuumed is not None:
         write_last_vacuum(storage, plan.vacuumed)
-    total = plan.total
-    return VacuumResult(plan, total.num_files, total.size_in_bytes)
+    return VacuumResult(plan, files.num_rows, pc.sum(files["size"]).as_py() or 0)
 
 
 def _batches(plan: VacuumPlan) -> Iterator[list[str]]:

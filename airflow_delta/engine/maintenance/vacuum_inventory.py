@@ -11,13 +11,16 @@ It has the columns
 ``modificationTime``  integer, in epoch milliseconds, or a timestamp
 ====================  =====================================================================================
 
-the same as Delta Spark's ``VACUUM … USING INVENTORY``. Others are left alone, and so are directories and
-files that aren't below the root. A file that is named twice is as young as its youngest row.
+the same as Delta Spark's ``VACUUM … USING INVENTORY``. In seconds all would be from 1970, and as good as
+deleted: so times from before the year 2000, or to come, are refused. Other columns are left alone, and so
+are directories and files that aren't below the root. A file that is named twice is as young as its youngest
+row.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -32,7 +35,7 @@ from airflow_delta.engine.maintenance.vacuum_locations import IRREGULAR, beginni
 from airflow_delta.engine.model.arguments import wrong_argument
 from airflow_delta.engine.storage.location import open_storage
 
-__all__ = ["COLUMNS", "Inventory", "inventory_files", "read_inventory"]
+__all__ = ["COLUMNS", "Inventory", "check_times", "inventory_files", "read_inventory"]
 
 Inventory: TypeAlias = "pa.Table | str | os.PathLike[str]"
 """An Arrow table, or the path or URI of a Parquet file."""
@@ -41,13 +44,19 @@ COLUMNS = ("path", "length", "isDir", "modificationTime")
 """The columns that an inventory must have."""
 
 _LOG = "_delta_log/"
+_DAY_MS = 24 * 60 * 60 * 1000
+_YEAR_2000_MS = 946_684_800_000
+_UNITS = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
+"""What times may be in instead of milliseconds: what to multiply with, and what to divide by."""
+
+_CHUNK_ROWS = 1 << 18
 _WHOLE = r"^(/|[A-Za-z][A-Za-z0-9+.\-]*:/)"
 
 
 def read_inventory(
     inventory: Inventory, storage_options: Mapping[str, str], *, table: str
 ) -> pa.Table:
-    """An inventory with just `COLUMNS`, whose types are still to be looked at.
+    """An inventory with just `COLUMNS`, of the right types.
 
     Args:
         inventory: the inventory.
@@ -55,7 +64,8 @@ def read_inventory(
         table: the table's location, for errors.
 
     Raises:
-        InvalidArgumentError: it is something else, or lacks a column; or the file is no Parquet file.
+        InvalidArgumentError: it is something else, or lacks a column; or the file is no Parquet file; or
+            see `inventory_files` and `check_times`.
         StorageError: the file can't be read.
     """
     if isinstance(inventory, pa.Table):
@@ -73,7 +83,9 @@ def read_inventory(
             f"{', '.join(found.column_names) or 'none'}",
             table=table,
         )
-    return found.select(list(COLUMNS))
+    rows = found.select(list(COLUMNS))
+    check_times(inventory_files(rows, root=table), table=table)
+    return rows
 
 
 def inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
@@ -135,6 +147,38 @@ def _times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
     return _typed(inventory, "modificationTime", pa.int64(), table)
 
 
+def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> None:
+    """Refuse times that can't be meant, in an inventory that somebody else has made.
+
+    Args:
+        files: the files of an inventory, by `inventory_files`.
+        table: the table's location.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        InvalidArgumentError: a file was changed before the year 2000, or will be after a day.
+    """
+    ends = pc.min_max(files["modificationTime"])
+    latest_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) + _DAY_MS
+    for found in (ends["min"].as_py(), ends["max"].as_py()):
+        if found is None or _YEAR_2000_MS <= found <= latest_ms:
+            continue
+        unit = next(
+            (
+                f", as if it were {name}"
+                for name, factor, divisor in _UNITS
+                if _YEAR_2000_MS <= found * factor // divisor <= latest_ms
+            ),
+            "",
+        )
+        raise InvalidArgumentError(
+            f"the inventory has the modificationTime {found}{unit}: expected epoch milliseconds, or a "
+            f"timestamp, after {_YEAR_2000_MS} (the year 2000) and not after {latest_ms} (tomorrow); by "
+            "times of another unit files would be deleted that are too young",
+            table=table,
+        )
+
+
 def _typed(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa.ChunkedArray:
     column = inventory[name]
     integers = pa.types.is_integer(type_) and pa.types.is_integer(column.type)
@@ -150,4 +194,10 @@ def _typed(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa
             "without it nothing can be told of a file",
             table=table,
         )
-    return column.cast(type_)
+    if not texts:
+        return column.cast(type_)
+    # Some rows at a time: an array of plain strings has no more than 2 GB.
+    starts = ((chunk, at) for chunk in column.chunks for at in range(0, len(chunk), _CHUNK_ROWS))
+    return pa.chunked_array(
+        [chunk.slice(at, _CHUNK_ROWS).cast(type_) for chunk, at in starts], type_
+    )

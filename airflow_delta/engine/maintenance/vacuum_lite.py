@@ -4,6 +4,9 @@ Every file that was removed is named by the ``remove`` that did it, and change d
 So of the commits that have grown older than the retention since the last vacuum, these are the candidates,
 without listing a directory. What no commit names, as the files of a job that died, a full vacuum finds.
 
+A commit may be older than the retention, and say of a file that it was removed later than that: the clocks
+of a writer and of its store differ. Such a file stays, and the next vacuum begins with that commit.
+
 The commits must be there: where a cleanup of the log has taken one since the last vacuum, what it named
 would stay for ever, and nobody would know. Then a lite vacuum is refused.
 """
@@ -11,9 +14,12 @@ would stay for ever, and nobody would know. Then a lite vacuum is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.arrow.json_actions import SmallAction
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import VersionNotFoundError
@@ -27,7 +33,22 @@ from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["lite_versions", "named_files"]
+__all__ = ["NamedFiles", "lite_versions", "named_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """What commits name and their table may need no more.
+
+    Attributes:
+        files: the files below the root, each once, as `list_files` gives them. Of deletion vectors, and
+            of files whose remove doesn't tell it, the size is null; and so are all times.
+        done: the commits, from the first on, of which that is all. The one after them has removed a file
+            so recently that it must stay.
+    """
+
+    files: pa.Table
+    done: range
 
 
 def lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -> range:
@@ -62,7 +83,7 @@ def lite_versions(snapshot: Snapshot, cutoff_ms: int, *, vacuumed: int | None) -
     return range(start, newest + 1)
 
 
-def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> pa.Table:
+def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFiles:
     """The files that commits have removed, with their deletion vectors, and their change data files.
 
     Args:
@@ -70,17 +91,16 @@ def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> pa.Table
         versions: the commits.
         cutoff_ms: what was removed at this time or later is left out.
 
-    Returns:
-        The files below the root, each once, as `list_files` gives them. Of deletion vectors, and of
-        files whose remove doesn't tell it, the size is null; and so are all times.
-
     Raises:
         CorruptLogError: a commit breaks the protocol.
         ObjectNotFoundError: a commit vanished: a cleanup is running.
     """
-    tables = [pa.Table.from_batches([], FOUND)]
+    tables, end = [pa.Table.from_batches([], FOUND)], versions.stop
     for _, commits in read_commits(snapshot, versions):
-        removes = commits.files.removes.filter(expired(commits.files.removes, cutoff_ms - 1))
+        old = expired(commits.files.removes, cutoff_ms - 1)
+        removes = commits.files.removes.filter(old)
+        if removes.num_rows < len(old):
+            end = min(end, pc.min(commits.files.removes[VERSION].filter(pc.invert(old))).as_py())
         relative, absolute = vector_paths(removes["deletionVector"], table=snapshot.table)
         far = absolute.drop_null()
         unknown = pa.nulls(removes.num_rows, pa.int64())
@@ -91,7 +111,8 @@ def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> pa.Table
             *_change_data(commits.small, snapshot.table),
         ]
     named = pa.concat_tables(tables)
-    return each_once(named.filter(named["path"].is_valid()))
+    files = each_once(named.filter(named["path"].is_valid()))
+    return NamedFiles(files, range(versions.start, end))
 
 
 def _change_data(small: Sequence[SmallAction], table: str) -> Iterator[pa.Table]:

@@ -7,16 +7,19 @@ root, decoded once (``model/paths.py``), as a storage lists it.
 * A relative path is decoded. Only paths with a ``%`` need that, folder by folder, for a partitioned table
   has few of those.
 * An absolute path below the root gets the location that it has there, whichever of the names of its
-  store it uses (``s3``, ``s3a``). Any other is outside, and has none.
+  store it uses (``s3``, ``s3a``), and whether or not it goes by the links that the
+  root does. Any other is outside, and has none.
 * A path with an empty, a ``.`` or a ``..`` segment has none either: on a file system it is another name
   of some file, in an object store it is the name of another one, and neither is worth a guess.
 
 Who decides what may be deleted takes a path without a location for that of nobody's file; who decides
-what must stay looks at more spellings (`vacuum_references`).
+what must stay looks at more spellings (`vacuum_references`); and who tells what is lost then asks of an
+absolute path what it ends with (`places`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -27,7 +30,7 @@ from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.paths import decode_path, is_absolute, resolve
 from airflow_delta.engine.replay.file_key import are_relative
 
-__all__ = ["IRREGULAR", "beginnings", "decoded", "is_far", "locations", "mapped"]
+__all__ = ["IRREGULAR", "beginnings", "decoded", "is_far", "locations", "mapped", "places"]
 
 IRREGULAR = r"(^|/)\.{0,2}(/|$)"
 """A path with a segment that a file system resolves: an empty one, ``.`` or ``..``."""
@@ -46,19 +49,44 @@ def locations(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     Raises:
         CorruptLogError: a path can't be decoded.
     """
-    plain = decoded(paths)
-    far = is_far(paths)
-    if far is not None:
-        # A loop in Python, over tables that have absolute paths: clones have them, others don't.
-        bases = beginnings(root)
-        pairs = zip(paths.to_pylist(), plain.to_pylist(), strict=True)
-        inside = [
-            _below(bases, resolve(root, path)) if is_absolute(path) else text
-            for path, text in pairs
-        ]
-        plain = pa.chunked_array([array_of(inside, pa.string())])
+    plain = _inside(paths, root=root)
     irregular = pc.match_substring_regex(plain, IRREGULAR)
     return pc.if_else(irregular, scalar_of(None, pa.string()), plain)
+
+
+def places(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
+    """As `locations`; but an absolute path without one stands for itself, decoded.
+
+    It may be a file of this table all the same, by a name of the root that isn't known here. No location
+    can be taken for such a path, nor the other way round.
+
+    Raises:
+        CorruptLogError: a path can't be decoded.
+    """
+    inside = locations(paths, root=root)
+    far = is_far(paths)
+    if far is None:
+        return inside
+    outside = pc.and_(far, inside.is_null())
+    return pc.if_else(outside, decoded(paths), inside)
+
+
+def _inside(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
+    """The paths below the root, decoded; null for what is outside."""
+    plain, far = decoded(paths), is_far(paths)
+    if far is None:
+        return plain
+    bases = beginnings(root)
+
+    def _inside_of(chunk: pa.Array) -> pa.Array:
+        # A loop in Python, over tables that have absolute paths: clones have them, others don't.
+        inside = [
+            path if path is None or not is_absolute(path) else _below(bases, resolve(root, path))
+            for path in chunk.to_pylist()
+        ]
+        return array_of(inside, pa.string())
+
+    return pc.if_else(far, mapped(_inside_of, paths), plain)
 
 
 def decoded(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -74,9 +102,11 @@ def is_far(paths: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Which paths are absolute; None where none is, which is quickly told."""
     if are_relative(paths):
         return None
-    return pa.chunked_array(
-        [array_of([is_absolute(path) for path in paths.to_pylist()], pa.bool_())]
-    )
+    absolute = [
+        array_of([path is not None and is_absolute(path) for path in chunk.to_pylist()], pa.bool_())
+        for chunk in paths.chunks
+    ]
+    return pa.chunked_array(absolute, pa.bool_())
 
 
 def beginnings(root: str) -> tuple[str, ...]:
@@ -84,7 +114,9 @@ def beginnings(root: str) -> tuple[str, ...]:
     base = resolve(root, "")
     scheme, colon, rest = base.partition("://")
     if not colon:
-        return base, f"file:{base}", f"file://{base}"
+        # A root that is a link, or below one, is mostly called by either of its names.
+        bases = dict.fromkeys((base, f"{os.path.realpath(base).rstrip('/')}/"))
+        return tuple(f"{scheme}{base}" for base in bases for scheme in ("", "file:", "file://"))
     same = next((names for names in _SCHEMES if scheme in names), (scheme,))
     return tuple(f"{name}://{rest}" for name in same)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.json_actions import ParsedCommits
-from airflow_delta.engine.errors import RetentionError
+from airflow_delta.engine.errors import RetentionError, TableStateError
 from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.replay.tombstones import unexpired
@@ -46,7 +46,8 @@ def read_commits(
         CorruptLogError: a commit breaks the protocol.
     """
     commits = snapshot.timeline.commits
-    places = range(max(versions.start - commits.first, 0), max(versions.stop - commits.first, 0))
+    end = min(versions.stop - commits.first, len(commits))
+    places = range(max(versions.start - commits.first, 0), max(end, 0))
     found = (commits[place] for place in (reversed(places) if newest_first else places))
     for run in _runs(found):
         ordered = run[::-1] if newest_first else run
@@ -54,26 +55,49 @@ def read_commits(
         yield ordered[0].version, told
 
 
-def removed_since(snapshot: Snapshot, time_ms: int) -> list[pa.Table]:
-    """The removes of files that were removed at a time or later, told by commits.
+def removed_since(snapshot: Snapshot, time_ms: int, *, all_needed: bool = True) -> list[pa.Table]:
+    """The removes of files that were removed at a time or later, told by commits behind a checkpoint.
 
-    Checkpoints needn't have those that are older than ``delta.deletedFileRetentionDuration``.
+    A checkpoint needn't have those that are older than ``delta.deletedFileRetentionDuration``, as it was
+    when the checkpoint was made: where the property was raised since, tombstones may be missing that it
+    protects now. The commits after the checkpoint are part of the state, and aren't read.
+
+    Args:
+        snapshot: the newest version.
+        time_ms: epoch ms.
+        all_needed: refuse where cleanup has taken one of the commits; else those are read that are there.
 
     Raises:
-        RetentionError: cleanup has taken a commit that may have one.
+        RetentionError: cleanup has taken a commit that may have one, and all are needed.
         DeltaError: see `version_by` and `read_commits`.
     """
-    by, first = version_by(snapshot, time_ms), snapshot.timeline.commits.first
-    if first and (by is None or by + 1 < first):
+    try:
+        by = version_by(snapshot, time_ms)
+    except TableStateError:
+        # The times of commits can't be told, so that all of them may be as young as that.
+        if all_needed:
+            raise
+        by = None
+    commits = snapshot.timeline.commits
+    first = commits.first if commits else snapshot.version + 1
+    if all_needed and first and (by is None or by + 1 < first):
         raise RetentionError(
             f"files that were removed since {time_ms} ms can't be protected: checkpoints don't keep "
             "tombstones longer than delta.deletedFileRetentionDuration, and the commits before version "
             f"{first} are gone; ask for a shorter retention, and set that property for the future",
             table=snapshot.table,
         )
-    versions = range(0 if by is None else by + 1, snapshot.version + 1)
-    found = read_commits(snapshot, versions)
+    versions = range(0 if by is None else by + 1, _forgetful_until(snapshot) + 1)
+    found = read_commits(snapshot, versions) if versions else ()
     return [unexpired(commits.files.removes, time_ms - 1) for _, commits in found]
+
+
+def _forgetful_until(snapshot: Snapshot) -> int:
+    """The last version whose tombstones the state needn't have all; -1 where it has."""
+    segment = snapshot.segment
+    if segment.compactions:
+        return max(compaction.end for compaction in segment.compactions)
+    return -1 if segment.checkpoint is None else segment.checkpoint.version
 
 
 def _runs(commits: Iterable[LogCommit]) -> Iterator[list[LogCommit]]:

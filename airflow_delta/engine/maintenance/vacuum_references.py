@@ -7,7 +7,8 @@ protected where its location is
 * a path of the log as it stands there, for writers that don't encode (edge cases I5): one file more that
   stays is nothing beside one less;
 * what an absolute path ends with. Locations have many names (links, mounts, ``s3`` and ``s3a``, an account
-  or a container first), so that ``/mnt/lake/t/k=1/a.parquet`` may well be ``k=1/a.parquet`` of this table.
+  or a container first), so that ``/mnt/lake/t/k=1/a.parquet`` may well be ``k=1/a.parquet`` of this table;
+* a path that reads as if it had a scheme, as it stands there: ``a:1.parquet`` may be a file's name.
 
 Change data files belong to their commit, not to the state. They stay as long as they are young.
 """
@@ -26,7 +27,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.maintenance.vacuum_locations import IRREGULAR, decoded, is_far, mapped
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 
-__all__ = ["References", "references"]
+__all__ = ["References", "last_segments", "references"]
 
 _TEXT = pa.large_string()
 """Of which an array, and a table of what is in one, may have more than 2 GB."""
@@ -56,10 +57,10 @@ class References:
         named = pc.is_in(places.cast(_TEXT), value_set=self.near)
         if not len(self.far):
             return named
-        hits = pc.is_in(_name(places), value_set=_name(self.far))
+        hits = pc.is_in(last_segments(places), value_set=last_segments(self.far))
         suspects = places.filter(hits)
         by_name: dict[str, list[str]] = defaultdict(list)
-        wanted = pc.is_in(_name(self.far), value_set=_name(suspects))
+        wanted = pc.is_in(last_segments(self.far), value_set=last_segments(suspects))
         # Loops over what has the name of a file with an absolute path: mostly nothing.
         for path in self.far.filter(wanted).to_pylist():
             by_name[path.rpartition("/")[2]].append(path)
@@ -93,8 +94,16 @@ def references(actions: Iterable[pa.Table], *, table: str) -> References:
                 _spellings(paths) if apart is None else _spellings(paths.filter(pc.invert(apart)))
             )
             near += spelled
-            far += [] if apart is None else _spellings(paths.filter(apart))
+            if apart is not None:
+                absolute_paths = paths.filter(apart)
+                far += _spellings(absolute_paths)
+                near += _spellings(_without_authority(absolute_paths))
     return References(_joined(near), _joined(far))
+
+
+def last_segments(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The names of files, by their paths."""
+    return pc.replace_substring_regex(paths.cast(_TEXT), "(?s)^.*/", "")
 
 
 def _spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
@@ -119,6 +128,7 @@ def _joined(chunks: list[pa.Array]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(_TEXT) for chunk in chunks], _TEXT)
 
 
-def _name(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The last segments of paths."""
-    return pc.replace_substring_regex(texts.cast(_TEXT), "(?s)^.*/", "")
+def _without_authority(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The paths with a scheme and no more than that: their first segment may be a file's name."""
+    plain = pc.invert(pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://")))
+    return paths.filter(plain)

@@ -6,7 +6,9 @@ what they have written. So a shorter retention is refused unless the caller insi
 
 A longer one is honoured to the letter. It isn't enough to count back further: checkpoints forget tombstones
 that are older than the property says, and without the tombstone a file would be as good as an orphan. So
-the commits since then are read (`vacuum_log.removed_since`).
+the commits since then are read (`vacuum_log.removed_since`), and must still be there. Where it is the
+property itself that was raised, they are read as far as they are there: a checkpoint made before that has
+forgotten tombstones by the old value, and which it was nobody tells.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ __all__ = [
     "Scope",
     "kinds_of",
     "of_other_tables",
+    "roots_of_other_tables",
 ]
 
 DATA, DELETION_VECTORS, CHANGE_DATA = "data", "deletion vectors", "change data"
@@ -88,15 +89,24 @@ class Scope:
         return pc.or_(mask, pc.starts_with(paths, "metadata/")) if self.iceberg else mask
 
 
-def of_other_tables(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which paths lie in the directory of another table, as far as its log is among them.
+def roots_of_other_tables(paths: pa.ChunkedArray) -> pa.Array:
+    """The directories of other tables, with a slash behind them, as far as their logs are among paths.
 
     Args:
-        paths: all that there are below the root of a table, but for its log.
+        paths: below the root of a table, but for its log.
     """
     logs = paths.filter(pc.match_substring(paths, _LOG))
-    roots = pc.unique(pc.replace_substring_regex(logs, f"(?s){_LOG}.*", "/"))
-    inside = pc.is_in(paths, value_set=logs)
+    return pc.unique(pc.replace_substring_regex(logs, f"(?s){_LOG}.*", "/"))
+
+
+def of_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
+    """Which paths lie in the directory of another table.
+
+    Args:
+        paths: below the root of a table, but for its log.
+        roots: the directories of other tables, by `roots_of_other_tables`.
+    """
+    inside = pc.match_substring(paths, _LOG)
     # A loop over the other tables.
     for root in roots.to_pylist():
         inside = pc.or_(inside, pc.starts_with(paths, root))

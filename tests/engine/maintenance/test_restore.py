@@ -23,7 +23,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.maintenance import restore as restoring
+from airflow_delta.engine.maintenance import restore_missing
 from airflow_delta.engine.model.actions import Protocol, RemoveFile
 from airflow_delta.engine.transaction import commit_loop
 from tests.engine.transaction.prepare.attempts import protocol
@@ -363,11 +363,14 @@ def raced(
     write_commit(root, 0, features, metadata(), add("a"), add("stays"))
     write_commit(root, 1, remove("a"), add("b"))
 
+    looks = iter((True,))
+
     def others(*_: object) -> list[str]:
-        meanwhile(DeltaTable(str(root)))
+        if next(looks, False):
+            meanwhile(DeltaTable(str(root)))
         return []
 
-    monkeypatch.setattr(restoring, "missing_files", others)
+    monkeypatch.setattr(restore_missing, "missing_files", others)
     return DeltaTable(str(root))
 
 

@@ -81,6 +81,26 @@ def test_a_data_file_that_is_gone_is_found_out(
     assert table.snapshot().num_files == len(NAMES)
 
 
+def test_the_versions_that_do_without_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(
+        tmp_path, [add("a%20b"), add("c")], [add("d")], [remove("a%20b")], [remove("c")], [add("e")]
+    )
+    touched(tmp_path, "c", "d", "e")
+    table = DeltaTable(str(tmp_path))
+    for version in (0, 1):
+        with pytest.raises(ObjectNotFoundError, match="restore version 2 or a later one"):
+            table.restore(version)
+    (tmp_path / "c").unlink()
+    with pytest.raises(ObjectNotFoundError, match="restore version 3 or a later one"):
+        table.restore(1)
+    # Where many commits would have to be read nobody looks.
+    monkeypatch.setattr(restore_missing, "_MOST_COMMITS", 2)
+    with pytest.raises(ObjectNotFoundError, match="restore a later version"):
+        table.restore(1)
+
+
 def test_only_files_that_come_back_are_looked_for(tmp_path: Path) -> None:
     write_table(tmp_path, [add("stays"), add("back")], [remove("back"), add("goes")])
     touched(tmp_path, "back")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,17 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from airflow_delta.engine.maintenance import vacuum_log
 from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.vacuum import VacuumPlan, plan_vacuum
 from airflow_delta.engine.maintenance.vacuum_execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum_log import read_commits
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faulty_storage import Fault, FaultyStorage
 from tests.house.test_layers import loaded_after
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, remove, write_commit
 from tests.scripted_owner import ScriptedOwner, tracked
+from tests.table_builder import classic_checkpoint, states
 from tests.vacuum_world import DAY_MS, NOW_MS, RETENTION_MS
 
 OLD_MS = NOW_MS - 30 * DAY_MS
@@ -221,6 +225,109 @@ def test_more_than_the_log_tells_of_is_refused(tmp_path: Path) -> None:
     assert paths(plan(storage, retention_hours=9 * 24)) == ["a"]
     with pytest.raises(RetentionError, match="the commits before version 2 are gone"):
         plan(storage, retention_hours=11 * 24)
+
+
+@pytest.fixture
+def raised(tmp_path: Path) -> LocalStorage:
+    """A retention of an hour, by which a checkpoint forgot that ``a`` was removed; then of 30 days."""
+    name = "delta.deletedFileRetentionDuration"
+    short, long = ({name: f"interval {n}"} for n in ("1 hour", "30 days"))
+    removed = NOW_MS - 3 * DAY_MS
+    history: list[list[Any]] = [
+        [PROTOCOL, metadata(configuration=short), add("a"), add("b"), add("c")],
+        [remove("c", deletionTimestamp=OLD_MS - 1)],
+        [remove("a", deletionTimestamp=removed)],
+        [metadata(configuration=long)],
+    ]
+    times = [OLD_MS - DAY_MS, OLD_MS - DAY_MS + 1, removed, removed + 1]
+    for version, actions in enumerate(history):
+        write_commit(tmp_path, version, *actions, modified_ms=times[version])
+    forgetful = replace(states(history)[2], tombstones={})
+    for path, content in classic_checkpoint(forgetful, 2).items():
+        (tmp_path / path).write_bytes(content)
+    put(tmp_path, "a", "b", "c", at=OLD_MS - 2 * DAY_MS)
+    return LocalStorage(str(tmp_path))
+
+
+def test_a_retention_that_was_raised_is_honoured(raised: LocalStorage) -> None:
+    made = plan(raised)
+    assert (paths(made), made.oldest_restorable) == (["c"], 1)
+    assert paths(plan(raised, mode="lite")) == ["c"]
+
+
+def test_only_commits_within_the_retention_are_read_for_it(
+    raised: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[range] = []
+
+    def read(snapshot: Any, versions: range) -> Any:
+        asked.append(versions)
+        return read_commits(snapshot, versions)
+
+    monkeypatch.setattr(vacuum_log, "read_commits", read)
+    plan(raised)
+    assert asked == [range(2, 3)]
+
+
+def test_of_a_raised_retention_commits_that_are_gone_can_tell_nothing(
+    raised: LocalStorage,
+) -> None:
+    for version in (0, 1, 2):
+        commit_path(Path(raised.root), version).unlink()
+    assert paths(plan(raised)) == ["a", "c"]
+    with pytest.raises(RetentionError, match="before version 3 are gone"):
+        plan(raised, retention_hours=31 * 24)
+
+
+# What is restorable afterwards
+
+
+def far_vector(place: str) -> dict[str, Any]:
+    return {
+        "storageType": "p",
+        "pathOrInlineDv": place,
+        "offset": 1,
+        "sizeInBytes": 34,
+        "cardinality": 1,
+    }
+
+
+@pytest.mark.parametrize("form", ["{root}", "file://{root}", "/mnt/other{root}", "s3://elsewhere"])
+@pytest.mark.parametrize("mode", ["full", "lite", "inventory"])
+def test_versions_that_need_a_file_by_an_absolute_path_are_lost_with_it(
+    tmp_path: Path, form: str, mode: Any
+) -> None:
+    base = form.format(root=tmp_path)
+    ours = base != "s3://elsewhere"
+    first = add("a", deletionVector=far_vector(f"{base}/one.bin"))
+    storage = make(
+        tmp_path,
+        [first, add(f"{base}/b")],
+        [
+            remove("a", deletionTimestamp=OLD_MS, deletionVector=first["add"]["deletionVector"]),
+            add("a", deletionVector=far_vector(f"{base}/two.bin")),
+        ],
+        [remove(f"{base}/b", deletionTimestamp=OLD_MS)],
+    )
+    put(tmp_path, "a", *(("one.bin", "two.bin", "b") if ours else ()))
+    options: dict[str, Any] = {"mode": mode}
+    if mode == "inventory":
+        names = ["one.bin", "b"] if ours else ["none"]
+        options = {
+            "inventory": pa.table(
+                {
+                    "path": names,
+                    "length": [1] * len(names),
+                    "isDir": [False] * len(names),
+                    "modificationTime": [OLD_MS] * len(names),
+                }
+            )
+        }
+    made = plan(storage, **options)
+    # By a name of the root that nobody knows a lite vacuum doesn't find them.
+    taken = ours and not (mode == "lite" and base.startswith("/mnt"))
+    assert {"one.bin", "b"} & {*paths(made)} == ({"one.bin", "b"} if taken else set())
+    assert made.oldest_restorable == (2 if taken else 0)
 
 
 # Managed tables
@@ -417,7 +524,8 @@ def test_a_vacuum_does_not_load_pandas(tmp_path: Path) -> None:
     for version in (0, 1):
         os.utime(commit_path(tmp_path, version), (1, 1 + version))
     put(tmp_path, "a", "b c", at=1_000)
-    rows = [{"path": "a", "length": 1, "isDir": False, "modificationTime": time} for time in (5, 6)]
+    rows = [{"path": "a", "length": 1, "isDir": False} for _ in range(2)]
+    rows = [{**row, "modificationTime": 10**12 + at} for at, row in enumerate(rows)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
     assert "pandas" not in loaded_after(VACUUM.format(root=str(tmp_path)))
 
@@ -502,6 +610,24 @@ def test_without_a_note_a_lite_vacuum_needs_the_whole_log(history: LocalStorage)
         vacuum(history, 9, mode="lite")
     # Nothing is that old yet: nothing is missing either.
     assert vacuum(history, -2, mode="lite") == []
+
+
+def test_a_remove_that_is_younger_than_its_commit_is_not_passed_over(tmp_path: Path) -> None:
+    """The clocks of the writer and of the store differ."""
+    late = NOW_MS - 2 * DAY_MS
+    storage = make(
+        tmp_path,
+        [add("a"), add("b"), add("c")],
+        [remove("a", deletionTimestamp=OLD_MS)],
+        [remove("b", deletionTimestamp=late)],
+        [remove("c", deletionTimestamp=OLD_MS)],
+    )
+    put(tmp_path, "a", "b", "c")
+    made = plan(storage, mode="lite")
+    assert (paths(made), made.commits, made.vacuumed) == (["a", "c"], range(4), 1)
+    execute_vacuum(storage, made)
+    later = plan(storage, mode="lite", now_ms=NOW_MS + 60 * DAY_MS)
+    assert (paths(later), later.commits, later.vacuumed) == (["b", "c"], range(2, 4), 3)
 
 
 def test_lite_figures_are_those_of_the_log(history: LocalStorage) -> None:

@@ -22,19 +22,28 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectNotFoundError,
 )
-from airflow_delta.engine.maintenance import vacuum_log
+from airflow_delta.engine.maintenance import vacuum_inventory, vacuum_log
 from airflow_delta.engine.maintenance.last_vacuum import (
     LAST_VACUUM,
     read_last_vacuum,
     write_last_vacuum,
 )
 from airflow_delta.engine.maintenance.restorable import oldest_restorable
-from airflow_delta.engine.maintenance.vacuum_candidates import each_once, list_files
-from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files, read_inventory
-from airflow_delta.engine.maintenance.vacuum_locations import locations
+from airflow_delta.engine.maintenance.vacuum_candidates import each_once, existing, list_files
+from airflow_delta.engine.maintenance.vacuum_inventory import (
+    check_times,
+    inventory_files,
+    read_inventory,
+)
+from airflow_delta.engine.maintenance.vacuum_locations import locations, places
 from airflow_delta.engine.maintenance.vacuum_log import read_commits
 from airflow_delta.engine.maintenance.vacuum_references import references
-from airflow_delta.engine.maintenance.vacuum_scope import Scope, kinds_of, of_other_tables
+from airflow_delta.engine.maintenance.vacuum_scope import (
+    Scope,
+    kinds_of,
+    of_other_tables,
+    roots_of_other_tables,
+)
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Capabilities, FileInfo
@@ -112,6 +121,29 @@ def test_the_location_of_a_path(root: str, path: str, location: str | None) -> N
     assert found.to_pylist() == ["x", location, "y z", location]
 
 
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("a%20b", "a b"),
+        ("/t/a%20b", "a b"),
+        ("s3://b/t/a%20b", "s3://b/t/a b"),
+        ("/tt/a", "/tt/a"),
+        ("a:1", "a:1"),
+        ("./a", None),
+    ],
+)
+def test_the_place_of_a_path(path: str, place: str | None) -> None:
+    found = places(texts(["x", path, "y%20z"]), root="/t")
+    assert found.to_pylist() == ["x", place, "y z"]
+
+
+def test_a_root_that_is_a_link_is_called_by_both_its_names(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    paths = texts([f"{tmp_path}/t/a", f"file://{tmp_path}/link/b", f"{tmp_path}/c"])
+    assert locations(paths, root=f"{tmp_path}/link").to_pylist() == ["a", "b", None]
+
+
 def test_no_paths_have_no_locations() -> None:
     assert locations(pa.chunked_array([], pa.string()), root="/t").to_pylist() == []
 
@@ -162,6 +194,7 @@ def test_the_files_of_many_vectors_are_those_of_each() -> None:
         ("/mnt/lake/t/k=1/a%20b", ["k=1/a b", "a b", "t/k=1/a b", "k=1/a%20b"]),
         ("s3a://bucket/t/a", ["a", "t/a"]),
         ("s3://else/where/a", ["a"]),
+        ("x:1.parquet", ["x:1.parquet"]),
     ],
 )
 def test_what_a_path_protects(path: str, stay: list[str]) -> None:
@@ -280,7 +313,9 @@ def test_other_tables_are_told_by_their_logs() -> None:
         "x/a": False,
         "other/inner/_delta_log/0.json": True,
     }
-    assert dict(zip(paths, of_other_tables(texts([*paths])).to_pylist(), strict=True)) == paths
+    column = texts([*paths])
+    inside = of_other_tables(column, roots_of_other_tables(column)).to_pylist()
+    assert dict(zip(paths, inside, strict=True)) == paths
 
 
 def test_the_kinds_of_files() -> None:
@@ -339,6 +374,15 @@ def test_objects_that_stand_for_directories_are_no_files() -> None:
     assert list_files(Listed()).num_rows == 0
 
 
+def test_empty_files_that_are_not_there_are_markers_of_empty_directories() -> None:
+    storage = Listed()
+    storage.replace("there", b"")
+    files = pa.table({"path": texts(["there", "marker", "b"]), "size": [0, 0, 2]})
+    assert existing(files, storage)["path"].to_pylist() == ["there", "b"]
+    plain = MemoryStorage("memory://plain/t")
+    assert existing(files, plain).num_rows == 3
+
+
 def test_of_a_file_that_is_there_twice_the_youngest_counts() -> None:
     rows = {
         "path": texts(["a", "b", "a", "c", "a", "b"], chunks=3),
@@ -349,8 +393,13 @@ def test_of_a_file_that_is_there_twice_the_youngest_counts() -> None:
     assert [tuple(row.values()) for row in found] == [("a", 3, 9), ("b", 2, None), ("c", 4, 7)]
 
 
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+
+
 def inventory(**columns: Any) -> pa.Table:
-    whole = {"path": ["a"], "length": [1], "isDir": [False], "modificationTime": [5], **columns}
+    times = [NOW_MS]
+    whole = {"path": ["a"], "length": [1], "isDir": [False], "modificationTime": times, **columns}
     return pa.table({name: value for name, value in whole.items() if value is not None})
 
 
@@ -380,16 +429,62 @@ def test_the_paths_of_an_inventory(root: str, path: str, place: str | None) -> N
 @pytest.mark.parametrize(
     "times",
     [
-        pa.array([5], pa.int32()),
-        pa.array([datetime(1970, 1, 1, 0, 0, 0, 5999)], pa.timestamp("us")),
-        pa.array([datetime(1970, 1, 1, 0, 0, 0, 5000, timezone.utc)], pa.timestamp("ns", "UTC")),
+        pa.array([NOW_MS], pa.uint64()),
+        pa.array([datetime(2023, 11, 14, 22, 13, 20, 999)], pa.timestamp("us")),
+        pa.array([datetime(2023, 11, 14, 22, 13, 20, 0, timezone.utc)], pa.timestamp("ns", "UTC")),
     ],
 )
 def test_the_times_of_an_inventory(times: pa.Array) -> None:
     found = inventory_files(
         inventory(modificationTime=times, path=pa.array(["a"], pa.large_string())), root="/t"
     )
-    assert found.to_pylist() == [{"path": "a", "size": 1, "modificationTime": 5}]
+    assert found.to_pylist() == [{"path": "a", "size": 1, "modificationTime": NOW_MS}]
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        (NOW_MS // 1000, "as if it were seconds"),
+        (NOW_MS * 1000, "as if it were microseconds"),
+        (NOW_MS * 1_000_000, "as if it were nanoseconds"),
+        (0, "modificationTime 0: expected epoch milliseconds"),
+        (NOW_MS + DAY_MS + 1, "expected epoch milliseconds"),
+    ],
+)
+def test_times_of_another_unit_are_refused(time: int, unit: str) -> None:
+    rows = inventory(
+        path=["a", "b"],
+        length=[1, 1],
+        isDir=[False, False],
+        modificationTime=pa.array([NOW_MS, time], pa.int64()),
+    )
+    with pytest.raises(InvalidArgumentError, match=unit):
+        check_times(inventory_files(rows, root="/t"), table="/t", now_ms=NOW_MS)
+    # What isn't the table's doesn't matter.
+    elsewhere = rows.set_column(0, "path", [["a", "/elsewhere/b"]])
+    check_times(inventory_files(elsewhere, root="/t"), table="/t", now_ms=NOW_MS)
+
+
+def test_an_inventory_in_seconds_is_refused_as_it_is_read(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")])
+    rows = inventory(path=["uncommitted"], modificationTime=[NOW_MS // 1000])
+    with pytest.raises(InvalidArgumentError, match="as if it were seconds"):
+        DeltaTable(str(tmp_path)).vacuum(inventory=rows, dry_run=True)
+
+
+def test_times_up_to_tomorrow_are_taken() -> None:
+    for time in (946_684_800_000, NOW_MS + DAY_MS):
+        files = inventory_files(inventory(modificationTime=[time]), root="/t")
+        check_times(files, table="/t", now_ms=NOW_MS)
+
+
+def test_large_texts_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum_inventory, "_CHUNK_ROWS", 2)
+    names = ["a", "b", "c", "d", "e"]
+    columns = {"length": [1] * 5, "isDir": [False] * 5, "modificationTime": [NOW_MS] * 5}
+    rows = inventory(path=pa.array(names, pa.large_string()), **columns)
+    found = inventory_files(rows, root="/t")["path"]
+    assert (found.to_pylist(), found.num_chunks) == (names, 3)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +507,7 @@ def test_an_inventory_may_lie_in_a_file(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "inventory.parquet")
     for place in (tmp_path / "inventory.parquet", f"file://{tmp_path}/inventory.parquet"):
         found = inventory_files(read_inventory(place, {}, table="/t"), root="/t")
-        assert found.to_pylist() == [{"path": "a", "size": None, "modificationTime": 5}]
+        assert found.to_pylist() == [{"path": "a", "size": None, "modificationTime": NOW_MS}]
     (tmp_path / "text").write_text("no Parquet")
     with pytest.raises(InvalidArgumentError, match="text can't be read as a Parquet file"):
         read_inventory(tmp_path / "text", {}, table="/t")
