@@ -109,7 +109,7 @@ def test_an_inventory_stands_for_the_listing(littered: Path, tmp_path: Path) -> 
         "path": ["orphan.parquet"],
         "length": [5],
         "isDir": [False],
-        "modificationTime": [0],
+        "modificationTime": [1_700_000_000_000],
     }
     pq.write_table(pa.table(columns), inventory)
     report = vacuum(littered, inventory=str(inventory))
