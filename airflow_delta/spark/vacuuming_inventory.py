@@ -14,7 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.maintenance.vacuum_inventory import COLUMNS, inventory_files
+from airflow_delta.engine.maintenance.vacuum_inventory import (
+    COLUMNS,
+    check_times,
+    inventory_files,
+)
 from airflow_delta.spark.executor_errors import errors_for_driver
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[by
         now_ms: the time, in epoch ms.
 
     Raises:
-        InvalidArgumentError: a column is missing, or is of the wrong type.
+        InvalidArgumentError: a column is missing, or is of the wrong type; or see `check_times`.
     """
     columns = [_typed(inventory, name, root) for name in COLUMNS]
 
@@ -58,7 +62,8 @@ def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[by
                     pa.array(values, field.type)
                     for values, field in zip(zip(*some, strict=True), _SCHEMA, strict=True)
                 ]
-                files = inventory_files(pa.table(columns, schema=_SCHEMA), root=root, now_ms=now_ms)
+                files = inventory_files(pa.table(columns, schema=_SCHEMA), root=root)
+                check_times(files, table=root, now_ms=now_ms)
                 for batch in files.combine_chunks().to_batches():
                     yield batch.serialize().to_pybytes()
 

@@ -138,7 +138,7 @@ def test_times_of_an_inventory_are_those_of_the_engine(spark: SparkSession, tmp_
     for rows in (made, naive):
         (batch,) = inventory_batches(rows, root=str(tmp_path), now_ms=NOW_MS).collect()
         found = vacuuming._files(batch)
-        expected = inventory_files(rows.toArrow(), root=str(tmp_path), now_ms=NOW_MS)
+        expected = inventory_files(rows.toArrow(), root=str(tmp_path))
         assert found.to_pylist() == expected.to_pylist()
 
 
