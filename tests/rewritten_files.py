@@ -22,10 +22,11 @@ from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.features.column_mapping import (
     mapping_mode,
     physical_name,
-    unmapped,
 )
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
+from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
+from airflow_delta.engine.snapshot.file_traces import files_with
 
 __all__ = ["read_rows", "rewrite_files"]
 
@@ -52,7 +53,7 @@ def rewrite_files(uri: str, rewrite: Rewrite) -> None:
         if rows.num_rows:
             transaction.add_file(_added(snapshot, file, rows, by_name=rewrite.feature))
     if rewrite.feature == "columnMapping":
-        transaction.set_metadata(unmapped(snapshot.metadata, table=uri))
+        unmap_columns(transaction)
     transaction.commit()
 
 
@@ -67,7 +68,8 @@ def read_rows(delta: DeltaTable, version: int | None = None) -> list[dict[str, A
 def _concerned(snapshot: Snapshot, rewrite: Rewrite) -> list[dict[str, Any]]:
     files: list[dict[str, Any]] = snapshot.files().to_pylist()
     if rewrite.feature == "deletionVectors":
-        return [file for file in files if file["deletionVector"] is not None]
+        concerned = files_with("deletionVectors", snapshot)["path"].to_pylist()
+        return [file for file in files if file["path"] in concerned]
     if rewrite.feature == "typeWidening":
         narrow = files_with_narrow_types(snapshot.state.storage, snapshot)["path"].to_pylist()
         return [file for file in files if file["path"] in narrow]

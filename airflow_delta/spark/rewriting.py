@@ -7,7 +7,8 @@ takes is the engine's (``maintenance/drop_feature``, whose `rewrite` says which 
 feature              a commit is about                           its operation
 ===================  ==========================================  ======================================
 ``deletionVectors``  some gigabytes of the files with a          ``REORG``
-                     deletion vector
+                     deletion vector, or whose path a removed
+                     one has
 ``typeWidening``     likewise of those with narrower types       ``REORG``
 ``columnMapping``    all files, and the metadata                 ``REMOVE COLUMN MAPPING``
 ===================  ==========================================  ======================================
@@ -39,18 +40,15 @@ from airflow_delta.engine.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
 )
-from airflow_delta.engine.features.clustering import (
-    DOMAIN,
-    clustering_domain,
-    parse_clustering_columns,
-)
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths, unmapped
+from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.feature import Support
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable
+from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
+from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.file_traces import files_with
@@ -219,9 +217,7 @@ class _Rewriting:
         if not files.num_rows and (self._feature != _MAPPING or mode == "none"):
             return None
         if self._feature == _MAPPING:
-            # All files go, so that one more or less is a conflict.
-            transaction.read_table()
-            transaction.set_metadata(unmapped(base.metadata, table=base.table))
+            unmap_columns(transaction)
         keys = file_keys(files, table=base.table)
         try:
             self._write(base, files, keys)
@@ -238,7 +234,7 @@ class _Rewriting:
                 frozenset({ROW_TRACKING}) if tracked else frozenset()
             )
             transaction = self._table.transaction(
-                "REMOVE COLUMN MAPPING" if is_mapping else "REORG",
+                UNMAPPING if is_mapping else "REORG",
                 operation_parameters=None if is_mapping else {"predicate": [], "applyPurge": True},
                 enforces=sorted(enforced),
             )
@@ -263,7 +259,10 @@ class _Rewriting:
         if self._feature == _MAPPING:
             return files
         if self._feature == "deletionVectors":
-            files = files.filter(pc.is_valid(files["deletionVector"]))
+            # Those of which only the deletion vector went meanwhile, and has left nothing, needn't go.
+            files = files.filter(
+                pc.is_in(files["path"], value_set=self._with_traces(base).combine_chunks())
+            )
         # By paths, so that files of one partition mostly come together.
         files = files.sort_by("path")
         within = pc.less_equal(pc.cumulative_sum(files["size"]), _BATCH_BYTES)
@@ -302,8 +301,6 @@ class _Rewriting:
         transaction.add_files(added)
         for pair in pairs:
             transaction.remove_file(removal(pair.file, data_change=False))
-        if self._feature == _MAPPING:
-            _cluster_by_logical_names(transaction)
         return {
             "numRemovedFiles": len(pairs),
             "numRemovedBytes": sum(pair.file.size for pair in pairs),
@@ -327,16 +324,3 @@ class _Rewriting:
 
 def _tracks_rows(snapshot: Snapshot) -> bool:
     return snapshot.row_tracking is not None and snapshot.row_tracking.enabled
-
-
-def _cluster_by_logical_names(transaction: OptimisticTransaction) -> None:
-    """Have the table clustered by the same columns, whose names in files are others from then on."""
-    base = transaction.base
-    domain = base.domains.get(DOMAIN)
-    if domain is None:
-        return
-    mode = mapping_mode(base.protocol, base.metadata, table=base.table)
-    logical = {place: path for path, place in physical_paths(base.schema, mode).items()}
-    columns = parse_clustering_columns(domain.configuration, table=base.table)
-    by_name = [logical.get(column, column) for column in columns]
-    transaction._set_domain(clustering_domain(by_name))  # noqa: SLF001 - as the engine's own parts do

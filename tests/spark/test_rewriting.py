@@ -286,6 +286,18 @@ def test_vectors_go_with_the_rows_that_they_delete(
     assert [info.operation for info in table.history(2)] == ["REORG", "REORG"]
 
 
+def test_restored_files_give_way_to_others(spark: SparkSession, table: DeltaTable) -> None:
+    table.alter.set_properties({"delta.enableDeletionVectors": "true"})
+    version = table.latest_version()
+    restored = delete(table, 0, [0])
+    table.restore(version)
+    result = rewrite_data(spark, table.uri, "deletionVectors")
+    assert (result.num_commits, result.num_removed, result.num_added) == (1, 1, 1)
+    assert restored.path not in table.snapshot().files()["path"].to_pylist()
+    assert ids(spark, table) == [1, 2, 3, 4]
+    assert rewrite_data(spark, table.uri, "deletionVectors") == RewriteResult()
+
+
 def test_files_of_mapped_columns_have_their_ids(spark: SparkSession, table: DeltaTable) -> None:
     table.alter.add_columns([StructField("s", StructType((StructField("x", LONG),)))])
     table.alter.set_properties(

@@ -105,10 +105,10 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
         name for name in supported if name in FEATURES and feature in FEATURES[name].requires
     )
     if dependents:
+        stay = [name for name in dependents if not isinstance(FEATURES[name].drop, Drop)]
+        advice = f"; {stay} can't be dropped, so it must stay" if stay else "; drop them first"
         raise _in_the_way(
-            feature,
-            f"the features {dependents} of the table require it; drop them first",
-            table,
+            feature, f"the features {dependents} of the table require it{advice}", table
         )
     properties = TableProperties(metadata.configuration, table)
     if feature == "checkConstraints" and properties.constraints:
@@ -118,7 +118,7 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
             "ALTER TABLE … DROP CONSTRAINT",
             table,
         )
-    if feature == "columnMapping" and properties.column_mapping_mode != "none":
+    if feature == "columnMapping":
         unmapped(metadata, table=table)
 
 
@@ -181,8 +181,20 @@ def without_recorded_types(metadata: Metadata, *, table: str) -> Metadata:
     return replace(metadata, schema_string=schema_to_json(schema))
 
 
-def metadata_without(features: frozenset[str], metadata: Metadata) -> Metadata:
-    """The metadata without the properties that go along with features."""
+def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str) -> Metadata:
+    """The metadata without the properties that go along with features, and what columns have of them.
+
+    Args:
+        features: features that have left no other traces.
+        metadata: the table's metadata.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: the schema can't be read.
+    """
+    if "columnMapping" in features:
+        # Where it was turned off by others, ids and names may be left, which mean nothing.
+        metadata = unmapped(metadata, table=table)
     drops = [FEATURES[name].drop for name in features]
     gone = frozenset[str]().union(*(drop.removed for drop in drops if isinstance(drop, Drop)))
     kept = {name: v for name, v in metadata.configuration.items() if name not in gone}

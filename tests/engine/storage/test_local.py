@@ -196,6 +196,18 @@ def test_a_file_deleted_while_listing_is_left_out(storage: LocalStorage) -> None
     assert [info.name for info in listing] == ["c"]
 
 
+def test_a_deletion_goes_over_what_is_no_file_and_names_what_it_fails_at(
+    storage: LocalStorage,
+) -> None:
+    for path in ("d/file", "first", "last"):
+        storage.create(path, b"x")
+    too_long = "x" * 300
+    with pytest.raises(StorageError, match="delete 'xxx") as e:
+        storage.delete(["first", "missing", "d", "d/file/below", too_long, "last"])
+    assert (e.value.path, e.value.operation) == (too_long, "delete")
+    assert visible(storage) == ["last", "d/file"]
+
+
 def test_a_late_start_asks_for_late_files_only(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

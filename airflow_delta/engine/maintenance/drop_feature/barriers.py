@@ -11,12 +11,19 @@ Each checkpoint is read to its end before anything relies on it.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.backfill import backfill_first
 from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.checkpoint_protection import protected_before
 from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -26,7 +33,7 @@ __all__ = [
     "BARRIERS",
     "OPERATION",
     "add_barrier",
-    "has_checkpoint_at",
+    "hide_below_boundary",
     "missing_barriers",
     "write_checked",
 ]
@@ -86,9 +93,27 @@ def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
     return version
 
 
-def has_checkpoint_at(storage: Storage, version: int) -> bool:
-    """Whether the log has a complete checkpoint of a version."""
-    return bool(list_log(storage, start=version, end=version).checkpoints)
+def hide_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+    """Write the checkpoint that a table's boundary promises, if it isn't there.
+
+    Whoever dropped a feature may have died before. Where the log doesn't reach back to the boundary, or the
+    engine doesn't know enough of that version, there is nothing to hide or to be done.
+
+    Args:
+        storage: where the table is.
+        owners: the commit owners that there are.
+        base: the newest version.
+
+    Raises:
+        DeltaError: see `write_checked`.
+    """
+    boundary = protected_before(base)
+    if not 0 < boundary <= base.version:
+        return
+    if list_log(storage, start=boundary, end=boundary).checkpoints:
+        return
+    with suppress(VersionNotFoundError, UnsupportedFeatureError):
+        write_checked(storage, owners, boundary)
 
 
 def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:

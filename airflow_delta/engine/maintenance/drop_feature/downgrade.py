@@ -19,13 +19,16 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["FEATURE_NAME", "OPERATION", "commit_downgrade"]
+__all__ = ["FEATURE_NAME", "OPERATION", "TRUNCATE_HISTORY", "commit_downgrade"]
 
 OPERATION = "DROP FEATURE"
 """What Delta Spark calls the commit."""
 
 FEATURE_NAME = "featureName"
 """The operation's parameter that names the feature."""
+
+TRUNCATE_HISTORY = "truncateHistory"
+"""The operation's parameter that tells whether the history with the feature was cleaned up before."""
 
 
 def commit_downgrade(
@@ -41,7 +44,8 @@ def commit_downgrade(
 
     Raises:
         ConstraintViolationError: traces have come back.
-        CommitConflictError: a commit made meanwhile changed protocol or metadata.
+        CommitConflictError: a commit made meanwhile changed protocol or metadata; or also files, where the
+            history has been looked through.
         DeltaError: see `OptimisticTransaction.commit`.
     """
     transaction = OptimisticTransaction(
@@ -50,15 +54,18 @@ def commit_downgrade(
         OPERATION,
         operation_parameters={
             FEATURE_NAME: plan.feature,
-            "truncateHistory": plan.way == "truncated",
+            TRUNCATE_HISTORY: plan.way == "truncated",
         },
         owners=owners,
     )
     # For users protocols only grow, and the protocol's domains are its own.
     transaction._drop(plan.dropped, hides_history=plan.way == "hidden")  # noqa: SLF001
+    if plan.way == "truncated":
+        # A trace that came and went meanwhile is in a commit that stays.
+        transaction.read_table()
     transaction.set_protocol(plan.protocol)
     # As they are or not: a change of them meanwhile is a conflict.
-    transaction.set_metadata(metadata_without(plan.dropped, base.metadata))
+    transaction.set_metadata(metadata_without(plan.dropped, base.metadata, table=base.table))
     for domain in base.domains.values():
         if _goes_along(domain.domain, plan.feature):
             transaction._set_domain(replace(domain, removed=True))  # noqa: SLF001

@@ -2,8 +2,8 @@
 
 **Broken off.** Each step is a commit or a file, after which the table is as good as before. The next run
 finds out by the table itself how far the last one has come; there is nothing else to remember. That holds
-for the last step, too: where the feature is gone, and the checkpoint that hides its versions isn't there
-yet, it is written.
+for the last step, too: where a feature is gone, and the checkpoint that hides its versions isn't there
+yet, the next run writes it before anything else, whichever feature it is about.
 
 **Others meanwhile.** A commit that gets in the way of a step is a conflict; the table is looked at anew
 then.
@@ -12,9 +12,7 @@ then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import (
@@ -22,21 +20,20 @@ from airflow_delta.engine.errors import (
     ConstraintViolationError,
     DeltaError,
     InvalidArgumentError,
-    VersionNotFoundError,
 )
-from airflow_delta.engine.features.dropping import find_feature
+from airflow_delta.engine.features.dropping import find_feature, how_to_drop
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.maintenance.backfill import backfill_first
-from airflow_delta.engine.maintenance.checkpoint_protection import protected_before
 from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.drop_feature.barriers import (
     add_barrier,
-    has_checkpoint_at,
+    hide_below_boundary,
     write_checked,
 )
 from airflow_delta.engine.maintenance.drop_feature.downgrade import (
     FEATURE_NAME,
     OPERATION,
+    TRUNCATE_HISTORY,
     commit_downgrade,
 )
 from airflow_delta.engine.maintenance.drop_feature.plan import (
@@ -120,10 +117,12 @@ class _Run:
     def drop(self, *, dry_run: bool) -> DropFeatureResult:
         """Go as far as can be gone."""
         conflicts = 0
+        base = self._opened(dry_run=dry_run)
+        if not dry_run:
+            hide_below_boundary(self.storage, self.owners, base)
         while True:
-            base = self._opened(dry_run=dry_run)
             if self.feature not in supported_features(base.protocol):
-                return self._gone(base, dry_run=dry_run)
+                return self._gone(base)
             plan = self._planned(base)
             if dry_run:
                 return self._result("planned", base.version, plan)
@@ -134,10 +133,11 @@ class _Run:
                 if conflicts == _CONFLICTS or not self._is_worth_another_try(error, plan):
                     raise
                 pause(conflicts)
-                continue
-            conflicts = 0
-            if result is not None:
-                return result
+            else:
+                conflicts = 0
+                if result is not None:
+                    return result
+            base = self._opened(dry_run=False)
 
     def _opened(self, *, dry_run: bool) -> Snapshot:
         if self.way == "truncated" and not dry_run:
@@ -176,7 +176,11 @@ class _Run:
             return None
         truncation = plan.truncation
         if truncation is not None and truncation.needs_checkpoint:
-            write_checked(self.storage, self.owners, base.version)
+            if truncation.needs_version:
+                add_barrier(self.storage, self.owners, base)
+                self.commits += 1
+            else:
+                write_checked(self.storage, self.owners, base.version)
             return None
         if truncation is not None and truncation.waits:
             return self._result("waiting", base.version, plan)
@@ -211,14 +215,14 @@ class _Run:
         self.rewriter(self.storage.root, step.rewrite)
         return None
 
-    def _gone(self, base: Snapshot, *, dry_run: bool) -> DropFeatureResult:
-        """The result where the table doesn't have the feature: what is left to do of an earlier run.
+    def _gone(self, base: Snapshot) -> DropFeatureResult:
+        """The result where the table doesn't have the feature: that of an earlier run, by its commit.
 
         Raises:
             InvalidArgumentError: it didn't have it lately either.
         """
-        version = self._dropped_by(base)
-        if version is None:
+        dropped_by = self._dropped_by(base)
+        if dropped_by is None:
             supported = ", ".join(sorted(supported_features(base.protocol))) or "none"
             raise InvalidArgumentError(
                 f"the table doesn't support the feature {self.feature}, so it can't be dropped; it "
@@ -226,21 +230,21 @@ class _Run:
                 table=base.table,
                 feature=self.feature,
             )
-        if self.way == "hidden" and not dry_run and version <= protected_before(base):
-            # What hides the versions before may be missing.
-            with suppress(VersionNotFoundError):
-                if not has_checkpoint_at(self.storage, version):
-                    write_checked(self.storage, self.owners, version)
-        return self._result("dropped", version, None)
+        version, way = dropped_by
+        return DropFeatureResult(
+            base.table, self.feature, way, "dropped", version, None, self.commits
+        )
 
-    def _dropped_by(self, base: Snapshot) -> int | None:
+    def _dropped_by(self, base: Snapshot) -> tuple[int, Way] | None:
+        """The version that dropped the feature, and how, which needn't be as it is asked for now."""
         for info in base.timeline.history(_SEARCHED):
-            if info.operation == OPERATION and self._is_named_by(info.operation_parameters):
-                return info.version
+            parameters = info.operation_parameters or {}
+            if info.operation == OPERATION and parameters.get(FEATURE_NAME) == self.feature:
+                if parameters.get(TRUNCATE_HISTORY) in (True, "true"):
+                    return info.version, "truncated"
+                hides = how_to_drop(self.feature, table=base.table).hides_history
+                return info.version, "hidden" if hides else "at once"
         return None
-
-    def _is_named_by(self, parameters: Mapping[str, Any] | None) -> bool:
-        return (parameters or {}).get(FEATURE_NAME) == self.feature
 
     def _result(
         self, status: Status, version: int, plan: DropFeaturePlan | None

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.features.column_mapping import unmapped
 from airflow_delta.engine.features.dropping import turned_off, without_recorded_types
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns
 from airflow_delta.engine.maintenance.drop_feature.preparation import StepKind
 from airflow_delta.engine.maintenance.drop_feature.row_ids import take_row_ids
+from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
+from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
     OPERATION as VECTOR_TOMBSTONES,
 )
@@ -59,8 +60,9 @@ def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
 
 
 def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    metadata = unmapped(base.metadata, table=base.table)
-    _change(storage, owners, base, metadata, "REMOVE COLUMN MAPPING", {})
+    transaction = OptimisticTransaction(storage, base, UNMAPPING, owners=owners)
+    unmap_columns(transaction)
+    transaction.commit()
 
 
 def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:

@@ -36,7 +36,7 @@ class DropFeatureResult:
     Attributes:
         table: the table's location.
         feature: the feature's name.
-        way: how it is dropped; see `plan`.
+        way: how it is dropped, or was by an earlier run; see `plan`.
         status: how far it has come.
         version: the version that dropped the feature; else the newest one, as this run leaves it.
         plan: what is still to be done; where all was done, what the last step was planned as. None where an
@@ -93,7 +93,8 @@ def _waiting_for(result: DropFeatureResult) -> str:
     truncation = result.plan.truncation
     ready = truncation.ready_at_ms
     when = "later" if ready is None else f"at {utc_text(ready)} or later"
-    why = None if truncation.cleanup is None else truncation.cleanup.reason
+    # Where it is known when to come back, it doesn't matter why there is nothing to clean up yet.
+    why = truncation.cleanup.reason if truncation.cleanup and ready is None else None
     return (
         f"the history up to version {truncation.last_trace} needs {result.feature}, and must expire first; "
         f"come back {when}" + (f" ({why})" if why else "")

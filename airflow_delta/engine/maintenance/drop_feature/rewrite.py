@@ -3,7 +3,8 @@
 The engine sees files, not rows. Where a feature is in the files themselves, it says which ones have to be
 written anew and how, and somebody who reads and writes rows does it:
 
-* ``deletionVectors``: the files with a deletion vector. The commits take them out, and add files without
+* ``deletionVectors``: the files with a deletion vector, or whose path a removed file with one has
+  (``snapshot/file_traces.py``). The commits take them out, and add files without
   the deleted rows.
 * ``columnMapping``: all files. One commit takes them out, adds files whose columns are called by their
   logical names, and has the metadata that go with these (`features.column_mapping.unmapped`).

@@ -1,8 +1,8 @@
 """What any commit must be like, whatever the table's features.
 
 Spec: PROTOCOL.md, "Delta Log Entries" of "Requirements for Writers", "Add File and Remove File",
-"Protocol Evolution" and "Column Mapping"; edge case B14. That there is at most one ``protocol`` and one
-``metaData`` follows from the form of `Actions`.
+"Protocol Evolution" and "Column Mapping"; checkpoint-protection.md; edge case B14. That there is at most
+one ``protocol`` and one ``metaData`` follows from the form of `Actions`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID, mapping_mode
+from airflow_delta.engine.features.dropping import PROTECTION, PROTECTION_BOUNDARY
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.upgrade import check_metadata, check_no_shrinking
@@ -33,7 +34,8 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
 
     Raises:
         ConstraintViolationError: the first version lacks one of them; the table's id changes; a
-            feature comes into use that the protocol lacks; or the highest column id falls.
+            feature comes into use that the protocol lacks; or the highest column id falls, or the version
+            below which checkpoints are protected.
         InvalidTableError: the protocol supports less than before, but for the feature of managed commits
             and those that the commit drops; or protocol, schema, partition columns and properties don't
             fit together.
@@ -54,15 +56,9 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
         )
     schema_after(context)  # its partition columns are in it
     check_metadata(context.protocol, context.metadata, table=context.table)
-    highest = context.properties.column_mapping_max_column_id or 0
-    least = (base.properties.column_mapping_max_column_id or 0) if base else 0
-    mapped = mapping_mode(context.protocol, context.metadata, table=context.table) != "none"
-    # Where column mapping is off nothing has an id; whoever turns it on again begins anew.
-    if highest < least and (mapped or not base or not _was_mapped(base)):
-        raise context.violation(
-            f"{MAX_COLUMN_ID} falls from {least} to {highest}, and the ids in between would be given "
-            "out again; keep the property"
-        )
+    if base:
+        _check_highest_id(base, context)
+        _check_boundary(base, context)
     if missing := _new_features(context.metadata, context):
         raise context.violation(
             f"its metadata uses the features {missing}, which the protocol lacks; add them to the "
@@ -71,8 +67,32 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     return actions
 
 
-def _was_mapped(base: Snapshot) -> bool:
-    return mapping_mode(base.protocol, base.metadata, table=base.table) != "none"
+def _check_highest_id(base: Snapshot, context: CommitContext) -> None:
+    """The highest column id doesn't fall, unless column mapping goes."""
+    highest = context.properties.column_mapping_max_column_id or 0
+    least = base.properties.column_mapping_max_column_id or 0
+    mapped = mapping_mode(context.protocol, context.metadata, table=context.table) != "none"
+    was_mapped = mapping_mode(base.protocol, base.metadata, table=base.table) != "none"
+    # Where column mapping is off nothing has an id; whoever turns it on again begins anew.
+    goes = was_mapped or "columnMapping" not in context.supported
+    if highest < least and (mapped or not goes):
+        raise context.violation(
+            f"{MAX_COLUMN_ID} falls from {least} to {highest}, and the ids in between would be given "
+            "out again; keep the property"
+        )
+
+
+def _check_boundary(base: Snapshot, context: CommitContext) -> None:
+    """What protects checkpoints goes on to, unless the feature goes; see checkpoint-protection.md."""
+    if PROTECTION not in supported_features(base.protocol) & context.supported:
+        return
+    boundary = context.properties.require_checkpoint_protection_before_version
+    least = base.properties.require_checkpoint_protection_before_version
+    if boundary < least:
+        raise context.violation(
+            f"{PROTECTION_BOUNDARY} falls from {least} to {boundary}, and the checkpoints in between, "
+            "which hide versions with dropped features, would be unprotected; keep the property"
+        )
 
 
 def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:

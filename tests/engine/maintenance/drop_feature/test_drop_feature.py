@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.schema import LONG, STRING
+from tests.engine.maintenance.drop_feature.worlds import World
+from tests.faulty_storage import Crash, Fault, FaultyStorage, How
 from tests.log_builder import add, metadata, write_commit
 
 SCHEMA = StructType((StructField("id", LONG), StructField("part", STRING)))
@@ -218,6 +222,73 @@ def test_what_hides_the_versions_is_made_up_for(tmp_path: Path) -> None:
     assert last.exists()
 
 
+def test_what_hides_the_versions_is_made_up_for_by_any_other_drop() -> None:
+    world = World(
+        {"delta.checkpointPolicy": "v2", "delta.feature.vacuumProtocolCheck": "supported"}
+    )
+    # Version 5 drops it: 1 sets the policy, 2 to 4 are the barriers.
+    crash = Fault("create", 1, How.CRASH_AFTER, suffix=f"{5:020}.json")
+    with pytest.raises(Crash):
+        world.drop("v2Checkpoint", storage=FaultyStorage(world.storage, crash))
+    boundary = world.snapshot().properties.require_checkpoint_protection_before_version
+    name = f"{boundary:020}.checkpoint.parquet"
+    assert (boundary, name in world.names()) == (5, False)
+    world.drop("vacuumProtocolCheck", dry_run=True)
+    assert name not in world.names()
+    world.drop("vacuumProtocolCheck")
+    assert name in world.names()
+
+
+def test_a_boundary_that_is_yet_to_come_is_waited_for(tmp_path: Path) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [PROTECTION]}
+    write_commit(
+        tmp_path, 0, {"protocol": protocol}, metadata(configuration={BOUNDARY: "100"}), add("a")
+    )
+    result = DeltaTable(tmp_path).drop_feature(PROTECTION, truncate_history=True)
+    assert (result.status, result.ready_at_ms, result.num_commits) == ("waiting", None, 0)
+    assert checkpoints(tmp_path) == []
+
+
+def test_the_way_that_was_gone_is_told(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
+    delta.drop_feature("v2Checkpoint")
+    again = delta.drop_feature("v2Checkpoint", truncate_history=True)
+    assert (again.status, again.way) == ("dropped", "hidden")
+
+
+def test_what_is_left_of_column_mapping_goes_along() -> None:
+    world = World({"delta.feature.columnMapping": "supported"}, "a")
+    mapping = {"delta.columnMapping.mode": "none", "delta.columnMapping.maxColumnId": "3"}
+    former = world.snapshot().metadata
+    column = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id"}
+    changed = replace(
+        former,
+        configuration=mapping,
+        schema_string=former.schema_string.replace(
+            '"metadata":{}', f'"metadata":{json.dumps(column)}'
+        ),
+    )
+    transaction = world.begin("SET TBLPROPERTIES")
+    transaction.set_metadata(changed)
+    transaction.commit()
+    assert "physicalName" in world.snapshot().metadata.schema_string
+    assert world.drop("columnMapping").status == "dropped"
+    assert world.snapshot().metadata.configuration.keys() == {BOUNDARY}
+    assert world.snapshot().metadata.schema_string == former.schema_string
+
+
+def test_an_empty_table_is_clustered_by_the_same_columns(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.columnMapping.mode": "name"})
+    delta.alter.cluster_by([("part",)])
+    assert '[["col-' in delta.snapshot().domains["delta.clustering"].configuration
+    assert delta.drop_feature("columnMapping").status == "dropped"
+    (columns,) = (
+        json.loads(domain.configuration)["clusteringColumns"]
+        for domain in delta.snapshot().domains.values()
+    )
+    assert columns == [["part"]]
+
+
 def test_barriers_that_stand_are_counted(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.feature.vacuumProtocolCheck": "supported"}, "a")
     delta.drop_feature("vacuumProtocolCheck")
@@ -287,6 +358,15 @@ def test_what_others_require_stays(tmp_path: Path) -> None:
     ):
         delta.drop_feature("domainMetadata")
     assert delta.latest_version() == 0
+
+
+def test_what_stays_keeps_what_it_requires(tmp_path: Path) -> None:
+    delta = created(tmp_path, {"delta.enableIcebergCompatV2": "true"})
+    with pytest.raises(
+        ConstraintViolationError,
+        match=r"\['icebergCompatV2'\] can't be dropped, so it must stay",
+    ):
+        delta.drop_feature("columnMapping")
 
 
 def test_constraints_are_their_owners_to_drop(tmp_path: Path) -> None:

@@ -219,3 +219,27 @@ def test_a_file_that_tells_nothing_is_an_error(tmp_path: Path) -> None:
     Path(tmp_path, "a.parquet").write_bytes(b"no Parquet at all")
     with pytest.raises(CorruptLogError, match=r"the data file a\.parquet is no Parquet"):
         delta.drop_feature("typeWidening")
+
+
+def test_restored_files_share_no_path_with_removed_ones_afterwards(
+    with_vectors: DeltaTable,
+) -> None:
+    """A reader without deletion vectors tells files apart by their paths alone."""
+    delta = with_vectors
+    delta.restore(3)
+    before = read_rows(delta)
+    assert len(before) == 9
+    result = delta.drop_feature("deletionVectors")
+    assert result.rewrite is not None
+    assert (result.status, result.rewrite.num_files) == ("needs rewrite", 2)
+    result = delta.drop_feature("deletionVectors", rewriter=rewrite_files)
+    assert result.status == "dropped"
+    assert read_rows(delta) == before
+    checkpoint = Path(delta.uri, "_delta_log", f"{result.version:020}.checkpoint.parquet")
+    rows = pq.ParquetFile(checkpoint).read(columns=["add", "remove"]).to_pylist()
+    live, removed = (
+        {row[kind]["path"] for row in rows if row[kind] is not None} for kind in ("add", "remove")
+    )
+    assert len(live) == 3
+    assert {"0.parquet", "10.parquet"} <= removed
+    assert not live & removed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import AddFile, RemoveFile
@@ -14,9 +17,15 @@ from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.restore_files import add_actions
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from tests.engine.maintenance.drop_feature.worlds import HOUR, MINUTE, World
+from tests.faulty_storage import Fault, FaultyStorage
 
 PROTECTION = "checkpointProtection"
+
+VECTOR = DeletionVectorDescriptor(
+    "i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None, 40, 6
+)
 
 # The property that turns the feature on.
 TRACED = {
@@ -25,6 +34,42 @@ TRACED = {
     "typeWidening": {"delta.enableTypeWidening": "true"},
     "columnMapping": {"delta.columnMapping.mode": "name"},
 }
+
+
+def delete_rows(world: World) -> None:
+    """Delete rows of the file a."""
+    change_vector(world.begin("DELETE"), None, VECTOR)
+
+
+def restore_rows(world: World) -> None:
+    """Bring them back."""
+    change_vector(world.begin("RESTORE"), VECTOR, None)
+
+
+def change_vector(
+    transaction: OptimisticTransaction,
+    before: DeletionVectorDescriptor | None,
+    after: DeletionVectorDescriptor | None,
+) -> None:
+    files = transaction.base.files()
+    (added,) = add_actions(files.filter(pc.equal(files["path"], "a")), data_change=True)
+    transaction.remove_file(RemoveFile("a", data_change=True, deletion_vector=before))
+    transaction.add_file(replace(added, deletion_vector=after, stats='{"numRecords":7}'))
+    transaction.commit()
+
+
+def checkpointed(world: World, **options: Any) -> int:
+    """Write the checkpoint of the newest version."""
+    snapshot = world.snapshot()
+    execute_checkpoint(world.storage, snapshot, plan_checkpoint(snapshot, **options))
+    return snapshot.version
+
+
+def commit(world: World, *actions: dict[str, Any]) -> None:
+    """Write a commit as it is."""
+    lines = ({"commitInfo": {"timestamp": world.now, "operation": "X"}}, *actions)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    world.storage.create(f"_delta_log/{world.snapshot().version + 1:020}.json", text.encode())
 
 
 def up_to_the_minute(time_ms: int) -> int:
@@ -213,20 +258,13 @@ def test_versions_between_have_the_traces_of_the_one_before() -> None:
 
 def test_deletion_vectors_count_until_they_are_removed() -> None:
     world = World(TRACED["deletionVectors"], "a")
-    vector = DeletionVectorDescriptor(
-        "i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None, 40, 6
-    )
-    transaction = world.begin("DELETE")
-    (added,) = add_actions(world.snapshot().files(), data_change=True)
-    transaction.remove_file(RemoveFile("a", data_change=True))
-    transaction.add_file(replace(added, deletion_vector=vector, stats='{"numRecords":7}'))
-    transaction.commit()
+    delete_rows(world)
     world.append("b")
 
     def purge(_: str, rewrite: Rewrite) -> None:
         assert rewrite.num_files == 1
         transaction = world.begin("REORG")
-        transaction.remove_file(RemoveFile("a", data_change=False, deletion_vector=vector))
+        transaction.remove_file(RemoveFile("a", data_change=False, deletion_vector=VECTOR))
         transaction.add_file(AddFile("c", {}, 1, 1, data_change=False, stats='{"numRecords":1}'))
         transaction.commit()
 
@@ -240,3 +278,116 @@ def test_deletion_vectors_count_until_they_are_removed() -> None:
     world.now = first.ready_at_ms
     assert world.drop("deletionVectors", truncate_history=True).status == "dropped"
     assert world.paths() == ["b", "c"]
+
+
+def test_a_restored_file_counts_where_a_removed_one_of_its_path_has_a_vector() -> None:
+    """To a reader without deletion vectors a checkpoint with both may say that the file is gone."""
+    world = World(TRACED["deletionVectors"], "a")
+    delete_rows(world)
+    restore_rows(world)
+    assert checkpointed(world) == 3
+    world.append("b")
+
+    def rewrite(_: str, wanted: Rewrite) -> None:
+        assert wanted.num_files == 1
+        transaction = world.begin("REORG")
+        transaction.remove_file(RemoveFile("a", data_change=False))
+        transaction.add_file(AddFile("c", {}, 1, 1, data_change=False, stats='{"numRecords":7}'))
+        transaction.commit()
+
+    first = world.drop("deletionVectors", truncate_history=True, rewriter=rewrite)
+    # 5 turns it off, 6 rewrites: in 5 the file is still there.
+    assert first.plan is not None
+    assert first.plan.truncation is not None
+    assert (first.plan.truncation.last_trace, first.plan.truncation.start) == (5, 6)
+
+
+@pytest.mark.parametrize("appended", [(), ("b", "c")], ids=["adjacent", "apart"])
+def test_a_protected_checkpoint_with_a_trace_keeps_it_until_the_boundary(
+    appended: tuple[str, ...],
+) -> None:
+    protection = {"delta.feature.vacuumProtocolCheck": "supported"}
+    world = World({**TRACED["typeWidening"], **protection}, "a")
+    traced = checkpointed(world)
+    for name in appended:
+        world.append(name)
+    first = world.drop("typeWidening", truncate_history=True)
+    world.now += 20 * HOUR
+    boundary = world.drop("vacuumProtocolCheck").version
+    # The start is old enough, but the checkpoint from before it is protected now.
+    assert first.ready_at_ms is not None
+    world.now = first.ready_at_ms
+    second = world.drop("typeWidening", truncate_history=True)
+    assert second.status == "waiting"
+    assert second.plan is not None
+    assert second.plan.truncation is not None
+    assert second.plan.truncation.last_trace is not None
+    assert second.plan.truncation.last_trace >= traced
+    assert second.plan.truncation.start == boundary
+    ready = up_to_the_minute(world.snapshot(boundary).timestamp_ms) + 24 * HOUR
+    assert second.ready_at_ms == ready
+    world.now = ready
+    assert world.drop("typeWidening", truncate_history=True).status == "dropped"
+    assert world.snapshot().protocol == Protocol(1, 1)
+    with pytest.raises(VersionNotFoundError):
+        world.snapshot(traced)
+
+
+def test_a_checkpoint_that_an_earlier_cleanup_has_left_counts() -> None:
+    protection = {"delta.feature.vacuumProtocolCheck": "supported"}
+    world = World({**TRACED["typeWidening"], **protection}, "a")
+    traced = checkpointed(world)
+    world.append("b")
+    world.drop("typeWidening", truncate_history=True)
+    boundary = world.drop("vacuumProtocolCheck").version
+    for version in range(boundary):
+        world.storage.delete([f"_delta_log/{version:020}.json"])
+    assert world.paths(traced) == ["a"]
+    result = world.drop("typeWidening", truncate_history=True)
+    assert result.status == "waiting"
+    assert result.plan is not None
+    assert result.plan.truncation is not None
+    assert result.plan.truncation.last_trace == traced
+
+
+def test_a_trace_that_came_and_went_meanwhile_is_in_the_history() -> None:
+    world = World(TRACED["deletionVectors"], "a")
+    first = world.drop("deletionVectors", truncate_history=True)
+    assert first.ready_at_ms is not None
+    world.now = first.ready_at_ms
+
+    masked = AddFile("a", {}, 1, 1, True, '{"numRecords":7}', deletion_vector=VECTOR)
+    other = AddFile("c", {}, 1, 1, False, '{"numRecords":7}')
+
+    def meanwhile() -> None:
+        # Another engine, which doesn't mind that new ones aren't wanted any more.
+        commit(world, {"remove": {"path": "a", "dataChange": True}}, {"add": masked.to_json()})
+        removed = {"path": "a", "dataChange": False, "deletionVector": VECTOR.to_json()}
+        commit(world, {"remove": removed}, {"add": other.to_json()})
+
+    following = f"{world.snapshot().version + 1:020}.json"
+    storage = FaultyStorage(world.storage, Fault("create", 1, None, following, meanwhile))
+    result = world.drop("deletionVectors", truncate_history=True, storage=storage)
+    assert result.status == "waiting"
+    assert result.plan is not None
+    assert result.plan.truncation is not None
+    assert result.plan.truncation.last_trace == 3
+    assert "deletionVectors" in supported_features(world.snapshot().protocol)
+
+
+def test_a_late_v2_checkpoint_of_the_newest_version_needs_a_newer_one() -> None:
+    world = World(TRACED["v2Checkpoint"], "a")
+    version = world.drop("v2Checkpoint", truncate_history=True).version
+    name = f"_delta_log/{version:020}.checkpoint.parquet"
+    world.storage.delete([name])
+    assert checkpointed(world, policy="v2") == version
+    result = world.drop("v2Checkpoint", truncate_history=True)
+    assert (result.status, result.num_commits, result.version) == ("waiting", 1, version + 1)
+    assert result.plan is not None
+    assert result.plan.truncation is not None
+    assert result.plan.truncation.start == version + 1
+
+
+def test_when_to_come_back_is_all_that_is_said() -> None:
+    reason = World(TRACED["typeWidening"]).drop("typeWidening", truncate_history=True).reason
+    assert reason.endswith(" or later")

@@ -17,7 +17,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.model.actions import AddCdcFile, Protocol, Txn
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare import prepare
-from airflow_delta.engine.transaction.staged import Actions
+from airflow_delta.engine.transaction.staged import Actions, Dropped
 from tests.engine.transaction.prepare.attempts import (
     NOW,
     VECTOR,
@@ -171,6 +171,24 @@ def test_the_highest_column_id_never_falls(tmp_path: Path) -> None:
         else:
             with pytest.raises(ConstraintViolationError, match="falls from 9 to"):
                 attempt(tmp_path, metadata=staged)
+
+
+def test_the_boundary_of_protected_checkpoints_never_falls(tmp_path: Path) -> None:
+    name = "delta.requireCheckpointProtectionBeforeVersion"
+    table(tmp_path, ("checkpointProtection",), configuration={name: "9"})
+    for boundary in ("10", "9"):
+        attempt(tmp_path, metadata=with_properties(tmp_path, **{name.replace(".", "_"): boundary}))
+    for boundary in ("8", "0", None):
+        staged = with_properties(tmp_path, **{name.replace(".", "_"): boundary})
+        with pytest.raises(ConstraintViolationError, match=f"{name} falls from 9 to"):
+            attempt(tmp_path, metadata=staged)
+    # It goes with the feature.
+    attempt(
+        tmp_path,
+        protocol=Protocol(1, 1),
+        metadata=with_properties(tmp_path, **{name.replace(".", "_"): None}),
+        dropped=Dropped(frozenset({"checkpointProtection"}), hides_history=False),
+    )
 
 
 def test_partition_columns_are_columns(tmp_path: Path) -> None:
