@@ -51,7 +51,9 @@ def _print(result: Result) -> None:
             f"{ours.seconds / peer.seconds:.3f}",
             f"{ours.peak_mb / peer.peak_mb:.2f}",
             ", ".join(
-                f"{name} {ours.figures[name] / peer.figures[name]:.3f}" for name in peer.figures
+                f"{name} {ours.figures[name] / value:.3f}"
+                for name, value in peer.figures.items()
+                if value
             )
             or "-",
         ]

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.delta_spark.peer import DeltaSpark, delta_spark_jars
+from tests.distribution import Distribution, place
 
 # In CI the same examples every time: a run shall tell of the change, not of its luck. Elsewhere new
 # ones. "explain" is left out: it can take minutes.
@@ -46,42 +47,16 @@ GOLDEN = Path(
 NO_GOLDEN = f"the golden corpus is not in {GOLDEN}; AIRFLOW_DELTA_GOLDEN can name another folder"
 
 
-_LONG = ("races", "faults", "interop")
-"""The folders of the longest files that need no JVM."""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist (``--dist loadgroup``) what belongs together, and begin with what takes longest.
-
-    A file's tests share what its fixtures make. All files that ask for Delta Spark are one group, and all
-    others that ask for a Spark session another one: until a JVM has compiled itself it costs more than most
-    of their tests, and so there are two, not two for each process.
-    """
-    if not config.getoption("loadgroup", default=False):
-        return
-    by_file: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        by_file.setdefault(item.nodeid.split("::")[0], []).append(item)
-    groups = {file: _group(file, of_file) for file, of_file in by_file.items()}
-    for file, of_file in by_file.items():
-        for item in of_file:
-            item.add_marker(pytest.mark.xdist_group(groups[file]))
-    # Who is left with a long file at the end lets all others wait.
-    files = sorted(by_file, key=lambda file: _place(groups[file]))
-    items[:] = [item for file in files for item in by_file[file]]
+    """In a process of pytest-xdist: what takes longest begins."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place(item.nodeid))
 
 
-def _group(file: str, items: list[pytest.Item]) -> str:
-    used = {name for item in items for name in getattr(item, "fixturenames", ())}
-    if "delta_spark" in used:
-        return "Delta Spark"
-    return "Spark" if "spark" in used and "/spark/" in file else file
-
-
-def _place(group: str) -> int:
-    if group in ("Delta Spark", "Spark"):
-        return 0
-    return 1 if group.split("/")[1] in _LONG else 2
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Distribution | None:
+    """What ``--dist loadfile`` means here; see `tests.distribution`."""
+    return Distribution(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def golden_manifest() -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.job import Job
 from benchmarks.jobs import (
     checkpoints,
+    cleanup,
     commits,
     managed_commits,
     reading,
@@ -23,4 +24,5 @@ JOBS: tuple[Job, ...] = (
     *commits.JOBS,
     *managed_commits.JOBS,
     *vacuum.JOBS,
+    *cleanup.JOBS,
 )

@@ -178,8 +178,13 @@ class LocalStorage:
     def delete(self, paths: Iterable[str]) -> None:
         """See `Storage.delete`; directories stay, even where they become empty."""
         for path in paths:
-            with self._failures("delete", path), suppress(*_NOT_THERE):
-                self._full(path).unlink()
+            # Without `_failures`, and without a Path: with them the deletion takes twice as long.
+            try:
+                os.unlink(self._name(path))  # noqa: PTH108
+            except _NOT_THERE:
+                continue
+            except OSError as error:
+                raise self._failure("delete", path, error) from error
 
     def _full(self, path: str) -> Path:
         return Path(self.root, checked_path(path))

@@ -1,0 +1,53 @@
+"""Which tests one process of pytest-xdist runs after the other, and which of them begin.
+
+By ``--dist loadfile`` a file's tests stay together, so that its fixtures are made once. Here the files
+that ask for Delta Spark stay together as well, and so do the others that ask for a Spark session: until a
+JVM has compiled itself it costs more than most of these tests, and so there are two, not two in each
+process.
+
+They begin, and what the engine's own tests, many and short, fill the gaps with comes last: who is left with
+a long file at the end lets all others wait. pytest-xdist would go by the number of tests.
+
+(Its ``--dist loadgroup`` is not for this: pytest 9.2 doesn't let it write the groups into the names.)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["Distribution", "place"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_JVMS = ("Delta Spark", "Spark")
+
+
+class Distribution(LoadScopeScheduling):
+    """Gives out the files in the order in which they were collected, those of a JVM all at once."""
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid.split("::")[0])
+
+
+def place(nodeid: str) -> int:
+    """A sort key: what has the lowest is to begin."""
+    group = _group(nodeid.split("::")[0])
+    if group in _JVMS:
+        return _JVMS.index(group)
+    return len(_JVMS) + group.startswith("tests/engine/")
+
+
+@cache
+def _group(file: str) -> str:
+    # By the text, as the process that gives out the tests doesn't collect them.
+    text = (_ROOT / file).read_text(encoding="utf-8")
+    if "delta_spark: DeltaSpark" in text:
+        return _JVMS[0]
+    return _JVMS[1] if "spark: SparkSession" in text else file
