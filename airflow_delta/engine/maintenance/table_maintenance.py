@@ -354,8 +354,8 @@ class TableMaintenance(ABC):
     ) -> DropFeatureResult:
         """Take a feature out of the table's protocol, so that engines without it can use the table.
 
-        As much is done as can be done now; ``result.status`` and ``result.reason`` tell how far it has come.
-        It may be run again at any time, and goes on from there; see ``maintenance/drop_feature``.
+        As much is done as can be done now; ``result.status`` and ``result.reason`` tell how far that is. It
+        may be run again at any time, and goes on from there; see ``maintenance/drop_feature``.
 
         Args:
             name: the feature, in any case, such as ``"deletionVectors"``.
@@ -368,8 +368,8 @@ class TableMaintenance(ABC):
         Raises:
             InvalidArgumentError: there is no such feature, the table doesn't support it, or it can't be
                 dropped, or not that way.
-            ConstraintViolationError: other features require it, the table has constraints, or files with the
-                feature keep coming.
+            ConstraintViolationError: other features require it, the table has constraints, or files with
+                the feature keep coming.
             InvalidTableError: columns have names that only column mapping allows.
             UnsupportedFeatureError: the engine can't write the table.
             CommitConflictError: other writers were in the way again and again.
