@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,10 +24,10 @@ from airflow_delta.triggers.backfill import BackfillTrigger
 from airflow_delta.version_compat import (
     AirflowSensorTimeout,
     AirflowSkipException,
-    TriggerEvent,
 )
 from tests.airflow.managed_tables import commit, hand_over, in_log, sqlite_connection, use_owner
 from tests.airflow.task_state import TaskState
+from tests.airflow.waits import context, deferred, event_of, rebuilt
 
 
 class Managed:
@@ -60,40 +59,6 @@ def backfill(table: Path | str, **arguments: Any) -> dict[str, Any]:
 
 def sensor(table: Path | str, **arguments: Any) -> BackfillSensor:
     return BackfillSensor(task_id="wait", table_uri=str(table), **arguments)
-
-
-def context(state: TaskState | None = None) -> Any:
-    found: dict[str, Any] = {"ti": SimpleNamespace(get_first_reschedule_date=lambda context: None)}
-    return found if state is None else {**found, "task_state_store": state}
-
-
-def rebuilt(trigger: Any) -> BackfillTrigger:
-    """The trigger as the triggerer makes it, from what Airflow stored."""
-    from airflow.sdk.module_loading import import_string
-
-    path, arguments = trigger.serialize()
-    made: BackfillTrigger = import_string(path)(**json.loads(json.dumps(arguments)))
-    return made
-
-
-def event_of(trigger: Any) -> dict[str, Any]:
-    async def collect() -> list[TriggerEvent]:
-        return [event async for event in trigger.run()]
-
-    (event,) = asyncio.run(collect())
-    payload: dict[str, Any] = json.loads(json.dumps(event.payload))
-    return payload
-
-
-def deferred(waiting: BackfillSensor, context: Any) -> BackfillTrigger:
-    """The trigger to which a sensor hands its wait over."""
-    from airflow.sdk.exceptions import TaskDeferred
-
-    with pytest.raises(TaskDeferred) as raised:
-        waiting.execute(context)
-    trigger = raised.value.trigger
-    assert isinstance(trigger, BackfillTrigger)
-    return trigger
 
 
 # The operator
@@ -331,7 +296,7 @@ def test_a_wait_goes_to_the_triggerer_and_comes_back(
     state = TaskState()
     managed.commit()
     waiting = sensor(managed.path, deferrable=True, poke_interval=9)
-    trigger = rebuilt(deferred(waiting, context(state)))
+    trigger = rebuilt(deferred(waiting, context(state), BackfillTrigger))
     assert (trigger.version, trigger.poke_interval) == (5, 9)
     waits: list[float] = []
 
@@ -360,10 +325,10 @@ def test_a_trigger_may_ask_for_the_backfill(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.commit()
-    trigger = deferred(sensor(managed.path, version=6, deferrable=True), context())
+    trigger = deferred(sensor(managed.path, version=6, deferrable=True), context(), BackfillTrigger)
     assert not trigger.trigger_backfill
     waiting = sensor(managed.path, version=6, deferrable=True, trigger_backfill=True)
-    trigger = rebuilt(deferred(waiting, context()))
+    trigger = rebuilt(deferred(waiting, context(), BackfillTrigger))
     assert in_log(managed.path) == 5
 
     async def instead_of_sleep(seconds: float) -> None:
@@ -394,7 +359,7 @@ def test_a_wait_whose_first_look_failed_is_decided_by_the_trigger(
     managed.commit()
     monkeypatch.delenv("AIRFLOW_CONN_DELTA_COMMIT_OWNER_DEFAULT")
     waiting = sensor(managed.path, deferrable=True, silent_fail=True)
-    trigger = rebuilt(deferred(waiting, context()))
+    trigger = rebuilt(deferred(waiting, context(), BackfillTrigger))
     assert trigger.version is None
     waits: list[float] = []
 

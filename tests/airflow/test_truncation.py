@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.hooks import drop_feature as hook_module
 from airflow_delta.sensors.truncation import TruncationSensor
 from airflow_delta.triggers.truncation import TruncationTrigger
-from airflow_delta.version_compat import AirflowSkipException, TriggerEvent
+from airflow_delta.version_compat import AirflowSkipException
 from tests.airflow.expiring_tables import expire, write_v2_table
 from tests.airflow.task_state import TaskState
+from tests.airflow.waits import context, deferred, event_of, rebuilt
 
 HOUR_MS = 3_600_000
 
@@ -65,39 +65,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def sensor(path: Path | str, **arguments: Any) -> TruncationSensor:
     feature = arguments.pop("feature", "v2Checkpoint")
     return TruncationSensor(task_id="wait", table_uri=str(path), feature=feature, **arguments)
-
-
-def context(state: TaskState | None = None) -> Any:
-    found: dict[str, Any] = {"ti": SimpleNamespace(get_first_reschedule_date=lambda context: None)}
-    return found if state is None else {**found, "task_state_store": state}
-
-
-def rebuilt(trigger: Any) -> TruncationTrigger:
-    """The trigger as the triggerer makes it, from what Airflow stored."""
-    from airflow.sdk.module_loading import import_string
-
-    path, arguments = trigger.serialize()
-    made: TruncationTrigger = import_string(path)(**json.loads(json.dumps(arguments)))
-    return made
-
-
-def event_of(trigger: Any) -> dict[str, Any]:
-    async def collect() -> list[TriggerEvent]:
-        return [event async for event in trigger.run()]
-
-    (event,) = asyncio.run(collect())
-    payload: dict[str, Any] = json.loads(json.dumps(event.payload))
-    return payload
-
-
-def deferred(waiting: TruncationSensor, context: Any) -> TruncationTrigger:
-    from airflow.sdk.exceptions import TaskDeferred
-
-    with pytest.raises(TaskDeferred) as raised:
-        waiting.execute(context)
-    trigger = raised.value.trigger
-    assert isinstance(trigger, TruncationTrigger)
-    return trigger
 
 
 def test_arguments_are_rendered() -> None:
@@ -195,7 +162,7 @@ def test_a_wait_goes_to_the_triggerer_and_comes_back(
     table: Path, looks: list[str], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = sensor(table, deferrable=True, poke_interval=9)
-    trigger = rebuilt(deferred(waiting, context()))
+    trigger = rebuilt(deferred(waiting, context(), TruncationTrigger))
     assert trigger.not_before_ms is not None
     assert 0 < trigger.not_before_ms - time.time() * 1000 <= HOUR_MS
     waits: list[float] = []
