@@ -23,8 +23,10 @@ class TableVersionSensor(TableWait):
 
     To wait for something new since the last run, hand over what that run has seen::
 
-        after_version="{{ (ti.xcom_pull(task_ids='wait', include_prior_dates=True)
+        after_version="{{ (ti.xcom_pull(task_ids='wait', map_indexes=-1, include_prior_dates=True)
                            or {}).get('version', -1) }}"
+
+    (Without ``map_indexes`` Airflow gives what all earlier runs have seen, as a list.)
 
     :param table_uri: the table's path or URI. (templated)
     :param min_version: wait for this version or a newer one. (templated)
