@@ -20,6 +20,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import field_id, physical_name
 from airflow_delta.engine.model.schema import (
     VOID,
@@ -32,6 +33,7 @@ from airflow_delta.engine.model.schema import (
 from airflow_delta.engine.model.schema_json import schema_to_json
 
 __all__ = [
+    "checked_columns",
     "file_schema",
     "logical_column",
     "quoted",
@@ -56,6 +58,31 @@ def spark_type(data_type: DataType) -> T.DataType:
 def quoted(name: str) -> str:
     """A column's name as Spark's parser takes it literally."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def checked_columns(
+    columns: Sequence[str] | None, schema: StructType, table: str
+) -> Sequence[str] | None:
+    """The columns that a caller wants.
+
+    Args:
+        columns: their names; None for all.
+        schema: the table's.
+        table: its location, for errors.
+
+    Raises:
+        InvalidArgumentError: one isn't in the schema.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names", table=table)
+    unknown = [name for name in columns if schema.field(name) is None]
+    if unknown:
+        raise InvalidArgumentError(
+            f"unknown columns {unknown}: the table has {', '.join(schema.names)}", table=table
+        )
+    return columns
 
 
 def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -> T.StructType:

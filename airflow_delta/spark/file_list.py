@@ -1,4 +1,4 @@
-"""A parquet scan over exactly the files of a list, without looking at the store.
+"""A scan over exactly the files of a list, without looking at the store.
 
 ``spark.read.parquet(*paths)`` is no way to read the files that a log names: it takes ``{``, ``[``
 and ``*`` in a path for patterns, asks the store for every file again, and starts a job to do so
@@ -7,17 +7,21 @@ from some dozens of files on. But Spark has a file list of its own: where a dire
 they are, and doesn't list. So the list is written as such a log into a temporary directory, which
 Spark reads, whole, while the DataFrame is made; nothing else of the directory is ever looked at.
 
+The log is text, a JSON object a line, and made of columns: Python has no loop over the files.
+
 Two kinds of files can't be read this way, since Spark skips them in every list: files whose name
 begins with ``_`` or ``.``, and files of no bytes. They are refused instead of being lost.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 
@@ -27,8 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["scan_files"]
 
+_Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
+_Numbers: TypeAlias = "Sequence[int] | pa.Array | pa.ChunkedArray"
+
 _SINK_LOG = "_spark_metadata"
 _SINK_LOG_VERSION = "v1"
+_LINES_AT_A_TIME = 100_000
 
 _OPTIONS = {
     # The directories of the files mean nothing: partition values come from the log.
@@ -37,78 +45,97 @@ _OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
+# As in Spark's PartitioningAwareFileIndex: a "=" makes it the directory of a partition.
+_SKIPPED_NAME = r"(^|/)(\.[^/]*|_[^/=]*)$"
 
 
 def scan_files(
     spark: SparkSession,
-    uris: Sequence[str],
+    uris: _Texts,
     *,
-    sizes: Sequence[int],
-    modified_ms: Sequence[int],
+    sizes: _Numbers,
+    modified_ms: _Numbers,
     schema: StructType,
     table: str,
+    file_format: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read parquet files, and only these, with a given schema.
+    """Read files, and only these, with a given schema.
 
     Args:
         spark: the session.
-        uris: where the files are, encoded; see `locations.hadoop_uri`. At least one.
+        uris: where the files are, encoded; see `locations.hadoop_uris`. At least one.
         sizes: their sizes in bytes; Spark splits work by them.
         modified_ms: their modification times in epoch ms.
         schema: the columns to read; one that a file lacks is null there.
         table: the table's location, for messages.
-        options: options of Spark's parquet reader.
+        file_format: how the files are encoded, by Spark's name.
+        options: options of Spark's reader of that format.
 
     Raises:
         InvalidTableError: a file has no bytes, says the log.
         UnsupportedFeatureError: a file's name makes Spark skip it, or the session ignores file
             lists.
     """
-    _check_not_skipped(uris, sizes, table)
-    # Spark's list is text with a line per file, so this is a loop over files.
-    entries = [
-        json.dumps(
-            {
-                "path": uri,
-                "size": size,
-                "isDir": False,
-                "modificationTime": modified,
-                "blockReplication": 1,
-                "blockSize": size,
-                "action": "add",
-            }
-        )
-        for uri, size, modified in zip(uris, sizes, modified_ms, strict=True)
-    ]
+    files = pa.table(
+        {
+            "uri": _column(uris, pa.string()),
+            "size": _column(sizes, pa.int64()),
+            "modified": _column(modified_ms, pa.int64()),
+        }
+    )
+    _check_not_skipped(files, table)
     with tempfile.TemporaryDirectory(prefix="airflow-delta-files-") as directory:
         sink_log = Path(directory, _SINK_LOG)
         sink_log.mkdir()
-        Path(sink_log, "0").write_text("\n".join([_SINK_LOG_VERSION, *entries]), encoding="utf-8")
-        reader = spark.read.schema(schema).options(**_OPTIONS, **(options or {}))
-        scan = reader.parquet(f"file:{directory}")
-    _check_complete(scan, len(uris), table)
+        _write_sink_log(files, Path(sink_log, "0"))
+        reader = spark.read.schema(schema).options(**{**(options or {}), **_OPTIONS})
+        scan = reader.format(file_format).load(f"file:{directory}")
+    _check_complete(scan, files.num_rows, table)
     return scan
 
 
-def _check_not_skipped(uris: Sequence[str], sizes: Sequence[int], table: str) -> None:
-    for uri, size in zip(uris, sizes, strict=True):
-        name = uri.rpartition("/")[2]
-        # As in Spark's PartitioningAwareFileIndex: a "=" makes it the directory of a partition.
-        if name.startswith(".") or (name.startswith("_") and "=" not in name):
-            raise UnsupportedFeatureError(
-                f"the data file {uri} can't be read with Spark, which skips files whose name begins "
-                "with '_' or '.'; rewrite the file under another name",
-                table=table,
-                path=uri,
-            )
-        if size <= 0:
-            raise InvalidTableError(
-                f"the data file {uri} has the size {size} in the log: no parquet file is that "
-                "small; restore the file, or remove it from the table",
-                table=table,
-                path=uri,
-            )
+def _column(values: _Texts | _Numbers, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.cast(type_)
+    return pa.array(values, type_)
+
+
+def _write_sink_log(files: pa.Table, path: Path) -> None:
+    """Write the list. URIs are encoded, and hold neither quotes nor backslashes nor control characters."""
+    with path.open("wb") as log:
+        log.write(_SINK_LOG_VERSION.encode())
+        for batch in files.to_batches(max_chunksize=_LINES_AT_A_TIME):
+            size, modified = (batch[name].cast(pa.string()) for name in ("size", "modified"))
+            lines = pc.binary_join_element_wise(
+                '\n{"path":"', batch["uri"], '","size":', size,
+                ',"isDir":false,"modificationTime":', modified,
+                ',"blockReplication":1,"blockSize":', size, ',"action":"add"}',
+                "",
+            )  # fmt: skip
+            # A fresh array: its texts follow one another, from the buffer's start.
+            log.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
+
+
+def _check_not_skipped(files: pa.Table, table: str) -> None:
+    skipped = files["uri"].filter(pc.match_substring_regex(files["uri"], _SKIPPED_NAME))
+    if len(skipped):
+        uri = skipped[0].as_py()
+        raise UnsupportedFeatureError(
+            f"the data file {uri} can't be read with Spark, which skips files whose name begins "
+            "with '_' or '.'; rewrite the file under another name",
+            table=table,
+            path=uri,
+        )
+    empty = files.filter(pc.less_equal(files["size"], 0))
+    if empty.num_rows:
+        uri, size = empty["uri"][0].as_py(), empty["size"][0].as_py()
+        raise InvalidTableError(
+            f"the data file {uri} has the size {size} in the log: no data file is that small; "
+            "restore the file, or remove it from the table",
+            table=table,
+            path=uri,
+        )
 
 
 def _check_complete(scan: DataFrame, expected: int, table: str) -> None:

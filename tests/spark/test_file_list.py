@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +38,29 @@ def test_nothing_but_the_files_named_is_read(spark: SparkSession, tmp_path: Path
     assert sorted(row.n for row in frame.collect()) == list(range(0, 40, 3))
 
 
-@pytest.mark.parametrize("name", ["_f.parquet", ".f.parquet"])
+def test_names_and_columns_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:
+    """Lists in Arrow, cut anyhow, and names that JSON, Spark's listing or a partition could mistake."""
+    names = ["a=b", "_k=1", "é😀", "%22quoted%22", "back%5Cslash", "%7Bx%7D"]
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"n": [number]}), tmp_path / f"{unquote(name)}.parquet")
+    uris = pa.array(["skipped", *[f"file:{tmp_path}/{name}.parquet" for name in names]])
+    sizes = [(tmp_path / f"{unquote(name)}.parquet").stat().st_size for name in names]
+    frame = scan_files(
+        spark,
+        pa.chunked_array([uris[1:3], uris[3:]]),
+        sizes=pa.array(sizes, pa.int32()),
+        modified_ms=[2**40] * len(names),
+        schema=SCHEMA,
+        table="t",
+    )
+    metadata = frame.metadataColumn("_metadata")
+    rows = frame.select("n", metadata["file_path"], metadata["file_size"]).collect()
+    assert sorted(tuple(row) for row in rows) == [
+        (number, uris[number + 1].as_py(), sizes[number]) for number in range(len(names))
+    ]
+
+
+@pytest.mark.parametrize("name", ["_f.parquet", ".f.parquet", ".k=1"])
 def test_names_that_spark_skips(spark: SparkSession, name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=f"file:/t/{name} can't be read with Spark"):
         scan(spark, ["file:/t/f.parquet", f"file:/t/{name}"])

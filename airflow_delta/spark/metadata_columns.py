@@ -1,0 +1,71 @@
+"""Columns that tell where rows come from, beside those of the table.
+
+==============================  =========  ========================================================
+column                          type       of a row
+==============================  =========  ========================================================
+``_file_path``                  string     its file's URI, encoded, by the scheme of Spark's connector
+``_file_size``                  long       the file's size in bytes, says the log
+``_file_modification_time``     timestamp  when the file was written, says the log
+``_row_index``                  long       its place in the file from 0; deleted rows count
+``_snapshot_version``           long       the version that was read
+==============================  =========  ========================================================
+
+All but the last are Spark's own ``_metadata`` of the scan, of which it reads only what is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+
+__all__ = ["ROW_INDEX", "checked_metadata_columns", "metadata_column", "metadata_schema"]
+
+ROW_INDEX = "_row_index"
+"""The column that only parquet files have."""
+
+_COLUMNS: Mapping[str, tuple[T.DataType, Callable[[int], Column]]] = {
+    "_file_path": (T.StringType(), lambda _: F.col("file")),
+    "_file_size": (T.LongType(), lambda _: F.col("file_size")),
+    "_file_modification_time": (T.TimestampType(), lambda _: F.col("file_modification_time")),
+    ROW_INDEX: (T.LongType(), lambda _: F.col("row_index")),
+    "_snapshot_version": (T.LongType(), lambda version: F.lit(version).cast("long")),
+}
+
+
+def checked_metadata_columns(names: Sequence[str], *, table: str) -> tuple[str, ...]:
+    """The columns that are asked for, each once.
+
+    Raises:
+        InvalidArgumentError: there is no such column, or it isn't a list of names.
+    """
+    if isinstance(names, str):
+        raise InvalidArgumentError(
+            f"metadata_columns={names!r}: expected a list of names", table=table
+        )
+    unknown = [name for name in names if name not in _COLUMNS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"unknown metadata_columns {unknown}: expected any of {', '.join(_COLUMNS)}",
+            table=table,
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def metadata_schema(names: Iterable[str]) -> T.StructType:
+    """The names and types of metadata columns."""
+    return T.StructType([T.StructField(name, _COLUMNS[name][0]) for name in names])
+
+
+def metadata_column(name: str, *, version: int) -> Column:
+    """A metadata column of rows that have ``file``, ``row_index`` and so on.
+
+    Args:
+        name: one that has been checked.
+        version: the version that is read.
+    """
+    return _COLUMNS[name][1](version).alias(name)
