@@ -42,6 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_delta.operators.backfill",
+                    "airflow_delta.operators.change_feed",
                     "airflow_delta.operators.checkpoint",
                     "airflow_delta.operators.commit_ownership",
                     "airflow_delta.operators.drop_feature",

@@ -19,12 +19,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_delta.spark.changes import read_changes
     from airflow_delta.spark.read import read_snapshot
     from airflow_delta.spark.writing import WriteResult, write
 
-__all__ = ["WriteResult", "read_snapshot", "write"]
+__all__ = ["WriteResult", "read_changes", "read_snapshot", "write"]
 
-_HOMES = {"WriteResult": "writing", "read_snapshot": "read", "write": "writing"}
+_HOMES = {
+    "WriteResult": "writing",
+    "read_changes": "changes",
+    "read_snapshot": "read",
+    "write": "writing",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -103,6 +103,7 @@ def test_airflow_finds_the_installed_provider() -> None:
 
 OPERATORS = (
     "airflow_delta.operators.backfill",
+    "airflow_delta.operators.change_feed",
     "airflow_delta.operators.checkpoint",
     "airflow_delta.operators.commit_ownership",
     "airflow_delta.operators.drop_feature",

@@ -1,0 +1,95 @@
+"""Append the changes of a range of versions to a target with Spark: a program for spark-submit.
+
+Parameters (see `airflow_delta.spark.job_files`)::
+
+    {"table_uri": "s3://lake/sales", "start": 12, "end": 17, "target_uri": "s3://lake/sales_changes",
+     "format": "delta", "result_path": "/tmp/result.json"}
+
+``format`` (``delta`` or ``parquet``) and ``result_path`` may be left out. The result::
+
+    {"table_uri": …, "start_version": 12, "end_version": 17, "target_uri": …, "appended": true,
+     "num_files": 4, "counts": {"insert": 900, "delete": 0, "update_preimage": 50,
+     "update_postimage": 50}}
+
+with ``committed_version`` where the target is a Delta table. A range that the target has already is
+left as it is (``appended`` is false, ``counts`` may be null); see `airflow_delta.spark.changes_rules`.
+Spark reaches the tables' store with the properties that the storage options stand for, see
+`airflow_delta.spark.hadoop_settings`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta.spark.changes_rules import FeedRequest, check_feed_format
+from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
+from airflow_delta.spark.job_files import known_parameters, run_job
+
+__all__ = ["change_feed", "feed_request", "main"]
+
+_REQUIRED: Mapping[str, type] = {"table_uri": str, "start": int, "end": int, "target_uri": str}
+_OPTIONAL: Mapping[str, type] = {"format": str}
+
+
+def change_feed(
+    parameters: Mapping[str, Any], storage_options: Mapping[str, str]
+) -> dict[str, Any]:
+    """Append the changes, in a Spark session of its own.
+
+    Raises:
+        InvalidArgumentError: the parameters are not those of this job.
+        DeltaError: see `append_changes`.
+        PySparkException: Spark's own errors.
+    """
+    request = feed_request(parameters)
+    settings = {
+        **hadoop_settings(request.table_uri, storage_options),
+        **hadoop_settings(request.target_uri, storage_options),
+    }
+
+    # After the parameters are known to be right: starting Spark takes seconds.
+    from pyspark.sql import SparkSession
+
+    from airflow_delta.spark.changes_feed import append_changes
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        configure_hadoop(spark, settings)
+        feed = append_changes(spark, request, storage_options=storage_options)
+    finally:
+        spark.stop()
+    result = {
+        "table_uri": request.table_uri,
+        "start_version": request.start,
+        "end_version": request.end,
+        "target_uri": request.target_uri,
+        "appended": feed.appended,
+        "num_files": feed.num_files,
+        "counts": feed.counts,
+    }
+    if feed.committed_version is not None:
+        result["committed_version"] = feed.committed_version
+    return result
+
+
+def feed_request(parameters: Mapping[str, Any]) -> FeedRequest:
+    """Check the parameters.
+
+    Raises:
+        InvalidArgumentError: one is missing, unknown, or of the wrong type.
+    """
+    given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
+    request = FeedRequest(**given)
+    check_feed_format(request.format)
+    return request
+
+
+def main() -> int:
+    """Run the job of the command line."""
+    return run_job(change_feed, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
