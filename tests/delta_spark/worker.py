@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
+    # One session serves all tests. In 512 MB it comes to do little but collect garbage.
+    "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",

@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+    # One session serves all tests. In 512 MB it comes to do little but collect garbage.
+    "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # A zone with daylight saving time, unlike UTC: what depends on the session's zone shall show.
