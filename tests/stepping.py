@@ -16,14 +16,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
 
-from airflow_delta.engine.snapshot.history import Timeline
-from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction import commit_loop
 from tests.faulty_storage import Fault, FaultyStorage
@@ -116,9 +113,6 @@ class SteppedStorage(FaultyStorage):
 def stepped_engine(clock: Callable[[], int]) -> Iterator[Callable[[Turns], None]]:
     """The engine made fit for turns: it neither waits by the clock nor for another thread.
 
-    A `cached_property` of Python 3.10 and 3.11 has one lock for all objects of its class; a thread that
-    gives its turn away while it holds one would stop all others.
-
     Args:
         clock: what the commit loop takes for the time, in epoch milliseconds.
 
@@ -126,10 +120,6 @@ def stepped_engine(clock: Callable[[], int]) -> Iterator[Callable[[Turns], None]
         Has the pauses between attempts be turns of some actors'.
     """
     with _one_core(), pytest.MonkeyPatch.context() as patch:
-        for owner in (Snapshot, Timeline):
-            for member in vars(owner).values():
-                if isinstance(member, cached_property) and hasattr(member, "lock"):
-                    patch.setattr(member, "lock", nullcontext())
         patch.setattr(commit_loop, "now_ms", clock)
 
         def use(turns: Turns) -> None:
