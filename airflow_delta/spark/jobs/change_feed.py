@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.spark.changes_rules import FeedRequest, check_feed_format
-from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
 from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["change_feed", "feed_request", "main"]
 
@@ -44,22 +44,12 @@ def change_feed(
         PySparkException: Spark's own errors.
     """
     request = feed_request(parameters)
-    settings = {
-        **hadoop_settings(request.table_uri, storage_options),
-        **hadoop_settings(request.target_uri, storage_options),
-    }
 
-    # After the parameters are known to be right: starting Spark takes seconds.
-    from pyspark.sql import SparkSession
-
+    # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.changes_feed import append_changes
 
-    spark = SparkSession.builder.getOrCreate()
-    try:
-        configure_hadoop(spark, settings)
+    with job_session(storage_options, request.table_uri, request.target_uri) as spark:
         feed = append_changes(spark, request, storage_options=storage_options)
-    finally:
-        spark.stop()
     result = {
         "table_uri": request.table_uri,
         "start_version": request.start,

@@ -21,6 +21,7 @@ from typing import Any
 
 from airflow_delta.spark.checkpoint_rules import checkpoint_report
 from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["checkpoint", "main"]
 
@@ -43,16 +44,12 @@ def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]
     given = checked_parameters(parameters)
     table_uri = given.pop("table_uri")
 
-    # After the parameters are known to be right: starting Spark takes seconds.
-    from pyspark.sql import SparkSession
-
+    # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.checkpointing import write_checkpoint
 
-    spark = SparkSession.builder.getOrCreate()
-    try:
+    # The engine reads and writes all files of the table.
+    with job_session(storage_options) as spark:
         result = write_checkpoint(spark, table_uri, **given, storage_options=storage_options)
-    finally:
-        spark.stop()
     return checkpoint_report(result)
 
 

@@ -24,9 +24,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.copy_rules import CopyRequest, check_format
-from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
+from airflow_delta.spark.copy_formats import check_format
+from airflow_delta.spark.copy_rules import CopyRequest
 from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["main", "materialize"]
 
@@ -50,22 +51,12 @@ def materialize(
         PySparkException: Spark's own errors.
     """
     request = copy_request(parameters)
-    settings = {
-        **hadoop_settings(request.table_uri, storage_options),
-        **hadoop_settings(request.target_uri, storage_options),
-    }
 
-    # After the parameters are known to be right: starting Spark takes seconds.
-    from pyspark.sql import SparkSession
-
+    # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.copies import copy_snapshot
 
-    spark = SparkSession.builder.getOrCreate()
-    try:
-        configure_hadoop(spark, settings)
+    with job_session(storage_options, request.table_uri, request.target_uri) as spark:
         copy = copy_snapshot(spark, request, storage_options=storage_options)
-    finally:
-        spark.stop()
     result = {
         "table_uri": request.table_uri,
         "version": request.version,

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
 from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["main", "rewrite"]
 
@@ -32,21 +32,13 @@ def rewrite(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -
         PySparkException: Spark's own errors.
     """
     given = known_parameters(parameters, _PARAMETERS, required=_PARAMETERS)
-    settings = hadoop_settings(given["table_uri"], storage_options)
 
-    # After the parameters are known to be right: starting Spark takes seconds.
-    from pyspark.sql import SparkSession
-
+    # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.rewriting import rewrite_data, rewrite_report
 
-    spark = SparkSession.builder.getOrCreate()
-    try:
-        configure_hadoop(spark, settings)
-        result = rewrite_data(
-            spark, given["table_uri"], given["feature"], storage_options=storage_options
-        )
-    finally:
-        spark.stop()
+    table_uri, feature = given["table_uri"], given["feature"]
+    with job_session(storage_options, table_uri) as spark:
+        result = rewrite_data(spark, table_uri, feature, storage_options=storage_options)
     return rewrite_report(result)
 
 

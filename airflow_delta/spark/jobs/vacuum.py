@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.engine.maintenance.reports import vacuum_report
-from airflow_delta.spark.hadoop_settings import configure_hadoop, hadoop_settings
 from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["main", "vacuum"]
 
@@ -42,19 +42,14 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
     """
     given = known_parameters(parameters, _PARAMETERS, required=["table_uri"])
     table_uri, inventory = given.pop("table_uri"), given.get("inventory")
-    settings = {} if inventory is None else hadoop_settings(inventory, storage_options)
+    # Spark itself reads nothing else.
+    read = () if inventory is None else (inventory,)
 
-    # After the parameters are known to be right: starting Spark takes seconds.
-    from pyspark.sql import SparkSession
-
+    # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark import vacuuming
 
-    spark = SparkSession.builder.getOrCreate()
-    try:
-        configure_hadoop(spark, settings)
+    with job_session(storage_options, *read) as spark:
         result = vacuuming.vacuum(spark, table_uri, **given, storage_options=storage_options)
-    finally:
-        spark.stop()
     return vacuum_report(result)
 
 
