@@ -31,6 +31,7 @@ pickled, because Airflow carries errors between processes::
     ├── RetentionError                     the operation would destroy what retention protects
     ├── StorageError                       the store failed
     │   ├── ObjectNotFoundError
+    │   │   └── MissingFilesError          files that a version of the table needs
     │   ├── ObjectExistsError
     │   ├── NothingWrittenError            it failed before anything was written
     │   └── UnsafeStorageError             the store can't do what safety needs
@@ -61,6 +62,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTableError",
     "MetadataChangedError",
+    "MissingFilesError",
     "NoBooksError",
     "NotBackfilledError",
     "NothingWrittenError",
@@ -230,6 +232,14 @@ class StorageError(DeltaError):
 
 class ObjectNotFoundError(StorageError):
     """The object isn't there. Facts: path."""
+
+
+class MissingFilesError(ObjectNotFoundError):
+    """Files that a version of a table needs aren't there, because of a vacuum perhaps.
+
+    Facts: version, path (the first), paths (the first hundred), num_missing (at most a hundred, where the
+    search has ended).
+    """
 
 
 class ObjectExistsError(StorageError):

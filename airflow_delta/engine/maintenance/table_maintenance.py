@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.vacuum import Mode
     from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
     from airflow_delta.engine.maintenance.vacuum_inventory import Inventory
+    from airflow_delta.engine.maintenance.version_files import PastFiles
+    from airflow_delta.engine.snapshot.snapshot import Snapshot
     from airflow_delta.engine.snapshot.timestamps import Timestamp
 
 __all__ = ["TableMaintenance"]
@@ -304,7 +306,7 @@ class TableMaintenance(ABC):
                 commit with the identifier brought back another version.
             VersionNotFoundError: the log can't rebuild the version.
             TimestampOutOfRangeError: no version belongs to the time.
-            ObjectNotFoundError: files that should come back are gone; nothing was committed.
+            MissingFilesError: files that should come back are gone; nothing was committed.
             ConstraintViolationError: the table is append-only; or files of the version aren't as the
                 table demands by now.
             InvalidTableError: the former metadata don't fit what the table supports by now.
@@ -343,6 +345,32 @@ class TableMaintenance(ABC):
         from airflow_delta.engine.maintenance.check.checking import check_table
 
         return check_table(self.storage, self._owners, depth=depth, options=self._options)
+
+    def check_version(self, snapshot: Snapshot) -> PastFiles:
+        """Make sure that the files of a version are there, so that it can be read.
+
+        Files that the newest version has as well aren't looked for; where the commit owner of a managed
+        table can't be asked, the newest that is backfilled. Of the others each takes a request, up to ten
+        thousand; from there on the table's directory is listed.
+
+        Args:
+            snapshot: the version, by `DeltaTable.snapshot`.
+
+        Returns:
+            How many files of the version the newest one has no more, and of how many of them the
+            retention has passed, so that a vacuum may take them at any time.
+
+        Raises:
+            MissingFilesError: some files are gone.
+            DeltaError: the newest version can't be read, or the store failed.
+        """
+        from airflow_delta.engine.maintenance.version_files import (
+            check_version_files,
+            newest_known,
+        )
+
+        newest = newest_known(self.storage, self._owners)
+        return check_version_files(snapshot, newest, self._options)
 
     def drop_feature(
         self,

@@ -7,21 +7,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
-from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.deletion_vectors.read import relative_path
-from airflow_delta.engine.errors import ObjectNotFoundError, StorageError
-from airflow_delta.engine.maintenance import restore_missing
-from airflow_delta.engine.maintenance.restore_missing import MOST_TOLD, missing_files
+from airflow_delta.engine.errors import MissingFilesError
+from airflow_delta.engine.maintenance import missing_files as search
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
-from airflow_delta.engine.storage.local import LocalStorage
 from tests.engine.transaction.prepare.attempts import protocol
-from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.log_builder import add, metadata, remove, write_commit, write_table
 
 NAMES = ["a", "part=x/b c", "part=a%20b/c", "part=é/d", "_hidden/e", ".f", "g#h?i"]
@@ -67,13 +61,13 @@ def emptied(root: Path, *files: dict[str, Any]) -> DeltaTable:
 def test_a_data_file_that_is_gone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str, listed_from: int
 ) -> None:
-    monkeypatch.setattr(restore_missing, "_LISTED_FROM", listed_from)
+    monkeypatch.setattr(search, "_LISTED_FROM", listed_from)
     table = emptied(tmp_path, *(add(encode_path(name)) for name in NAMES))
     touched(tmp_path, *NAMES)
     table.restore(0, dry_run=True)
     (tmp_path / gone).unlink()
     for dry_run in (True, False):
-        with pytest.raises(ObjectNotFoundError, match="version 0 can't be restored") as refused:
+        with pytest.raises(MissingFilesError, match="version 0 can't be restored") as refused:
             table.restore(0, dry_run=dry_run)
         assert (refused.value.paths, refused.value.version) == ((gone,), 0)
     assert table.latest_version() == 1
@@ -90,14 +84,14 @@ def test_the_versions_that_do_without_are_named(
     touched(tmp_path, "c", "d", "e")
     table = DeltaTable(str(tmp_path))
     for version in (0, 1):
-        with pytest.raises(ObjectNotFoundError, match="restore version 2 or a later one"):
+        with pytest.raises(MissingFilesError, match="restore version 2 or a later one"):
             table.restore(version)
     (tmp_path / "c").unlink()
-    with pytest.raises(ObjectNotFoundError, match="restore version 3 or a later one"):
+    with pytest.raises(MissingFilesError, match="restore version 3 or a later one"):
         table.restore(1)
     # Where many commits would have to be read nobody looks.
-    monkeypatch.setattr(restore_missing, "_MOST_COMMITS", 2)
-    with pytest.raises(ObjectNotFoundError, match="restore a later version"):
+    monkeypatch.setattr(search, "_MOST_COMMITS", 2)
+    with pytest.raises(MissingFilesError, match="restore a later version"):
         table.restore(1)
 
 
@@ -114,7 +108,7 @@ def test_a_deletion_vector_that_is_gone_is_found_out(tmp_path: Path, *, inside: 
     told = VECTOR if inside else vector(f"file://{quote(str(place))}", "p")
     table = emptied(root, add("a", **COUNTED, deletionVector=told))
     touched(root, "a")
-    with pytest.raises(ObjectNotFoundError) as refused:
+    with pytest.raises(MissingFilesError) as refused:
         table.restore(0)
     assert refused.value.paths == (VECTOR_FILE if inside else str(place),)
     touched(place.parent, place.name)
@@ -134,7 +128,7 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "table", tmp_path / "else where"
     own = f"file://{quote(str(root))}/a%20b"
     table = emptied(root, add(own), add(quote(f"{elsewhere}/c d")), add(f"file:{tmp_path}/e"))
-    with pytest.raises(ObjectNotFoundError) as refused:
+    with pytest.raises(MissingFilesError) as refused:
         table.restore(0)
     assert {*refused.value.paths} == {"a b", f"{elsewhere}/c d", f"{tmp_path}/e"}
     touched(root, "a b")
@@ -155,47 +149,6 @@ def test_a_vacuum_has_taken_the_files(sales_copy: Path) -> None:
 
     table = DeltaTable(str(vacuumed))
     plan = table.vacuum(retention_hours=0, enforce_retention=False).plan
-    with pytest.raises(
-        ObjectNotFoundError, match="1 of the files that it needs are gone"
-    ) as refused:
+    with pytest.raises(MissingFilesError, match="1 of the files that it needs are gone") as refused:
         table.restore(2)
     assert [*refused.value.paths] == plan.files["path"].to_pylist()
-
-
-# What it costs.
-
-
-def files(count: int) -> pa.Table:
-    """Adds, each of them twice."""
-    paths = [f"part={number % 7}/{number}" for number in range(count)] * 2
-    columns = [array_of(paths, pa.string()), pa.nulls(2 * count, DELETION_VECTOR_TYPE)]
-    return pa.Table.from_arrays(columns, names=list(FILE_KEY_COLUMNS))
-
-
-def test_each_file_is_asked_for_once(tmp_path: Path) -> None:
-    storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(20)))
-    assert missing_files(files(20), storage) == []
-    assert (storage.count("head"), len(storage.calls)) == (20, 20)
-
-
-def test_many_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore_missing, "_LISTED_FROM", 20)
-    storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(19)))
-    assert missing_files(files(20), storage) == ["part=5/19"]
-    assert (storage.count("walk"), storage.count("head")) == (1, 1)
-
-
-def test_the_search_ends_when_enough_is_missing(tmp_path: Path) -> None:
-    storage = FaultyStorage(LocalStorage(str(tmp_path)))
-    assert len(missing_files(files(3 * MOST_TOLD), storage)) == MOST_TOLD
-    assert storage.count("head") == MOST_TOLD
-
-
-def test_a_store_that_fails_is_not_one_that_lacks_the_file(tmp_path: Path) -> None:
-    touched(tmp_path, "part=0/0")
-    storage = FaultyStorage(LocalStorage(str(tmp_path)), Fault("head", how=How.FAIL))
-    with pytest.raises(StorageError) as failed:
-        missing_files(files(1), storage)
-    assert not isinstance(failed.value, ObjectNotFoundError)

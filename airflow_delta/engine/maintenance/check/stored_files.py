@@ -2,7 +2,7 @@
 
 One listing of the table's directory answers for all, compared with the log's columns as wholes. What it
 lacks is asked for by name once more: a listing takes time. Files that lie elsewhere, as those of shallow
-clones do, are asked for one by one (`restore_missing`).
+clones do, are asked for one by one (`missing_files`).
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
 """
@@ -29,7 +29,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.restore_missing import MOST_TOLD, missing_files
+from airflow_delta.engine.maintenance.missing_files import MOST_TOLD, missing_files
 from airflow_delta.engine.maintenance.vacuum import plan_vacuum
 from airflow_delta.engine.maintenance.vacuum_candidates import list_files
 from airflow_delta.engine.maintenance.vacuum_inventory import COLUMNS
