@@ -5,12 +5,12 @@ VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup java azurite delta-spark postgres check lint types layers golden bench pins clean
+.PHONY: demo test setup java azurite delta-spark hadoop-aws postgres check lint types layers golden bench pins clean
 
 demo: setup
 	@. scripts/find_java.sh && $(VENV_PYTHON) scripts/demo.py
 
-test: setup azurite delta-spark postgres
+test: setup azurite delta-spark hadoop-aws postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile
 
 setup: $(STAMP)
@@ -51,6 +51,22 @@ $(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION): tests/delta_spark/pom.xml
 		then touch $@; \
 		elif [ -z "$$CI" ]; then echo "setup: no Delta Spark; its tests are skipped"; \
 		else echo "setup: Maven can't fetch Delta Spark" >&2; exit 1; fi; \
+	fi
+
+# Spark's connector to S3, with which the tests on a cluster copy tables: Maven artifacts.
+HADOOP_AWS_VERSION := $(shell sed -n '/hadoop-aws</,/version/s:.*<version>\(.*\)</version>.*:\1:p' tests/cluster/pom.xml)
+hadoop-aws: $(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION)
+
+$(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION): tests/cluster/pom.xml | $(STAMP)
+	@if command -v mvn >/dev/null; then \
+		echo "setup: fetching Spark's connector to S3 for the tests"; \
+		rm -rf $(VENV)/hadoop-aws; \
+		if . scripts/find_java.sh && mvn --batch-mode --quiet -Dstyle.color=never --file tests/cluster/pom.xml \
+			dependency:copy-dependencies -DexcludeGroupIds=io.netty,org.slf4j,commons-codec,commons-logging \
+			-DoutputDirectory="$(CURDIR)/$(VENV)/hadoop-aws"; \
+		then touch $@; \
+		elif [ -z "$$CI" ]; then echo "setup: no connector to S3; its tests are skipped"; \
+		else echo "setup: Maven can't fetch Spark's connector to S3" >&2; exit 1; fi; \
 	fi
 
 # PostgreSQL, in which the tests keep the books of managed tables: a package of the system.

@@ -1,9 +1,9 @@
 """Which tests one process of pytest-xdist runs after the other, and which of them begin.
 
 By ``--dist loadfile`` a file's tests stay together, so that its fixtures are made once. Here the files
-that ask for Delta Spark stay together as well, and so do the others that ask for a Spark session: until a
-JVM has compiled itself it costs more than most of these tests, and so there are two, not two in each
-process.
+that ask for Delta Spark stay together as well, and so do the others that ask for a Spark session, and those
+that ask for a cluster: until a JVM has compiled itself it costs more than most of these tests, and so there
+is one of each, not one in each process.
 
 They begin, and what the engine's own tests, many and short, fill the gaps with comes last: who is left with
 a long file at the end lets all others wait. pytest-xdist would go by the number of tests.
@@ -22,7 +22,12 @@ from xdist.scheduler import LoadScopeScheduling
 __all__ = ["Distribution", "place"]
 
 _ROOT = Path(__file__).resolve().parents[1]
-_JVMS = ("Delta Spark", "Spark")
+_JVMS = {
+    "Delta Spark": "delta_spark: DeltaSpark",
+    "Spark": "spark: SparkSession",
+    "cluster": "cluster: Cluster",
+}
+"""What the files of these tests ask for, in the order in which they are to begin."""
 
 
 class Distribution(LoadScopeScheduling):
@@ -40,7 +45,7 @@ def place(nodeid: str) -> int:
     """A sort key: what has the lowest is to begin."""
     group = _group(nodeid.split("::")[0])
     if group in _JVMS:
-        return _JVMS.index(group)
+        return [*_JVMS].index(group)
     return len(_JVMS) + group.startswith("tests/engine/")
 
 
@@ -48,6 +53,5 @@ def place(nodeid: str) -> int:
 def _group(file: str) -> str:
     # By the text, as the process that gives out the tests doesn't collect them.
     text = (_ROOT / file).read_text(encoding="utf-8")
-    if "delta_spark: DeltaSpark" in text:
-        return _JVMS[0]
-    return _JVMS[1] if "spark: SparkSession" in text else file
+    asked = (group for group, fixture in _JVMS.items() if fixture in text)
+    return next(asked, file)

@@ -58,10 +58,12 @@ class Proxy:
         puts: how many PUTs of commit files have come.
         met: the faults that were met.
         meanwhile: called when a fault is met: to let another writer be faster.
+        watch: called with the method and the path of each request, before it is passed on.
     """
 
     url: str = ""
     meanwhile: Callable[[], object] | None = None
+    watch: Callable[[str, str], object] | None = None
     puts: int = 0
     met: list[Tamper] = field(default_factory=list)
     _store: str = ""
@@ -88,6 +90,8 @@ class Proxy:
     def fault(self, request: _Request) -> Tamper | None:
         """What is to happen to a request."""
         path = urlsplit(request.target).path
+        if self.watch is not None:
+            self.watch(request.method, path)
         if request.method != "PUT" or not path.endswith((".json", "%2Ejson")):
             return None
         self.puts += 1

@@ -12,8 +12,9 @@ list and never through a shell; this module adds what that hook lacks:
   survives when only spark-submit is killed; so the job gets a process group of its own.
 * **An error says what it is.** A job that fails leaves the type and the message of its error, which
   come first in ours. Arguments that make no sense fail the task for good: no retry can help.
-* **The package travels along** as a zip file, so that executors need no installation of it. They
-  do need ``pyarrow`` and ``pyroaring``.
+* **The package travels along** as a zip file, so that executors need no installation of it. What they do
+  need is told in docs/how-to/spark-clusters.md.
+* **The driver keeps this Python**, whichever one executors are given.
 
 Not here: a retry that must not repeat the work. A commit carries the identity of the task, and the
 job itself looks for an earlier commit of it.
@@ -51,6 +52,9 @@ __all__ = ["SparkJobHook"]
 _PACKAGE = Path(__file__).resolve().parent.parent
 # What a job imports: the engine and the Spark layer; nothing of Airflow's side.
 _SHIPPED = ("__init__.py", "engine", "spark")
+_PY_FILES = "spark.submit.pyFiles"
+_PYTHON = "spark.pyspark.python"
+_DRIVER_PYTHON = "spark.pyspark.driver.python"
 # How long the job may take to end itself, and then the system to end it. Together they are less than
 # the five seconds after which Airflow's supervisor kills the task, which could kill nothing any more.
 _KILL_GRACE_SECONDS = 3.0
@@ -63,7 +67,8 @@ class SparkJobHook(SparkSubmitHook):
     """Run a job of ``airflow_delta.spark.jobs`` with spark-submit.
 
     :param spark_conn_id: the Spark connection, with the master in its host; must exist.
-    :param conf: Spark properties of this submission.
+    :param conf: Spark properties of this submission. Files of ``spark.submit.pyFiles`` travel along with
+        the package; every other property is Spark's own matter.
     :param name: the application's name in Spark's own user interface.
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
     :raises AirflowException: the connection names no master, one of Kubernetes without the provider
@@ -78,7 +83,14 @@ class SparkJobHook(SparkSubmitHook):
         name: str = "airflow-delta",
     ) -> None:
         _check_connection(spark_conn_id)
-        super().__init__(conf=dict(conf or {}), conn_id=spark_conn_id, name=name)
+        properties = dict(conf or {})
+        # An argument of spark-submit, as the package is one, would win over the property.
+        self._more_py_files = properties.pop(_PY_FILES, "")
+        if _PYTHON in properties:
+            # Spark takes it for the driver as well, but it may be a path inside an archive of executors.
+            driver = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
+            properties.setdefault(_DRIVER_PYTHON, driver)
+        super().__init__(conf=properties, conn_id=spark_conn_id, name=name)
         if self._connection["deploy_mode"] == "cluster":
             raise AirflowException(
                 f"connection {spark_conn_id!r} asks for deploy mode 'cluster', where a job can't "
@@ -113,7 +125,8 @@ class SparkJobHook(SparkSubmitHook):
             secrets = _secret_variables(storage_options, commit_owner_url)
             arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
             self._application_args = [str(arguments)]
-            self._py_files = str(_zip_package(folder / "airflow_delta.zip"))
+            package = str(_zip_package(folder / "airflow_delta.zip"))
+            self._py_files = ",".join(filter(None, [package, self._more_py_files]))
             try:
                 self._submit_to_the_end(job, secrets)
             except AirflowException as error:

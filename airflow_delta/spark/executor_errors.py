@@ -4,11 +4,15 @@ Spark hands the driver the text of whatever a task has raised, in a traceback. S
 travels as text: as JSON behind a mark, from which the driver makes the error again, with its facts.
 A damaged checkpoint that an executor meets is an error like any other then, and what the engine does
 about one can be done.
+
+Tasks that don't even begin, because of the Python that executors have, end with an `ExecutorPythonError`
+in place of a trace in which the reason is the last line.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,13 +22,33 @@ from pyspark.errors import PySparkException
 from airflow_delta.engine import errors
 from airflow_delta.engine.errors import DeltaError
 
-__all__ = ["ExecutorError", "errors_for_driver", "errors_of_executors"]
+__all__ = ["ExecutorError", "ExecutorPythonError", "errors_for_driver", "errors_of_executors"]
 
 _MARK = "airflow-delta-error:"
+
+_REMEDY = "see docs/how-to/spark-clusters.md, or ship an environment with spark.archives"
+_UNFIT = {
+    r"ModuleNotFoundError: No module named '([\w.]+)'": (
+        "the Python of an executor has no module {!r}: install it there"
+    ),
+    r'Cannot run program "([^"]+)": error=': (
+        "an executor can't run the Python {!r}, which PYSPARK_PYTHON or spark.pyspark.python names: "
+        "name one that is there"
+    ),
+    r"Python in worker has different version: ([\d.]+)": (
+        "an executor has Python {}, another minor version than the driver: let PYSPARK_PYTHON or "
+        "spark.pyspark.python name one of the driver's version"
+    ),
+}
+"""What Spark says of a Python that can't run our tasks, and what we say."""
 
 
 class ExecutorError(Exception):
     """An error of the engine in the form that reaches the driver. Only executors raise it."""
+
+
+class ExecutorPythonError(Exception):
+    """The Python of an executor isn't fit for our tasks. Nothing of the table was read or written."""
 
 
 @contextmanager
@@ -47,6 +71,7 @@ def errors_of_executors() -> Iterator[None]:
 
     Raises:
         DeltaError: what the executor met.
+        ExecutorPythonError: its Python can't run tasks of ours.
         PySparkException, Py4JError: Spark's own errors.
     """
     try:
@@ -54,6 +79,14 @@ def errors_of_executors() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         _, found, rest = str(error).partition(_MARK)
         if not found:
+            _raise_if_unfit(error)
             raise
         (kind, message, table, facts), _ = json.JSONDecoder().raw_decode(rest)
         raise getattr(errors, kind)(message, table=table, **facts) from error
+
+
+def _raise_if_unfit(error: Exception) -> None:
+    text = str(error)
+    for pattern, told in _UNFIT.items():
+        if match := re.search(pattern, text):
+            raise ExecutorPythonError(f"{told.format(match[1])}; {_REMEDY}") from error

@@ -68,6 +68,13 @@ def test_the_arguments_of_the_submission(fake_spark_submit: Path) -> None:
     assert application.is_file()
 
 
+def test_no_job_hides_a_module_of_python() -> None:
+    # Python looks in the directory of a script first: PySpark would import a job in place of a module.
+    jobs = {file.stem for file in (spark_job._PACKAGE / "spark" / "jobs").glob("*.py")}
+    assert len(jobs) > 5
+    assert not jobs & sys.stdlib_module_names
+
+
 def test_secrets_travel_in_the_environment_only(
     fake_spark_submit: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,6 +113,36 @@ def test_executors_of_a_cluster_keep_their_own_python(
     result = run(SparkJobHook("cluster"))
     assert "PYSPARK_PYTHON" not in result["environment"]
     assert "spark://master:7077" in result["arguments"]
+
+
+def test_the_driver_keeps_its_python_when_executors_are_given_one(
+    fake_spark_submit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    given = {"spark.pyspark.python": "./environment/bin/python"}
+
+    def drivers_python(conf: dict[str, str]) -> list[str]:
+        name = "spark.pyspark.driver.python="
+        arguments = run(SparkJobHook(conf=conf))["arguments"]
+        return [text.removeprefix(name) for text in arguments if text.startswith(name)]
+
+    assert drivers_python({}) == []
+    assert drivers_python(given) == [sys.executable]
+    theirs = {**given, "spark.pyspark.driver.python": "/usr/bin/python3"}
+    assert drivers_python(theirs) == ["/usr/bin/python3"]
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/python")
+    assert drivers_python(given) == ["/opt/python"]
+
+
+def test_further_python_files_travel_along(fake_spark_submit: Path) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    result = run(SparkJobHook(conf={"spark.submit.pyFiles": "/lib/a.py,/lib/b.zip"}))
+    arguments = result["arguments"]
+    package, *others = arguments[arguments.index("--py-files") + 1].split(",")
+    assert package.endswith("/airflow_delta.zip")
+    assert others == ["/lib/a.py", "/lib/b.zip"]
+    assert not [text for text in arguments if text.startswith("spark.submit.pyFiles")]
 
 
 def test_the_package_travels_along_and_works_from_its_zip(

@@ -124,5 +124,10 @@ def test_sparks_own_configuration_wins_and_shows_no_secret(
         used = spark._jsparkSession.sessionState().newHadoopConf()
         assert used.get("fs.s3a.access.key") == "s3cr3t"
         assert "s3cr3t" not in str(spark.sparkContext.getConf().getAll())
+        # What the user interface and the event log show.
+        shown = spark.sparkContext._jsc.sc().statusStore().environmentInfo().hadoopProperties()
+        names = [shown.apply(number)._1() for number in range(shown.size())]
+        assert "fs.s3a.impl" in names
+        assert "fs.s3a.access.key" not in names
     finally:
         properties.unset("fs.s3a.access.key")
