@@ -37,23 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "operators": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [
-                    "airflow_delta.operators.backfill",
-                    "airflow_delta.operators.change_feed",
-                    "airflow_delta.operators.checkpoint",
-                    "airflow_delta.operators.commit_ownership",
-                    "airflow_delta.operators.drop_feature",
-                    "airflow_delta.operators.log_compaction",
-                    "airflow_delta.operators.metadata_cleanup",
-                    "airflow_delta.operators.restore",
-                    "airflow_delta.operators.time_travel_snapshot",
-                    "airflow_delta.operators.vacuum",
-                ],
-            }
-        ],
+        "operators": [{"integration-name": _INTEGRATION, "python-modules": _operators()}],
         "sensors": [
             {
                 "integration-name": _INTEGRATION,
@@ -76,6 +60,23 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "connection-types": [_store_connection(), _commit_owner_connection()],
     }
+
+
+def _operators() -> list[str]:
+    """The modules with operators."""
+    return [
+        "airflow_delta.operators.backfill",
+        "airflow_delta.operators.change_feed",
+        "airflow_delta.operators.checkpoint",
+        "airflow_delta.operators.commit_ownership",
+        "airflow_delta.operators.drop_feature",
+        "airflow_delta.operators.log_compaction",
+        "airflow_delta.operators.metadata_cleanup",
+        "airflow_delta.operators.restore",
+        "airflow_delta.operators.table_profile",
+        "airflow_delta.operators.time_travel_snapshot",
+        "airflow_delta.operators.vacuum",
+    ]
 
 
 def _store_connection() -> dict[str, Any]:

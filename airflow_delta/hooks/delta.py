@@ -30,6 +30,7 @@ from airflow_delta.hooks.storage_options import (
 )
 from airflow_delta.version_compat import (
     AirflowException,
+    AirflowFailException,
     AirflowNotFoundException,
     BaseHook,
     amask_secret,
@@ -39,7 +40,7 @@ from airflow_delta.version_compat import (
 )
 
 if TYPE_CHECKING:
-    from airflow_delta.engine import DeltaTable
+    from airflow_delta.engine import DeltaTable, Snapshot
     from airflow_delta.engine.errors import DeltaError
 
 __all__ = ["DeltaHook"]
@@ -158,21 +159,33 @@ class DeltaHook(BaseHook):
             return None
 
     def pin(
-        self, table_uri: str, *, version: int | None = None, timestamp: str | int | None = None
+        self,
+        table_uri: str,
+        *,
+        version: int | None = None,
+        timestamp: str | int | None = None,
+        check_files: bool = False,
     ) -> dict[str, Any]:
         """Resolve one version of a table, so that any number of tasks can read the same state.
 
         :param version: this version; or
         :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch
             milliseconds. Neither: the newest version.
+        :param check_files: make sure that the files of an earlier version are there, and log a warning
+            where a vacuum may take some at any time. See `DeltaTable.check_version` for what it costs.
         :returns: ``table_uri``, ``version``, ``timestamp_ms`` (None where the commit's file is gone
             and a checkpoint stands for it), ``num_files``, ``size_in_bytes`` and ``num_rows`` (None
             where the statistics don't tell).
+        :raises AirflowFailException: ``check_files``, and some are gone, whatever another try may do.
         :raises DeltaError: the table or the version can't be read.
         """
         from airflow_delta.engine.errors import VersionNotFoundError
 
-        snapshot = self.table(table_uri).snapshot(version=version, timestamp=timestamp)
+        table = self.table(table_uri)
+        snapshot = table.snapshot(version=version, timestamp=timestamp)
+        # What was just opened as the newest version is the newest one.
+        if check_files and (version is not None or timestamp is not None):
+            self._check_files(table, snapshot)
         try:
             timestamp_ms = snapshot.timestamp_ms
         except VersionNotFoundError:
@@ -290,6 +303,23 @@ class DeltaHook(BaseHook):
         if isinstance(known, type) and issubclass(known, errors.DeltaError):
             return known(message)
         return errors.DeltaError(f"{kind}: {message}")
+
+    def _check_files(self, table: DeltaTable, snapshot: Snapshot) -> None:
+        from airflow_delta.engine.errors import MissingFilesError
+
+        try:
+            found = table.check_version(snapshot)
+        except MissingFilesError as error:
+            raise AirflowFailException(str(error)) from error
+        if found.num_unprotected:
+            self.log.warning(
+                "version %s of %s may become unreadable at any time: %s of its files were removed from "
+                "the table longer ago than delta.deletedFileRetentionDuration, so that the next vacuum "
+                "takes them",
+                snapshot.version,
+                table.uri,
+                found.num_unprotected,
+            )
 
     def _connection_id(self, table_uri: object) -> str | None:
         """The connection to open a table with; None for none."""

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["as_conf", "as_flag", "as_hours", "as_text", "as_timestamp", "as_version"]
+__all__ = ["as_conf", "as_flag", "as_hours", "as_names", "as_text", "as_timestamp", "as_version"]
 
 _ABSENT = ("", "None")
 _FLAGS = {"true": True, "false": False}
@@ -90,3 +91,24 @@ def as_flag(value: str | bool, *, name: str) -> bool:
 def as_text(value: str | None) -> str | None:
     """The text that a rendered argument means; None where it means none."""
     return None if value is None or value.strip() in _ABSENT else value
+
+
+def as_names(value: Sequence[str] | str | None, *, name: str) -> list[str] | None:
+    """The list of names that a rendered argument means; None where it means none.
+
+    :param name: the argument's name, for the message.
+    :raises ValueError: it is neither a list of texts nor the JSON of one.
+    """
+    found: Any = value
+    if isinstance(value, str):
+        if value.strip() in _ABSENT or value.strip() == "null":
+            return None
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+    elif value is None:
+        return None
+    if not isinstance(found, list | tuple) or not all(isinstance(item, str) for item in found):
+        raise ValueError(f'{name}: expected a list of names such as ["id"], found {value!r}')
+    return list(found)

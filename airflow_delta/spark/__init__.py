@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_delta.spark.changes import read_changes
+    from airflow_delta.spark.profiling import profile_snapshot
     from airflow_delta.spark.read import read_snapshot
     from airflow_delta.spark.writing import WriteResult, write
 
-__all__ = ["WriteResult", "read_changes", "read_snapshot", "write"]
+__all__ = ["WriteResult", "profile_snapshot", "read_changes", "read_snapshot", "write"]
 
 _HOMES = {
     "WriteResult": "writing",
+    "profile_snapshot": "profiling",
     "read_changes": "changes",
     "read_snapshot": "read",
     "write": "writing",

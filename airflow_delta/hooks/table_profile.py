@@ -1,0 +1,103 @@
+"""Profiles of a version, as a task has them made: told by the log where that is enough, else by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.managed_commits import backfill_missing
+from airflow_delta.version_compat import AirflowFailException
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import Snapshot
+    from airflow_delta.hooks.spark_job import SparkJobHook
+
+__all__ = ["MOST_COLUMNS", "SnapshotProfile"]
+
+MOST_COLUMNS = 200
+"""Of no more columns figures go through XCom: they are some 30 to 60 kB of JSON, with long texts 150."""
+
+_JOB = "table_profile"
+
+
+class SnapshotProfile:
+    """The profile of one version of a table.
+
+    Args:
+        hook: reaches the table.
+        table_uri: the table.
+        version: its version.
+        columns: the columns to tell of; None for all, and an empty list for the number of rows alone.
+        predicate: a Spark condition: tell of the rows of which it is true.
+    """
+
+    def __init__(
+        self,
+        hook: DeltaHook,
+        *,
+        table_uri: str,
+        version: int,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> None:
+        self._hook = hook
+        self._table_uri = table_uri
+        self._version = version
+        self._columns = columns
+        self._predicate = predicate
+
+    def check(self) -> None:
+        """Make sure, before Spark starts, that there are such columns, and not too many.
+
+        Raises:
+            AirflowFailException: there aren't, however often the task is tried.
+            DeltaError: the table can't be read.
+        """
+        from airflow_delta.engine.errors import InvalidArgumentError
+        from airflow_delta.spark.profile_rules import checked_leaves
+
+        try:
+            leaves = checked_leaves(self._columns, self._snapshot.schema, table=self._table_uri)
+        except InvalidArgumentError as error:
+            raise AirflowFailException(str(error)) from error
+        if len(leaves) > MOST_COLUMNS:
+            raise AirflowFailException(
+                f"{self._table_uri}: a profile of {len(leaves)} columns is too much for XCom, which "
+                f"takes {MOST_COLUMNS}, fields of structs counted singly: choose some with columns=[…]"
+            )
+
+    def by_statistics(self) -> dict[str, Any] | None:
+        """The profile, where it is the number of rows alone and the log tells it; else None.
+
+        Raises:
+            DeltaError: the table can't be read.
+        """
+        from airflow_delta.spark.profile_rules import profile_by_statistics, profile_report
+
+        if self._columns is None or len(self._columns) or self._predicate:
+            return None
+        profile = profile_by_statistics(self._snapshot)
+        return None if profile is None else profile_report(profile)
+
+    def submit(self, job: SparkJobHook) -> Mapping[str, Any]:
+        """Have Spark make the profile.
+
+        The version of a managed table is backfilled before, so that the job finds it wherever its driver
+        runs.
+
+        Raises:
+            DeltaError: the version can't be backfilled.
+            AirflowException: the job failed.
+        """
+        backfill_missing(self._hook, self._table_uri, self._version)
+        parameters: dict[str, Any] = {"table_uri": self._table_uri, "version": self._version}
+        parameters |= {} if self._columns is None else {"columns": list(self._columns)}
+        parameters |= {"predicate": self._predicate} if self._predicate else {}
+        options = self._hook.storage_options(self._table_uri)
+        return job.run(_JOB, parameters, storage_options=options)
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        return self._hook.table(self._table_uri).snapshot(self._version)

@@ -1,0 +1,141 @@
+"""Count the rows of a Delta table's version, and say what is in its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_delta.hooks.table_profile import SnapshotProfile
+from airflow_delta.operators.pinned_version import pinned_version
+from airflow_delta.operators.run_identity import run_identity
+from airflow_delta.operators.table_task import TableTask
+from airflow_delta.operators.template_values import as_names, as_text
+from airflow_delta.version_compat import Context
+
+__all__ = ["TableProfileOperator"]
+
+
+class TableProfileOperator(TableTask):
+    """Profile a version of a table with PySpark: rows, nulls, least and greatest values, and more.
+
+    The tasks after it decide what to make of the figures, which are small enough for XCom::
+
+        profile = TableProfileOperator(
+            task_id="profile", table_uri="s3://lake/sales", columns=["amount", "address.city"]
+        )
+
+    Of the number of rows alone (``columns=[]``) the log tells as a rule; no Spark is started then.
+
+    Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
+    ``size_in_bytes``, ``num_partitions``, ``num_rows``, ``counted_by`` (``statistics`` or ``scan``) and
+    ``columns``: the figures of each column by its name. See the reference for the figures.
+
+    A retry, and the task when it is cleared, profiles the version that the first try of the DAG run did.
+
+    :param table_uri: the table's path or URI. (templated)
+    :param version: the version to profile. (templated)
+    :param timestamp: profile the newest version at this time: ISO-8601 with an offset, or epoch
+        milliseconds. At most one of version and timestamp; with neither it is the newest version.
+        (templated)
+    :param columns: the columns to tell of, those of structs as ``address.city`` or together as
+        ``address``; None for all, of which there may be 200. An empty list: count the rows and no more.
+        A template that renders to a JSON list does as well: ``{{ params.columns | tojson }}``. (templated)
+    :param predicate: a Spark condition such as ``day >= '2026-03-01'``: profile the rows of which it is
+        true. (templated)
+    :param check_files: fail for good where a vacuum has taken files of an earlier version, before Spark
+        starts; see `TimeTravelSnapshotOperator`.
+    :param delta_conn_id: the connection with the credentials of the table's store; None: the
+        default connection of the URI's scheme. (templated)
+    :param commit_owner_conn_id: the connection of the SQL commit owner; None:
+        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        A version that isn't backfilled is backfilled before Spark reads it.
+    :param spark_conn_id: the Spark connection; must exist where Spark is needed. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *TableTask.template_fields,
+        "version",
+        "timestamp",
+        "columns",
+        "predicate",
+        "spark_conn_id",
+        "spark_conf",
+    )
+
+    def __init__(
+        self,
+        *,
+        version: int | str | None = None,
+        timestamp: int | str | None = None,
+        columns: Sequence[str] | str | None = None,
+        predicate: str | None = None,
+        check_files: bool = True,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.version = version
+        self.timestamp = timestamp
+        self.columns = columns
+        self.predicate = predicate
+        self.check_files = check_files
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self._job: Any = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Profile the version.
+
+        :raises ValueError: both a version and a timestamp are given, the version is no number, or the
+            columns aren't a list of names.
+        :raises DeltaError: the table or the version can't be read.
+        :raises AirflowFailException: there is no such column, there are too many, or files of the version
+            are gone.
+        :raises AirflowException: the job failed.
+        """
+        columns = as_names(self.columns, name="columns")
+        hook = self.hook()
+        pinned = pinned_version(
+            hook,
+            context,
+            self.table_uri,
+            version=self.version,
+            timestamp=self.timestamp,
+            check_files=self.check_files,
+        )
+        profile = SnapshotProfile(
+            hook,
+            table_uri=self.table_uri,
+            version=pinned["version"],
+            columns=columns,
+            predicate=as_text(self.predicate),
+        )
+        profile.check()
+        found = profile.by_statistics() or self._by_spark(profile, context)
+        result = {**pinned, **found}
+        figures = result["columns"]
+        self.log.info(
+            "version %s of %s: %s rows, by %s",
+            result["version"],
+            self.table_uri,
+            result["num_rows"],
+            result["counted_by"],
+        )
+        for name, told in figures.items():
+            self.log.info("column %s: %s", name, told)
+        return result
+
+    def on_kill(self) -> None:
+        """End the job."""
+        if self._job is not None:
+            self._job.on_kill()
+
+    def _by_spark(self, profile: SnapshotProfile, context: Context) -> Mapping[str, Any]:
+        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        from airflow_delta.hooks.spark_job import SparkJobHook
+
+        name, _ = run_identity(context)
+        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=name)
+        return profile.submit(self._job)

@@ -1,0 +1,77 @@
+"""Profile a version of a Delta table with Spark: a program for spark-submit.
+
+Parameters (see `airflow_delta.spark.job_files`)::
+
+    {"table_uri": "s3://lake/sales", "version": 7, "columns": ["amount", "address.city"],
+     "predicate": "day >= '2026-03-01'", "result_path": "/tmp/result.json"}
+
+``columns`` (all without it), ``predicate`` and ``result_path`` may be left out. The result is that of
+`airflow_delta.spark.profile_rules.profile_report`, with ``table_uri``. Spark reaches the table's store with
+the properties that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
+
+The file isn't called ``profile.py``: spark-submit puts its directory on the Python path, where it would
+stand for the standard library's module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.job_files import known_parameters, run_job
+from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.spark.profile_rules import profile_report
+
+__all__ = ["main", "table_profile"]
+
+_PARAMETERS: Mapping[str, type] = {
+    "table_uri": str,
+    "version": int,
+    "columns": list,
+    "predicate": str,
+}
+
+
+def table_profile(
+    parameters: Mapping[str, Any], storage_options: Mapping[str, str]
+) -> dict[str, Any]:
+    """Make the profile, in a Spark session of its own.
+
+    Raises:
+        InvalidArgumentError: the parameters are not those of this job, there is no such column, or the
+            condition makes no sense over the columns.
+        DeltaError: see `profile_snapshot`.
+        PySparkException: Spark's own errors.
+    """
+    given = known_parameters(parameters, _PARAMETERS, required=["table_uri", "version"])
+    table_uri = given.pop("table_uri")
+
+    # After the parameters are known to be right: importing PySpark takes its time.
+    from pyspark.errors import AnalysisException
+
+    from airflow_delta.spark.profiling import profile_snapshot
+
+    with job_session(storage_options, table_uri) as spark:
+        try:
+            found = profile_snapshot(spark, table_uri, **given, storage_options=storage_options)
+        except AnalysisException as error:
+            if "predicate" not in given:
+                raise
+            # Spark has looked at columns and types only: another try would find the same. Its query
+            # plan is below the first line.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidArgumentError(
+                f"predicate {given['predicate']!r}: {reason}", table=table_uri
+            ) from error
+    return {"table_uri": table_uri, **profile_report(found)}
+
+
+def main() -> int:
+    """Run the job of the command line."""
+    return run_job(table_profile, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
