@@ -30,7 +30,7 @@ __all__ = ["READS", "STREAMED", "Call", "Crash", "Fault", "FaultyStorage", "How"
 
 _Result = TypeVar("_Result")
 
-READS = frozenset({"read", "read_many", "open", "list", "walk", "head", "file.read"})
+READS = frozenset({"read", "read_many", "open", "list", "walk", "folders", "head", "file.read"})
 """The steps without an effect: it's all the same whether a crash comes before or after."""
 
 STREAMED = frozenset({"file.new", "file.read", "file.write"})
@@ -160,6 +160,9 @@ class FaultyStorage:
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         return iter(self.step("walk", directory, lambda: [*self.inner.walk(directory)]))
+
+    def folders(self, directory: str) -> Sequence[str]:
+        return self.step("folders", directory, lambda: self.inner.folders(directory))
 
     def head(self, path: str) -> FileInfo:
         return self.step("head", path, lambda: self.inner.head(path))

@@ -89,6 +89,9 @@ class MemoryServerStorage:
     def walk(self, directory: str) -> Iterator[FileInfo]:
         yield from self._ask("walk", directory)
 
+    def folders(self, directory: str) -> Sequence[str]:
+        return cast("Sequence[str]", self._ask("folders", directory))
+
     def head(self, path: str) -> FileInfo:
         return cast("FileInfo", self._ask("head", path))
 

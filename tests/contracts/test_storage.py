@@ -338,6 +338,15 @@ def test_walks_all_depths(storage: Storage) -> None:
     assert below == {path: len(path) for path in paths if path.startswith("d/")}
 
 
+def test_folders_are_told_without_what_they_hold(storage: Storage) -> None:
+    for path in ("top", "d/x", "d/e/y", "d/e/f/z", "d 2%/x", "d/_delta_log/0.json"):
+        storage.create(path, b"")
+    assert sorted(storage.folders("")) == ["d", "d 2%"]
+    assert sorted(storage.folders("d")) == sorted(storage.folders("d/")) == ["d/_delta_log", "d/e"]
+    for none in ("d/e/f", "top", "missing"):
+        assert list(storage.folders(none)) == []
+
+
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_a_name_survives_every_operation(storage: Storage, name: str) -> None:
     path = f"dir {name}/{name}"

@@ -42,12 +42,21 @@ from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["furthest_identity_values", "restored_domains", "restored_metadata", "restored_protocol"]
+__all__ = [
+    "KEPT_PROPERTIES",
+    "OF_THE_LOG",
+    "furthest_identity_values",
+    "restored_domains",
+    "restored_metadata",
+    "restored_protocol",
+]
 
-_OF_THE_LOG = frozenset({managed_commits.FEATURE, "checkpointProtection"})
+OF_THE_LOG = frozenset({managed_commits.FEATURE, "checkpointProtection"})
 """Features that say how the log is kept, whatever the table holds."""
 
-_KEPT = ("delta.managedCommit.", "delta.requireCheckpointProtectionBeforeVersion")
+KEPT_PROPERTIES = ("delta.managedCommit.", "delta.requireCheckpointProtectionBeforeVersion")
+"""How properties begin that belong to one table, whatever it holds."""
+
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
@@ -61,7 +70,7 @@ def restored_protocol(base: Snapshot, target: Snapshot) -> Protocol:
         UnsupportedFeatureError: it would need a feature that the engine doesn't know.
     """
     now, then = (supported_features(side.protocol) for side in (base, target))
-    lacking = then - now - _OF_THE_LOG
+    lacking = then - now - OF_THE_LOG
     if unknown := sorted(lacking - FEATURES.keys()):
         raise UnsupportedFeatureError(
             f"version {target.version} supports the features {unknown}, which the engine doesn't know and "
@@ -81,8 +90,8 @@ def restored_metadata(base: Snapshot, target: Snapshot) -> Metadata:
         InvalidTableError: a property can't be read.
     """
     now, then = base.metadata.configuration, target.metadata.configuration
-    restored = {name: value for name, value in then.items() if not name.startswith(_KEPT)}
-    restored |= {name: value for name, value in now.items() if name.startswith(_KEPT)}
+    restored = {name: value for name, value in then.items() if not name.startswith(KEPT_PROPERTIES)}
+    restored |= {name: value for name, value in now.items() if name.startswith(KEPT_PROPERTIES)}
     if base.properties.commit_owner is not None:
         restored[_TIMESTAMPS] = "true"
     highest = [side.properties.column_mapping_max_column_id for side in (base, target)]

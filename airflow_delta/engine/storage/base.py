@@ -109,6 +109,13 @@ class Storage(Protocol):
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """All objects at any depth below a directory, in any order."""
 
+    def folders(self, directory: str) -> Sequence[str]:
+        """The paths of the directories directly in a directory, in any order; what they hold isn't listed.
+
+        In an object store a directory is what the paths of objects begin with; in a file system it may be
+        empty, and linked ones are left out. A missing directory has none.
+        """
+
     def head(self, path: str) -> FileInfo:
         """Size and modification time of an object.
 

@@ -163,6 +163,18 @@ class GenericStorage:
             directory, lambda full: self.file_system.find(full, detail=True).values()
         )
 
+    def folders(self, directory: str) -> Sequence[str]:
+        """See `Storage.folders`."""
+        full = self._full(directory.rstrip("/"))
+        with self._failures("list", directory):
+            self.file_system.invalidate_cache()
+            try:
+                found = self.file_system.ls(full, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        names = [entry["name"].rstrip("/") for entry in found if entry["type"] == "directory"]
+        return [name.removeprefix(self._prefix) for name in names if name != full]
+
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         full = self._full(path)

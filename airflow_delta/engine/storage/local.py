@@ -129,6 +129,17 @@ class LocalStorage:
                             others.append(entry.name)
                 yield from self._infos(descriptor, others, prefix)
 
+    def folders(self, directory: str) -> Sequence[str]:
+        """See `Storage.folders`."""
+        prefix = _prefix(directory)
+        with self._directory(directory) as descriptor:
+            if descriptor is None:
+                return []
+            with self._failures("list", directory), os.scandir(descriptor) as entries:
+                return [
+                    prefix + entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
+                ]
+
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         with self._reading("head", path):

@@ -108,6 +108,12 @@ class MemoryStorage:
         """See `Storage.walk`."""
         yield from self._below(_prefix(checked_path(directory)))
 
+    def folders(self, directory: str) -> Sequence[str]:
+        """See `Storage.folders`."""
+        prefix = _prefix(checked_path(directory))
+        below = (info.path.removeprefix(prefix) for info in self._below(prefix))
+        return sorted({f"{prefix}{path.partition('/')[0]}" for path in below if "/" in path})
+
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         found = self._object("head", path)

@@ -144,6 +144,13 @@ class ObjectStorage:
         for page in self._pages(prefix):
             yield from map(_info, page)
 
+    def folders(self, directory: str) -> Sequence[str]:
+        """See `Storage.folders`."""
+        prefix = self._prefix(directory)
+        with self._failures("list", directory):
+            found = self.store.list_with_delimiter(prefix or None)["common_prefixes"]
+        return [path.rstrip("/") for path in found]
+
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
         key = self._key(path)

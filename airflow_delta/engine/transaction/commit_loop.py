@@ -141,6 +141,7 @@ class CommitLoop:
             operation=self.provenance.operation,
             enforced=self.enforced,
             restored=actions.restored,
+            cloned=actions.cloned.version if actions.cloned else None,
         )
 
     def _put(self, prepared: Prepared, attempt: int) -> bool:

@@ -32,6 +32,7 @@ class CommitContext:
         operation: what the commit calls itself.
         enforced: the features whose rules about rows the writer of the data files has enforced.
         restored: the earlier version that the commit brings back; None for all but restores.
+        cloned: the version of another table that the commit makes a clone of; None for all but those.
     """
 
     table: str
@@ -43,15 +44,16 @@ class CommitContext:
     operation: str = ""
     enforced: frozenset[str] = frozenset()
     restored: Snapshot | None = None
+    cloned: Snapshot | None = None
 
     @property
     def written_for(self) -> Snapshot | None:
         """The version whose protocol and metadata tell how the files that stay were written.
 
-        That is `base`; but a restore leaves just the files of the version that it brings back, and what
-        was asked of them there is asked of them again.
+        That is `base`; but a restore leaves just the files of the version that it brings back, and a
+        clone copies of those of another table's. What was asked of them there is asked of them again.
         """
-        return self.restored or self.base
+        return self.restored or self.cloned or self.base
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:

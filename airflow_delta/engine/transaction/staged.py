@@ -27,7 +27,21 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "Dropped", "Reads", "StagedActions"]
+__all__ = ["Actions", "Cloned", "Dropped", "Reads", "StagedActions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cloned:
+    """The version of another table that a commit makes the table a clone of.
+
+    Attributes:
+        version: the version.
+        keys: the keys of the files that the table has afterwards, copies of those of the version; see
+            `replay.file_key`.
+    """
+
+    version: Snapshot
+    keys: pa.ChunkedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,8 @@ class Actions:
         identity_marks: by identity column, the furthest value in the files that join.
         restored: the earlier version whose files and metadata the commit brings back; None for all
             commits but those of a restore.
+        cloned: the version of another table that the commit makes a clone of; None for all commits but
+            those.
         dropped: the features that the commit drops; None for all commits but those.
         tombstones: files below the table that leave it without ever having been data files: deletion
             vectors, so that a vacuum that doesn't know them keeps them for as long as removed files.
@@ -74,6 +90,7 @@ class Actions:
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     restored: Snapshot | None = None
+    cloned: Cloned | None = None
     dropped: Dropped | None = None
     tombstones: tuple[RemoveFile, ...] = ()
     may_be_empty: bool = False
@@ -110,6 +127,7 @@ class StagedActions:
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
     restored: Snapshot | None = None
+    cloned: Cloned | None = None
     dropped: Dropped | None = None
     tombstones: list[RemoveFile] = field(default_factory=list)
     may_be_empty: bool = False
@@ -126,6 +144,7 @@ class StagedActions:
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
             self.restored,
+            self.cloned,
             self.dropped,
             tuple(self.tombstones),
             self.may_be_empty,

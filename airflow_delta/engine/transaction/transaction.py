@@ -45,7 +45,7 @@ from airflow_delta.engine.transaction.provenance import (
 )
 from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.staged import Dropped, Reads, StagedActions
+from airflow_delta.engine.transaction.staged import Cloned, Dropped, Reads, StagedActions
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 
@@ -298,6 +298,20 @@ class OptimisticTransaction:
         """
         self.read_table()
         self._staged.restored = version
+
+    def _clone(self, version: Snapshot, keys: pa.ChunkedArray) -> None:
+        """Say that the commit makes the table a clone: for what copies the files of another table.
+
+        As with `_bring_back` the stages then hold files and metadata against the version, and make sure
+        that the commit leaves just the files that were told. Whatever is committed meanwhile that changes
+        the table is a conflict.
+
+        Args:
+            version: of the other table.
+            keys: the keys of the files that the table has afterwards; see `replay.file_key`.
+        """
+        self._reads.whole_table = True
+        self._staged.cloned = Cloned(version, keys)
 
     def _drop(self, features: frozenset[str], *, hides_history: bool) -> None:
         """Let the staged protocol lose features: for the part of the engine that drops them.

@@ -11,13 +11,20 @@ import pytest
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
-from airflow_delta.engine import DeltaTable
+from airflow_delta.engine import DeltaTable, RemoveFile
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
 from airflow_delta.engine.deletion_vectors.read import relative_path
 from airflow_delta.engine.errors import MissingFilesError
 from airflow_delta.engine.maintenance import missing_files
-from airflow_delta.engine.maintenance.version_files import PastFiles, check_version_files
+from airflow_delta.engine.maintenance.version_files import (
+    PastFiles,
+    check_version_files,
+    newest_known,
+)
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
+from airflow_delta.engine.snapshot.opening import open_newest
 from tests.engine.transaction.prepare.attempts import protocol
 from tests.faulty_storage import FaultyStorage
 from tests.log_builder import add, metadata, remove, write_commit, write_table
@@ -233,3 +240,25 @@ def test_the_vacuum_of_another_engine(tmp_path: Path) -> None:
 
 def data_files(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
+
+
+def test_the_commit_owner_is_asked_for_the_newest_version_where_it_answers(tmp_path: Path) -> None:
+    root, owner = tmp_path / "table", SqlCommitOwner(f"sqlite:///{tmp_path}/owner.db")
+    write_table(root, [add("a")], [add("b")])
+    touched(root, "a", "b")
+    table = DeltaTable(str(root), commit_owners={"sql": owner})
+    table.convert_to_managed("sql", {"backfill": "on-request"})
+    delete = table.transaction("DELETE")
+    delete.remove_file(RemoveFile("a", data_change=True, deletion_timestamp=ago(1)))
+    assert delete.commit().version == 3
+    assert table.check_version(table.snapshot(1)) == PastFiles(1, 0)
+    (root / "a").unlink()
+    with pytest.raises(MissingFilesError, match="version 1 can't be read any more"):
+        table.check_version(table.snapshot(1))
+    # Without the owner: a version in the log is readable as far as the log tells, and nobody is warned.
+    logged = open_newest(table.storage)
+    assert logged.version == 2
+    assert check_version_files(logged, newest_known(table.storage, CommitOwners())) == PastFiles(
+        0, 0
+    )
+    assert newest_known(table.storage, CommitOwners()).version == 2

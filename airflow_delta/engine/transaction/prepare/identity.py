@@ -70,9 +70,10 @@ def _furthest(
 ) -> dict[str, int]:
     """The furthest value of each column that gets some, by what is told of the commit's new rows."""
     marks = dict(actions.identity_marks)
-    # Files that are in the table already, were there before, or move its rows, bring no new values.
+    # Files that are in the table already, were there before, or move its rows, bring no new values; the
+    # metadata of a clone tell what its files have.
     texts = [file.stats for file in actions.adds if file.data_change and file.stats is not None]
-    if not columns or not texts or context.restored is not None:
+    if not columns or not texts or context.restored is not None or context.cloned is not None:
         return marks
     stats = pa.chunked_array([array_of(texts, pa.string())])
     names = dict(

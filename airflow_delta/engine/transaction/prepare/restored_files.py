@@ -18,7 +18,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
 
-__all__ = ["check_restored_files"]
+__all__ = ["check_restored_files", "file_keys_after"]
 
 
 def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
@@ -32,12 +32,7 @@ def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
     base, restored = context.base, context.restored
     if base is None or restored is None:
         return actions
-    live, wanted = _keys(base), _keys(restored)
-    added, removed = (
-        keys_of_files(files, table=context.table) for files in (actions.adds, actions.removes)
-    )
-    staying = live.filter(pc.invert(pc.is_in(live, value_set=removed)))
-    left = pc.unique(pa.chunked_array([*staying.chunks, *added.chunks], pa.string()))
+    left, wanted = file_keys_after(actions, context), _keys(restored)
     strange = left.filter(pc.invert(pc.is_in(left, value_set=wanted)))
     lacking = len(wanted) - (len(left) - len(strange))
     if len(strange) or lacking:
@@ -46,6 +41,21 @@ def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
             f"have and {lacking} too few: expected just its files, by path and deletion vector"
         )
     return actions
+
+
+def file_keys_after(actions: Actions, context: CommitContext) -> pa.Array:
+    """The keys of the files that the table has after the commit, each once.
+
+    Raises:
+        CorruptLogError: the table's live files can't be read.
+        StorageError: the store failed.
+    """
+    added, removed = (
+        keys_of_files(files, table=context.table) for files in (actions.adds, actions.removes)
+    )
+    live = pa.chunked_array([], pa.string()) if context.base is None else _keys(context.base)
+    staying = live.filter(pc.invert(pc.is_in(live, value_set=removed)))
+    return pc.unique(pa.chunked_array([*staying.chunks, *added.chunks], pa.string()))
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.append_only import check_append_only
 from airflow_delta.engine.transaction.prepare.change_data import check_change_data
+from airflow_delta.engine.transaction.prepare.cloned_files import check_cloned_files
 from airflow_delta.engine.transaction.prepare.clustering import check_clustering
 from airflow_delta.engine.transaction.prepare.deletion_vectors import check_deletion_vectors
 from airflow_delta.engine.transaction.prepare.domains import check_domains
@@ -58,6 +59,7 @@ STAGES: tuple[Stage, ...] = (
     # These may read the table's live files, from here on.
     check_logical_files,
     check_restored_files,
+    check_cloned_files,
     check_dropped_features,
     check_deletion_vectors,
     check_clustering,
@@ -83,7 +85,12 @@ _OF_NEW_FILES: frozenset[Stage] = frozenset(
 )
 """Stages that judge files as nobody has seen them in the table before, by rules that they were to be
 written by. A restore passes them by: it writes no files, but brings back those that the table had under the
-metadata that it had then (`check_restored_files`), also where their writer was careless."""
+metadata that it had then (`check_restored_files`), also where their writer was careless. A clone has the
+files that another table has under the same metadata (`check_cloned_files`)."""
+
+_OF_OWN_ROWS: frozenset[Stage] = frozenset({check_append_only})
+"""Stages about the rows that a table keeps. A clone keeps none: it has those of another table, which may
+have rearranged its files by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,11 @@ def prepare(actions: Actions, context: CommitContext) -> Prepared:
         StorageError: the store failed.
     """
     prepared = actions
-    passed_by = frozenset[Stage]() if actions.restored is None else _OF_NEW_FILES
+    passed_by = frozenset[Stage]()
+    if actions.restored is not None:
+        passed_by = _OF_NEW_FILES
+    elif actions.cloned is not None:
+        passed_by = _OF_NEW_FILES | _OF_OWN_ROWS
     for stage in STAGES:
         if stage in passed_by:
             continue

@@ -6,7 +6,8 @@ removes don't count, so that a table may change in whatever way while it is over
 
 A restore may undo what no other commit can, such as a wider type or column mapping: just the files of an
 earlier version are left (`restored_files`), and they suit the metadata that this had. So the metadata that
-the commit leaves are held against those.
+the commit leaves are held against those. The files of a clone are those of another table, and suit the
+metadata that this has.
 """
 
 from __future__ import annotations
