@@ -44,7 +44,9 @@ with DAG(
             type=["null", "string"],
             description="Where to copy the pinned version to; empty: no copy",
         ),
-        "target_format": Param("delta", enum=["delta", "parquet"], description="The copy's format"),
+        "target_format": Param(
+            "delta", enum=["delta", "parquet", "csv", "json"], description="The copy's format"
+        ),
         "after_version": Param(
             -1, type="integer", minimum=-1, description="Wait for a version newer than this"
         ),

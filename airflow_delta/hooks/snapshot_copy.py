@@ -10,6 +10,7 @@ from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
+    from airflow_delta.engine import Snapshot
     from airflow_delta.hooks.spark_job import SparkJobHook
     from airflow_delta.spark.copy_rules import CopyRequest
 
@@ -25,10 +26,10 @@ def check_format(name: str) -> None:
         AirflowFailException: they can't, however often the task is tried.
     """
     from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.spark import copy_rules
+    from airflow_delta.spark import copy_formats
 
     try:
-        copy_rules.check_format(name)
+        copy_formats.check_format(name)
     except InvalidArgumentError as error:
         raise AirflowFailException(f"target_format: {error}") from error
 
@@ -41,9 +42,10 @@ class SnapshotCopy:
         table_uri: the table.
         version: its version.
         target_uri: where the copy goes.
-        target_format: ``delta`` or ``parquet``.
+        target_format: ``delta``, ``parquet``, ``csv`` or ``json``.
         identity: application id and version by which a retry finds the commit of a Delta copy.
         replace_newer: whether to replace a copy of a later version, too.
+        expire_after_ms: how old the copy must be to be deleted, in ms; None: it never is.
     """
 
     def __init__(
@@ -56,41 +58,63 @@ class SnapshotCopy:
         target_format: str,
         identity: tuple[str, int],
         replace_newer: bool,
+        expire_after_ms: int | None = None,
     ) -> None:
         from airflow_delta.spark.copy_rules import CopyRequest
 
         self._hook = hook
         self._identity = identity
         self._request: CopyRequest = CopyRequest(
-            table_uri, version, target_uri, target_format, identity, replace_newer
+            table_uri, version, target_uri, target_format, identity, replace_newer, expire_after_ms
         )
 
     def earlier(self) -> dict[str, Any] | None:
         """The Delta copy that an earlier try has made; None where it is still to be made.
 
-        What must not be replaced is refused here, before Spark starts. The job looks again, at the
-        version that its commit is based on.
+        What a format can't hold, and what must not be replaced, is refused here, before Spark starts. The
+        job looks again, at the version that its commit is based on.
 
         Raises:
-            AirflowFailException: the target must not or can't be replaced.
+            AirflowFailException: the format can't hold the table, or the target must not or can't be
+                replaced.
             DeltaError: the table or the target can't be read.
         """
         from airflow_delta.engine.errors import InvalidArgumentError
-        from airflow_delta.spark.copy_rules import check_delta_target, copied_by
+        from airflow_delta.spark.copy_formats import check_columns
+
+        request = self._request
+        if request.format == "parquet":
+            return None  # it holds any table, and the job looks at the target
+        source = self._hook.table(request.table_uri).snapshot(request.version)
+        try:
+            check_columns(request.format, source.schema, table=request.table_uri)
+            return self._earlier_commit(source) if request.format == "delta" else None
+        except InvalidArgumentError as error:
+            raise AirflowFailException(str(error)) from error
+
+    def _earlier_commit(self, source: Snapshot) -> dict[str, Any] | None:
+        from airflow_delta.spark.copy_rules import (
+            check_delta_target,
+            copied_by,
+            held_marker,
+            mark_delta_copy,
+            now_ms,
+        )
 
         request, hook = self._request, self._hook
         target = hook.table(request.target_uri)
-        if request.format != "delta" or not target.exists():
+        marker = held_marker(request, target.storage)
+        if (marker is not None and marker.deleting) or not target.exists():
             return None
-        source = hook.table(request.table_uri).snapshot(request.version)
         app_id, app_version = self._identity
         commit = hook.committed_version(request.target_uri, app_id=app_id, app_version=app_version)
-        if commit is not None and copied_by(request, source, target, commit):
-            return _told(hook.pin(request.target_uri, version=commit), commit)
-        try:
-            check_delta_target(request, source, target.snapshot())
-        except InvalidArgumentError as error:
-            raise AirflowFailException(str(error)) from error
+        if commit is not None and (copy := copied_by(request, source, target, commit)):
+            marker = mark_delta_copy(request, source, copy)
+            # One that has expired may be deleted at any time: it is made anew.
+            if not marker.has_expired(now_ms()):
+                pinned = hook.pin(request.target_uri, version=commit)
+                return _told(pinned, commit, marker.expires_at)
+        check_delta_target(request, source, target.snapshot())
         return None
 
     def submit(self, job: SparkJobHook) -> dict[str, Any]:
@@ -108,6 +132,8 @@ class SnapshotCopy:
         backfill_missing(self._hook, request.table_uri, request.version)
         commits = request.format == "delta"
         owner_url = owner_url_for_job(self._hook, request.target_uri) if commits else None
+        expire_after = request.expire_after_ms
+        expiry = {} if expire_after is None else {"expire_after_ms": expire_after}
         report = job.run(
             _JOB,
             {
@@ -118,20 +144,26 @@ class SnapshotCopy:
                 "app_id": app_id,
                 "app_version": app_version,
                 "replace_newer": request.replace_newer,
+                **expiry,
             },
             storage_options=self._hook.common_storage_options(
                 request.table_uri, request.target_uri
             ),
             commit_owner_url=owner_url,
         )
-        return _told({**report, "table_uri": request.target_uri}, report.get("committed_version"))
+        return _told(
+            {**report, "table_uri": request.target_uri},
+            report.get("committed_version"),
+            report.get("expires_at"),
+        )
 
 
-def _told(copy: Mapping[str, Any], version: int | None) -> dict[str, Any]:
+def _told(copy: Mapping[str, Any], version: int | None, expires_at: str | None) -> dict[str, Any]:
     """The facts of a copy, by names of their own beside those of the table."""
     return {
         "target_uri": copy["table_uri"],
         "target_version": version,
         "target_num_files": copy["num_files"],
         "target_num_rows": copy["num_rows"],
+        "expires_at": expires_at,
     }

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.copy_expiry import delete_expired_copies
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy, check_format
+from airflow_delta.operators.durations import Duration, as_duration_ms
+from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_timestamp, as_version
-from airflow_delta.version_compat import Context, task_state
+from airflow_delta.version_compat import Context
 
 __all__ = ["TimeTravelSnapshotOperator"]
-
-_STATE_KEY = "pinned"
 
 
 class TimeTravelSnapshotOperator(TableTask):
@@ -30,23 +30,29 @@ class TimeTravelSnapshotOperator(TableTask):
 
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
     ``size_in_bytes`` and ``num_rows``, and with a target also ``target_uri``, ``target_version``
-    (the version of a copy in Delta format, else None), ``target_num_files`` and
-    ``target_num_rows`` (None where the statistics don't tell).
+    (the version of a copy in Delta format, else None), ``target_num_files``,
+    ``target_num_rows`` (None where the statistics don't tell), ``expires_at`` (None for a copy that
+    doesn't) and ``deleted_copies``, the places of expired copies that were deleted.
 
     A retry, and the task when it is cleared, pins what the first try of the DAG run pinned. A Delta
     copy of that version which an earlier try has committed is found and not made again. A Delta
-    copy keeps the columns and partition columns that it began with: when the table gets others,
-    choose another target, or empty it; a parquet copy follows any.
+    copy is a clone: a table of its own, for which another version takes just the files that it lacks.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to pin. (templated)
     :param timestamp: pin the newest version at this time: ISO-8601 with an offset, or epoch
         milliseconds. At most one of version and timestamp; with neither it is the newest version.
         (templated)
+    :param check_files: fail for good where a vacuum has taken files of the version, and name them; warn
+        where it may take some at any time. Files that the newest version has as well aren't looked for;
+        the others take a request each, or a listing of the table where they are very many.
     :param target_uri: where to copy the pinned version to; None: nothing is copied. (templated)
-    :param target_format: the format of the copy: ``delta`` or ``parquet``. (templated)
+    :param target_format: the format of the copy: ``delta``, ``parquet``, ``csv`` or ``json``. (templated)
     :param replace_newer: replace a copy of a later version, too. A late run of a DAG does not undo
         the work of the run after it unless this is set.
+    :param expire_after: how old the copy must be to be deleted: a timedelta, a number of seconds, or an
+        ISO-8601 duration such as ``P7D``; None: it is kept. Each run deletes the copies of the same table
+        that have expired and lie in the same directory as its target. (templated)
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
@@ -62,6 +68,7 @@ class TimeTravelSnapshotOperator(TableTask):
         "timestamp",
         "target_uri",
         "target_format",
+        "expire_after",
         "spark_conn_id",
         "spark_conf",
     )
@@ -71,9 +78,11 @@ class TimeTravelSnapshotOperator(TableTask):
         *,
         version: int | str | None = None,
         timestamp: int | str | None = None,
+        check_files: bool = True,
         target_uri: str | None = None,
         target_format: str = "delta",
         replace_newer: bool = False,
+        expire_after: Duration | None = None,
         spark_conn_id: str = "spark_default",
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
@@ -81,9 +90,11 @@ class TimeTravelSnapshotOperator(TableTask):
         super().__init__(**kwargs)
         self.version = version
         self.timestamp = timestamp
+        self.check_files = check_files
         self.target_uri = target_uri
         self.target_format = target_format
         self.replace_newer = replace_newer
+        self.expire_after = expire_after
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
@@ -91,21 +102,34 @@ class TimeTravelSnapshotOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the version, and copy it where there is a target.
 
-        :raises ValueError: both a version and a timestamp are given, or the version is no number.
+        :raises ValueError: both a version and a timestamp are given, or the version is no number; or
+            ``expire_after`` is no duration, or given without a target.
         :raises DeltaError: the table or the version can't be read, or the target of a Delta copy.
-        :raises AirflowFailException: the target's format is unknown, or the target must not or can't
-            be replaced; see `airflow_delta.spark.copies`.
+        :raises AirflowFailException: files of the version are gone, and ``check_files`` is set; the
+            target's format is unknown, or the target must not or can't be replaced; see
+            `airflow_delta.spark.copies`.
         :raises AirflowException: the copying job failed.
         """
+        expire_after_ms = as_duration_ms(self.expire_after, name="expire_after")
         if self.target_uri:
             check_format(self.target_format)
+        elif expire_after_ms is not None:
+            raise ValueError(
+                f"{self.table_uri}: expire_after={self.expire_after!r} is given without target_uri, and "
+                "there is no copy to expire; give both, or neither"
+            )
         pinned = self._pin(context)
         self.log.info("pinned version %s of %s", pinned["version"], self.table_uri)
         if not self.target_uri:
             return pinned
-        copied = self._copy(pinned, context)
+        copied = self._copy(pinned, expire_after_ms, context)
         self.log.info("copied version %s: %s", pinned["version"], copied)
-        return {**pinned, **copied}
+        deleted = []
+        if expire_after_ms is not None:
+            deleted = delete_expired_copies(
+                self.hook(), table_uri=self.table_uri, target_uri=self.target_uri
+            )
+        return {**pinned, **copied, "deleted_copies": deleted}
 
     def on_kill(self) -> None:
         """End the copying job."""
@@ -113,28 +137,18 @@ class TimeTravelSnapshotOperator(TableTask):
             self._job.on_kill()
 
     def _pin(self, context: Context) -> dict[str, Any]:
-        version = as_version(self.version, name="version")
-        timestamp = as_timestamp(self.timestamp)
-        if version is not None and timestamp is not None:
-            raise ValueError(
-                f"{self.table_uri}: both version={version} and timestamp={timestamp!r} are given; "
-                "give one of them, or neither for the newest version"
-            )
-        hook = self.hook()
-        if version is not None:
-            return hook.pin(self.table_uri, version=version)
-        # "The newest" and a time that has not come yet mean another version at each try.
-        asked = {"table_uri": self.table_uri, "timestamp": timestamp}
-        state = task_state(context)
-        earlier = state.get(_STATE_KEY) if state is not None else None
-        if earlier and all(earlier.get(name) == value for name, value in asked.items()):
-            return hook.pin(self.table_uri, version=earlier["version"])
-        pinned = hook.pin(self.table_uri, timestamp=timestamp)
-        if state is not None:
-            state.set(_STATE_KEY, {**asked, "version": pinned["version"]})
-        return pinned
+        return pinned_version(
+            self.hook(),
+            context,
+            self.table_uri,
+            version=self.version,
+            timestamp=self.timestamp,
+            check_files=self.check_files,
+        )
 
-    def _copy(self, pinned: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    def _copy(
+        self, pinned: Mapping[str, Any], expire_after_ms: int | None, context: Context
+    ) -> dict[str, Any]:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
         from airflow_delta.hooks.spark_job import SparkJobHook
 
@@ -147,6 +161,7 @@ class TimeTravelSnapshotOperator(TableTask):
             target_format=self.target_format,
             identity=identity,
             replace_newer=self.replace_newer,
+            expire_after_ms=expire_after_ms,
         )
         earlier = copy.earlier()
         if earlier is not None:

@@ -1,7 +1,8 @@
 """The rules of copies: what is asked for, what marks a copy, and what a copy may take the place of.
 
-A Delta copy is marked by a transaction identifier in each of its commits: `copy_app_id` of the
-source's table id, whose version is the source's version. The mark says two things:
+A copy says what it is a copy of, in a file (`copy_marker`); and a Delta copy in each of its commits as
+well, by a transaction identifier: `copy_app_id` of the source's table id, with the source's version. That
+mark can't be parted from what was committed. It says two things:
 
 * **What the target is a copy of.** A copy replaces an earlier copy of the same table, and nothing
   else; see `airflow_delta.spark.copies`.
@@ -9,9 +10,8 @@ source's table id, whose version is the source's version. The mark says two thin
   task. That identity stays when the task is cleared and runs again with another version of the
   source: without the mark the old copy would pass for the new one.
 
-A Delta copy keeps the columns and the partition columns that it began with. Once the source has
-others (a column was added, a type widened, the table partitioned anew) a copy at the same target is
-refused; copy to another target, or empty this one. Parquet copies follow any schema.
+The file of a Delta copy is written behind the commit. Where a run is killed in between, its retry writes
+it.
 
 No PySpark here: whoever submits a copy looks at the target first, because starting Spark takes
 seconds.
@@ -19,28 +19,32 @@ seconds.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError, VersionNotFoundError
-from airflow_delta.spark.nullable import nullable
+from airflow_delta.spark.copy_formats import DELTA
+from airflow_delta.spark.copy_marker import MARKER, CopyMarker, read_marker, write_marker
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
+    from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
-    "FORMATS",
     "CopyRequest",
+    "CopyResult",
     "check_delta_target",
-    "check_format",
     "check_held",
+    "check_place",
     "copied_by",
     "copy_app_id",
+    "held_marker",
+    "mark_delta_copy",
+    "now_ms",
     "refusal",
 ]
-
-FORMATS = ("parquet", "delta")
-"""What a copy can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,10 @@ class CopyRequest:
         table_uri: the table.
         version: its version.
         target_uri: where the copy goes.
-        format: one of `FORMATS`.
+        format: one of `copy_formats.FORMATS`.
         txn: application id and version of a Delta copy, by which a retry finds its commit.
         replace_newer: whether to replace a copy of a later version, too.
+        expire_after_ms: how old the copy must be to be deleted, in ms; None: it never is.
     """
 
     table_uri: str
@@ -62,23 +67,42 @@ class CopyRequest:
     format: str = "parquet"
     txn: tuple[str, int] | None = None
     replace_newer: bool = False
+    expire_after_ms: int | None = None
+
+    def expires_at_ms(self, made_at_ms: int) -> int | None:
+        """When the copy may be deleted, in epoch ms; None: never.
+
+        Args:
+            made_at_ms: when it was made, in epoch ms.
+        """
+        return None if self.expire_after_ms is None else made_at_ms + self.expire_after_ms
 
 
-def check_format(name: str) -> None:
-    """Check that copies of a format can be made.
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """A copy that was made, by this call or by an earlier try of it.
 
-    Raises:
-        InvalidArgumentError: they can't.
+    Attributes:
+        num_rows: how many rows it has; None where the statistics of a Delta copy don't tell.
+        num_files: how many files.
+        committed_version: of a Delta copy, the version of the target that has the rows.
+        expires_at_ms: when it may be deleted, in epoch ms; None: never.
     """
-    if name not in FORMATS:
-        raise InvalidArgumentError(
-            f"unknown format {name!r} of a copy: expected one of {', '.join(FORMATS)}"
-        )
+
+    num_rows: int | None
+    num_files: int
+    committed_version: int | None = None
+    expires_at_ms: int | None = None
 
 
 def copy_app_id(table_id: str) -> str:
     """The application id that marks a Delta copy of a table, whose id this is."""
     return f"airflow-delta:copy-of:{table_id}"
+
+
+def now_ms() -> int:
+    """The time by which copies are made and expire, in epoch ms."""
+    return time.time_ns() // 1_000_000
 
 
 def copied_by(
@@ -108,7 +132,7 @@ def copied_by(
 
 
 def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -> None:
-    """Check that a copy may take the place of what a Delta table holds.
+    """Check that a copy may take the place of what a Delta table holds, as far as its marks tell.
 
     Args:
         request: the copy.
@@ -116,30 +140,52 @@ def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -
         held: the target as it is.
 
     Raises:
-        InvalidArgumentError: the target is no copy of the source, a newer one, or one of other
-            columns or partition columns. Facts: target.
+        InvalidArgumentError: the target is no copy of the source, or a newer one that hasn't expired.
+            Facts: target.
+        StorageError: the store failed.
     """
-    check_held(request, _held_version(source, held))
-    wanted = {field.name: field.data_type for field in nullable(source.schema)}
-    kept = {field.name: field.data_type for field in nullable(held.schema)}
-    differences = {
-        "lacks": [name for name in wanted if name not in kept],
-        "has in excess": [name for name in kept if name not in wanted],
-        "has with another type": [
-            name for name in wanted if name in kept and wanted[name] != kept[name]
-        ],
-    }
-    told = [f"{what} {names}" for what, names in differences.items() if names]
-    partitions = source.metadata.partition_columns, held.metadata.partition_columns
-    if partitions[0] != partitions[1]:
-        told.append(f"is partitioned by {list(partitions[1])} instead of {list(partitions[0])}")
-    if told:
-        raise refusal(
-            request,
-            f"compared with version {request.version} of the source it {' and '.join(told)}, and a "
-            "Delta copy keeps the columns and partition columns that it began with, while a parquet "
-            "copy follows any",
-        )
+    marker = held_marker(request, held.state.storage)
+    version = _held_version(source, held)
+    expired = (
+        marker is not None
+        and marker.table_id == source.metadata.id
+        and marker.committed_version == held.version
+        and marker.has_expired(now_ms())
+    )
+    if version is None or not expired:
+        check_held(request, version)
+
+
+def check_place(
+    request: CopyRequest,
+    source: Snapshot,
+    target: Storage,
+    *,
+    is_leftover: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Check that a copy may take a place where there is no Delta table.
+
+    Args:
+        request: the copy.
+        source: the version to be copied.
+        target: the place.
+        is_leftover: whether a path is that of a file which a copy that was killed has left.
+
+    Raises:
+        InvalidArgumentError: something is there that must stay. Facts: target.
+        StorageError: the store failed.
+    """
+    marker = held_marker(request, target)
+    if marker is None:
+        for info in target.walk(""):
+            if not is_leftover(info.path):
+                raise refusal(request, f"it holds {info.path}, which no earlier copy has written")
+        return
+    if (marker.format == DELTA) is not (request.format == DELTA) and not marker.deleting:
+        raise refusal(request, f"it holds a copy as {marker.format}, not as {request.format}")
+    ours = marker.table_id == source.metadata.id
+    if not (ours and (marker.deleting or marker.has_expired(now_ms()))):
+        check_held(request, marker.version if ours else None)
 
 
 def check_held(request: CopyRequest, version: int | None) -> None:
@@ -156,6 +202,59 @@ def check_held(request: CopyRequest, version: int | None) -> None:
             f"it holds a copy of version {version}, which is newer than version {request.version} "
             "(replace_newer replaces it all the same)",
         )
+
+
+def held_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
+    """The marker at a target; None where there is none.
+
+    Raises:
+        InvalidArgumentError: there is a file of its name which is no marker. Facts: target.
+        StorageError: the store failed.
+    """
+    try:
+        return read_marker(target)
+    except InvalidArgumentError as error:
+        raise refusal(request, f"its {MARKER} can't be read") from error
+
+
+def mark_delta_copy(request: CopyRequest, source: Snapshot, copy: Snapshot) -> CopyMarker:
+    """Have the file of a Delta copy say what the copy is, where a later copy hasn't one there already.
+
+    Args:
+        request: the copy.
+        source: the version that was copied.
+        copy: the version of the target that is the copy.
+
+    Returns:
+        The marker of this copy.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    storage = copy.state.storage
+    held = held_marker(request, storage)
+    if held is not None and held.committed_version == copy.version:
+        return held
+    try:
+        made_at_ms = copy.timestamp_ms
+    except VersionNotFoundError:
+        # The commit is gone: it is as old as can be told.
+        made_at_ms = now_ms()
+    marker = CopyMarker(
+        request.table_uri,
+        source.metadata.id,
+        request.version,
+        storage.root,
+        DELTA,
+        copy.num_rows,
+        copy.num_files,
+        made_at_ms=made_at_ms,
+        expires_at_ms=request.expires_at_ms(made_at_ms),
+        committed_version=copy.version,
+    )
+    if held is None or (held.committed_version or -1) < copy.version:
+        write_marker(storage, marker)
+    return marker
 
 
 def refusal(request: CopyRequest, reason: str) -> InvalidArgumentError:

@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["DataFile", "list_data_files", "write_data_files"]
+__all__ = ["COMMITTER_OPTIONS", "DataFile", "list_data_files", "write_data_files"]
 
 _SESSION = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
-_OPTIONS = {
+COMMITTER_OPTIONS = {
     # No `_SUCCESS`: it says nothing that the log, or a marker, doesn't say.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # Tasks move their files to the place themselves. A job that fails leaves some there, but nobody
     # looks at the directory before the job is done, and on object stores it saves a copy.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
+"""Options of all writes into a directory of their own, whatever the format."""
+
 _FOOTERS_AT_A_TIME = 8
 
 # The settings belong to the session, not to the write: one writer at a time may change them.
@@ -81,7 +83,7 @@ def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...
     Raises:
         PySparkException: Spark's own errors.
     """
-    writer = rows.write.mode("error").options(**_OPTIONS)
+    writer = rows.write.mode("error").options(**COMMITTER_OPTIONS)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     with _protocol_settings(rows.sparkSession):

@@ -2,7 +2,9 @@
 
 The engine and Spark reach the same store by different clients. A job gets its storage options in the
 environment and sets these properties in its own driver, from where they travel to the executors with
-the jobs: never on a command line, and not in Spark's own configuration, which is shown to others.
+the jobs: never on a command line, and not in Spark's own configuration, which is shown to others. (Of
+Hadoop's properties Spark's user interface and event log show what they are when a session starts, and again
+when somebody adds a file or a jar to it, as jobs never do.)
 
 ====================  ============================================================================
 ``s3://``, ``s3a://`` keys and session token, unsigned requests, region, endpoint and its style

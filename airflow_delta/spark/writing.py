@@ -15,7 +15,6 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers".
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,9 +55,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["WriteResult", "is_in_write_directory", "write", "write_table"]
-
-_WRITE_DIRECTORY = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
+__all__ = ["WriteResult", "write", "write_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ def write_table(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     txn: tuple[str, int] | None = None,
-    marks: Mapping[str, int] | None = None,
+    identifiers: Mapping[str, int] | None = None,
     check: Callable[[Snapshot], None] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -146,8 +143,7 @@ def write_table(
         partition_by: see `write`.
         properties: see `write`.
         txn: see `write`.
-        marks: versions to set for further applications, whatever they were; one that another
-            writer sets meanwhile is a conflict.
+        identifiers: more versions by application id that the commit sets, whatever the log has of them.
         check: raises where a table that exists must not be written to. It gets the version that the
             transaction is based on, so that nothing can change between the check and the commit
             without a conflict.
@@ -162,7 +158,7 @@ def write_table(
             f"unknown mode {mode!r}: expected one of {', '.join(MODES)}", table=uri
         )
     table = DeltaTable(uri, storage_options)
-    transactions = {**(marks or {}), **dict([txn] if txn else [])}
+    transactions = {**(identifiers or {}), **dict([txn] if txn else [])}
     request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions, check)
     target = existing_target(request) if table.exists() else new_target(request, rows)
     if txn and target.exists:
@@ -175,14 +171,6 @@ def write_table(
             "there is a table already; append to it, or overwrite it", table=uri
         )
     return _write(rows, request, target)
-
-
-def is_in_write_directory(path: str) -> bool:
-    """Whether a file below a table's root lies where a write has put it.
-
-    Where there is no log such a file is what a write that was killed has left.
-    """
-    return _WRITE_DIRECTORY.match(path) is not None
 
 
 def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:

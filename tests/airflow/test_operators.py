@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,13 +52,15 @@ def test_arguments_are_rendered() -> None:
         table_uri="{{ params.uri }}",
         version="{{ params.version }}",
         target_uri="{{ params.uri }}_copy",
+        expire_after="P{{ params.days }}D",
         spark_conf={"spark.executor.memory": "{{ params.memory }}"},
     )
-    params = {"uri": "s3://lake/t", "version": 4, "memory": "2g"}
+    params = {"uri": "s3://lake/t", "version": 4, "memory": "2g", "days": 7}
     operator.render_template_fields({"params": params})  # type: ignore[arg-type]
     assert operator.table_uri == "s3://lake/t"
     assert operator.version == "4"
     assert operator.target_uri == "s3://lake/t_copy"
+    assert operator.expire_after == "P7D"
     assert operator.spark_conf == {"spark.executor.memory": "2g"}
 
 
@@ -211,7 +213,36 @@ def test_a_copy_is_asked_for_with_the_pinned_version_and_the_identity_of_the_tas
         "target_version": 5,
         "target_num_files": 2,
         "target_num_rows": 20,
+        "expires_at": None,
+        "deleted_copies": [],
     }
+
+
+def test_a_copy_that_expires_is_asked_for(
+    sales: Path, fake_spark_submit: Path, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked.json"
+    fake_spark_submit.write_text(
+        ECHO.format(asked=str(asked)).replace('"num_rows": 20', '"num_rows": 20, "expires_at": "T"')
+    )
+    target = str(tmp_path / "copy")
+    result = pin(sales, target_uri=target, target_format="csv", expire_after=timedelta(days=7))
+    assert json.loads(asked.read_text())["expire_after_ms"] == 7 * 86_400_000
+    assert (result["expires_at"], result["deleted_copies"]) == ("T", [])
+
+
+def test_columns_that_a_format_cannot_hold_fail_the_task_for_good_and_without_spark(
+    tmp_path: Path, fake_spark_submit: Path
+) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    fake_spark_submit.write_text("raise SystemExit('must not be started')")
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "tags": [["a"]]}))
+    with pytest.raises(
+        AirflowFailException, match=r"csv can't hold the columns tags \(array<string>"
+    ):
+        pin(tmp_path / "t", target_uri="/data/copy", target_format="csv")
 
 
 @pytest.mark.parametrize("target", [None, ""])
@@ -262,18 +293,16 @@ def test_a_cleared_task_that_pins_another_version_copies_it(
 
 
 @pytest.mark.parametrize(
-    ("column", "copied", "message"),
+    ("copied", "message"),
     [
-        ("id", None, "it holds no copy of this table"),
-        ("id", 4, "a copy of version 4, which is newer than version 3"),
-        ("other", 2, r"lacks \['id'\] and has in excess \['other'\], and a Delta copy keeps"),
+        (None, "it holds no copy of this table"),
+        (4, "a copy of version 4, which is newer than version 3"),
     ],
 )
 def test_a_target_that_must_stay_fails_the_task_for_good_and_without_spark(
     sales: Path,
     tmp_path: Path,
     fake_spark_submit: Path,
-    column: str,
     copied: int | None,
     message: str,
 ) -> None:
@@ -282,7 +311,7 @@ def test_a_target_that_must_stay_fails_the_task_for_good_and_without_spark(
 
     fake_spark_submit.write_text("raise SystemExit('must not be started')")
     target = tmp_path / "target"
-    write_deltalake(target, pa.table({column: pa.array([1], pa.int64())}))
+    write_deltalake(target, pa.table({"id": pa.array([1], pa.int64())}))
     if copied is not None:
         make_copy(sales, target, version=copied, by_task=False)
     with pytest.raises(AirflowFailException, match=message):
@@ -290,8 +319,8 @@ def test_a_target_that_must_stay_fails_the_task_for_good_and_without_spark(
 
 
 def test_an_unknown_format_fails_the_task_for_good(sales: Path) -> None:
-    with pytest.raises(AirflowFailException, match="target_format: unknown format 'csv'"):
-        pin(sales, target_uri="/data/copy", target_format="csv")
+    with pytest.raises(AirflowFailException, match="target_format: unknown format 'orc'"):
+        pin(sales, target_uri="/data/copy", target_format="orc")
 
 
 def test_credentials_of_two_stores_are_refused(

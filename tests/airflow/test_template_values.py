@@ -10,6 +10,7 @@ from airflow_delta.operators.template_values import (
     as_conf,
     as_flag,
     as_hours,
+    as_names,
     as_text,
     as_timestamp,
     as_version,
@@ -99,3 +100,24 @@ def test_a_flag_is_false_or_its_text(value: Any) -> None:
 def test_what_is_missing_is_no_flag(value: Any) -> None:
     with pytest.raises(ValueError, match="dry_run: expected true or false, found"):
         as_flag(value, name="dry_run")
+
+
+@pytest.mark.parametrize("value", [["a b", "c.d"], ("a b", "c.d"), '["a b", "c.d"]'])
+def test_names_are_a_list_or_its_json(value: Any) -> None:
+    assert as_names(value, name="columns") == ["a b", "c.d"]
+
+
+@pytest.mark.parametrize("value", [[], "[]", " [] "])
+def test_no_names_are_not_nothing(value: Any) -> None:
+    assert as_names(value, name="columns") == []
+
+
+@pytest.mark.parametrize("value", [None, "", "None", "null", "  "])
+def test_nothing_means_no_list_of_names(value: Any) -> None:
+    assert as_names(value, name="columns") is None
+
+
+@pytest.mark.parametrize("value", ["id", '"id"', "['id']", '{"id": 1}', [1], "[null]", 7])
+def test_what_is_no_list_of_names_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="columns: expected a list of names such as"):
+        as_names(value, name="columns")

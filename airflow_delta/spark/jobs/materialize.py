@@ -4,17 +4,17 @@ Parameters (see `airflow_delta.spark.job_files`)::
 
     {"table_uri": "s3://lake/sales", "version": 7, "target_uri": "s3://lake/sales_7",
      "format": "parquet", "app_id": "airflow:daily.copy", "app_version": 1767225600000000,
-     "replace_newer": false, "result_path": "/tmp/result.json"}
+     "replace_newer": false, "expire_after_ms": 604800000, "result_path": "/tmp/result.json"}
 
-``format`` (``parquet`` or ``delta``), ``app_id`` with ``app_version``, ``replace_newer`` and
-``result_path`` may be left out. The result::
+``format`` (``parquet``, ``delta``, ``csv`` or ``json``), ``app_id`` with ``app_version``,
+``replace_newer``, ``expire_after_ms`` and ``result_path`` may be left out. The result::
 
     {"table_uri": …, "version": 7, "target_uri": …, "num_rows": 1000, "num_files": 4}
 
-with ``committed_version`` where the copy is a Delta table; ``num_rows`` is null where an earlier try
-has made the copy and its statistics don't tell. What may be replaced at the target is told in
-`airflow_delta.spark.copies`. Spark reaches the tables' store with the properties that the storage
-options stand for, see `airflow_delta.spark.hadoop_settings`.
+with ``committed_version`` where the copy is a Delta table, whose ``num_rows`` is null where its
+statistics don't tell, and with ``expires_at``, as ISO-8601, where it expires. What may be replaced at
+the target is told in `airflow_delta.spark.copies`. Spark reaches the tables' store with the
+properties that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.snapshot.timestamps import utc_text
 from airflow_delta.spark.copy_formats import check_format
 from airflow_delta.spark.copy_rules import CopyRequest
 from airflow_delta.spark.job_files import known_parameters, run_job
@@ -37,6 +38,7 @@ _OPTIONAL: Mapping[str, type] = {
     "app_id": str,
     "app_version": int,
     "replace_newer": bool,
+    "expire_after_ms": int,
 }
 
 
@@ -66,6 +68,8 @@ def materialize(
     }
     if copy.committed_version is not None:
         result["committed_version"] = copy.committed_version
+    if copy.expires_at_ms is not None:
+        result["expires_at"] = utc_text(copy.expires_at_ms)
     return result
 
 

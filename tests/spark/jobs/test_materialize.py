@@ -26,8 +26,9 @@ GIVEN = {"table_uri": "/t", "version": 7, "target_uri": "/c"}
 def test_parameters_make_a_request() -> None:
     assert copy_request(GIVEN) == CopyRequest("/t", 7, "/c", "parquet")
     more = {"format": "delta", "app_id": "a", "app_version": 1, "replace_newer": True}
+    more["expire_after_ms"] = 5
     assert copy_request({**GIVEN, **more}) == CopyRequest(
-        "/t", 7, "/c", "delta", txn=("a", 1), replace_newer=True
+        "/t", 7, "/c", "delta", txn=("a", 1), replace_newer=True, expire_after_ms=5
     )
 
 
@@ -38,7 +39,7 @@ def test_parameters_make_a_request() -> None:
         ({"version": True}, "'version': expected int, found True"),
         ({"colour": "red"}, r"unknown \['colour'\]"),
         ({"app_id": "a"}, "app_id and app_version belong together"),
-        ({"format": "csv"}, "unknown format 'csv' of a copy: expected one of parquet, delta"),
+        ({"format": "orc"}, "unknown format 'orc' of a copy: expected one of parquet, delta, csv"),
     ],
 )
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:

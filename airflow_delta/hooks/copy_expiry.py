@@ -1,0 +1,101 @@
+"""Delete the copies of a table that have expired, beside a copy that is made."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_delta.hooks.delta import DeltaHook
+
+if TYPE_CHECKING:
+    from airflow_delta.spark.copy_marker import CopyMarker
+
+__all__ = ["delete_expired_copies"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -> list[str]:
+    """Delete copies of a table that lie in the same directory as a target, and have expired.
+
+    Only what says of itself that it is such a copy (``spark/copy_marker.py``) is looked at, and it stays
+    where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
+    was killed, or fails, goes on with the next call.
+
+    :param table_uri: the table.
+    :param target_uri: the target, which stays.
+    :returns: the places of the copies that were deleted.
+    :raises DeltaError: the table, or the directory, can't be read.
+    """
+    from airflow_delta.engine.errors import DeltaError
+    from airflow_delta.spark.copy_deletion import delete_copy, why_kept
+
+    deleted = []
+    for uri, marker in _expired_copies(hook, table_uri, target_uri):
+        table = hook.table(uri)
+        try:
+            reason = why_kept(table, marker)
+            if reason is None:
+                delete_copy(table.storage, marker)
+                deleted.append(uri)
+        except DeltaError as error:
+            # The copy that was asked for is made, and whoever needs it shall have it.
+            reason = str(error)
+        if reason is None:
+            _LOG.info("deleted the expired copy %s of version %s", uri, marker.version)
+        else:
+            _LOG.warning("the expired copy %s stays: %s", uri, reason)
+    return deleted
+
+
+def _expired_copies(
+    hook: DeltaHook, table_uri: str, target_uri: str
+) -> list[tuple[str, CopyMarker]]:
+    """The places beside a target that say of themselves that they may be deleted."""
+    from airflow_delta.engine.errors import InvalidArgumentError
+    from airflow_delta.spark.copy_marker import MARKER, CopyMarker
+    from airflow_delta.spark.copy_rules import now_ms
+
+    source, target = hook.table(table_uri), hook.table(target_uri).storage
+    parent, _, name = target.root.rpartition("/")
+    if parent.endswith(":/"):
+        return []  # the target is a container of its own
+    beside = hook.table(parent or "/").storage
+    folders = [folder for folder in beside.folders("") if folder != name]
+    table_id, now = source.snapshot().metadata.id, now_ms()
+    found = []
+    contents = beside.read_many([f"{folder}/{MARKER}" for folder in folders])
+    for folder, content in zip(folders, contents, strict=True):
+        if content is None:
+            continue
+        uri = f"{parent}/{folder}"
+        try:
+            marker = CopyMarker.from_json(content)
+        except InvalidArgumentError as error:
+            _LOG.warning("%s stays: %s", uri, error)
+            continue
+        if marker.table_id != table_id or not (marker.deleting or marker.has_expired(now)):
+            continue
+        place = hook.table(uri).storage.place
+        if _place(hook, uri, marker) != place:
+            _LOG.warning("%s stays: it is a copy of the expired copy %s", uri, marker.target_uri)
+        elif all(
+            not f"{other}/".startswith(f"{place}/")
+            for other in (source.storage.place, target.place)
+        ):
+            found.append((uri, marker))
+    return found
+
+
+def _place(hook: DeltaHook, uri: str, marker: CopyMarker) -> str | None:
+    """The place where a copy was made; None where that can't be told."""
+    from airflow_delta.engine.errors import DeltaError
+    from airflow_delta.engine.storage.location import open_storage
+
+    if marker.target_uri is None:
+        return None
+    try:
+        return open_storage(marker.target_uri, hook.storage_options(uri)).place
+    except DeltaError:
+        # It is of another kind of store, for which the options of this one are none.
+        return None

@@ -1,0 +1,50 @@
+"""Durations as users give them: a timedelta, a number of seconds, or a text, as templates render it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+__all__ = ["Duration", "as_duration_ms"]
+
+Duration = timedelta | float | str
+"""A timedelta, a number of seconds, or a text of one or of an ISO-8601 duration such as ``P7D``."""
+
+_ABSENT = ("", "None")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+# Without months and years, which have no length.
+_ISO = re.compile(
+    r"P(?=.)(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?"
+    r"(?:T(?=.)(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+)S)?)?"
+)
+_LONGEST = timedelta(days=365_000)
+
+
+def as_duration_ms(value: Duration | None, *, name: str) -> int | None:
+    """The duration that a rendered argument means, in milliseconds; None where it means none.
+
+    :param value: see `Duration`.
+    :param name: the argument's name, for the message.
+    :raises ValueError: it is no duration, a negative one, or beyond all time.
+    """
+    text = str(value).strip()
+    if value is None or text in _ABSENT:
+        return None
+    duration = value if isinstance(value, timedelta) else _read(text)
+    if duration is None or not timedelta() <= duration <= _LONGEST:
+        raise ValueError(
+            f"{name}: expected a timedelta, a number of seconds, or an ISO-8601 duration such as P7D, "
+            f"found {value!r}"
+        )
+    return duration // timedelta(milliseconds=1)
+
+
+def _read(text: str) -> timedelta | None:
+    try:
+        if _NUMBER.fullmatch(text):
+            return timedelta(seconds=float(text))
+        if found := _ISO.fullmatch(text.upper()):
+            return timedelta(**{unit: int(n) for unit, n in found.groupdict().items() if n})
+    except OverflowError:
+        return None
+    return None
