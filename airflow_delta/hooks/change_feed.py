@@ -10,7 +10,7 @@ from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from airflow_delta.engine import Snapshot
+    from airflow_delta.engine import DeltaTable, Snapshot
     from airflow_delta.engine.changes.plan import ChangePlan
     from airflow_delta.hooks.spark_job import SparkJobHook
 
@@ -57,14 +57,33 @@ class ChangeFeed:
         self._target_uri = target_uri
         self._format = target_format
 
-    @cached_property
-    def table_id(self) -> str:
-        """The id of the table: another one at the same place has another id.
+    @property
+    def has_target(self) -> bool:
+        """Whether the changes are kept somewhere."""
+        return bool(self._target_uri)
+
+    @property
+    def places(self) -> tuple[str, str | None]:
+        """Where the table and the target are; the same places are equal however they are spelled.
+
+        Raises:
+            DeltaError: a location can't be understood.
+        """
+        target = self._hook.table(self._target_uri).storage.place if self._target_uri else None
+        return self._table.storage.place, target
+
+    def goes_on_after(self, table_id: str, version: int) -> bool | None:
+        """Whether the table is the one that had this id at a version; None where that version is gone.
+
+        A table that is replaced gets another id, and its versions go on. One that is made anew at the
+        same place has versions of its own.
 
         Raises:
             DeltaError: the table can't be read.
         """
-        return str(self._newest.metadata.id)
+        from airflow_delta.spark.changes_told import is_same_log
+
+        return is_same_log(self._table, table_id, version)
 
     def new_range(
         self, *, after: int | None, start: int | None = None, end: int | None = None
@@ -81,21 +100,33 @@ class ChangeFeed:
             AirflowFailException: the target must not be appended to.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.engine.errors import InvalidArgumentError
-        from airflow_delta.spark.changes_rules import FeedRequest, told_by_target
-
         newest = self._newest.version if end is None else min(self._newest.version, end)
-        told = None
-        if self._target_uri:
-            request = FeedRequest(self._table_uri, 0, newest, self._target_uri, self._format)
-            target = self._hook.table(self._target_uri)
-            try:
-                told = told_by_target(request, self.table_id, target)
-            except InvalidArgumentError as error:
-                raise AirflowFailException(str(error)) from error
-        candidates = [v + 1 for v in (after, told) if v is not None]
+        candidates = [v + 1 for v in (after, self.told) if v is not None]
         first = max([*candidates, start or 0])
         return (first, newest) if first <= newest else None
+
+    @cached_property
+    def told(self) -> int | None:
+        """The last version whose changes the target has; None where it has none, and without a target.
+
+        Raises:
+            AirflowFailException: the target must not be appended to.
+            DeltaError: the table or the target can't be read.
+        """
+        from airflow_delta.engine.errors import InvalidArgumentError
+        from airflow_delta.spark.changes_rules import FeedRequest
+        from airflow_delta.spark.changes_told import check_source, told_by_target
+
+        if not self._target_uri:
+            return None
+        newest = self._newest.version
+        request = FeedRequest(self._table_uri, 0, newest, self._target_uri, self._format)
+        try:
+            told = told_by_target(request, self._hook.table(self._target_uri))
+            check_source(request, told, self._table)
+        except InvalidArgumentError as error:
+            raise AirflowFailException(str(error)) from error
+        return told.last
 
     def plan(self, start: int, end: int) -> ChangePlan:
         """What there is to read for a range, which shows before Spark starts that it can be told.
@@ -103,7 +134,7 @@ class ChangeFeed:
         Raises:
             DeltaError: it can't; see `DeltaTable.changes`.
         """
-        return self._hook.table(self._table_uri).changes(start, end)
+        return self._table.changes(start, end)
 
     def submit(self, job: SparkJobHook, start: int, end: int) -> dict[str, Any]:
         """Have Spark append the changes of a range to the target.
@@ -135,4 +166,8 @@ class ChangeFeed:
     @cached_property
     def _newest(self) -> Snapshot:
         """The newest version when it was first asked for."""
-        return self._hook.table(self._table_uri).snapshot()
+        return self._table.snapshot()
+
+    @cached_property
+    def _table(self) -> DeltaTable:
+        return self._hook.table(self._table_uri)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.change_feed import ChangeFeed, check_feed_format
+from airflow_delta.operators.feed_progress import FeedProgress, with_progress
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.template_values import as_text, as_version
@@ -27,8 +28,8 @@ class ChangeFeedOperator(TableTask):
 
     The table must have ``delta.enableChangeDataFeed``. A run goes on after the last version that was
     processed, up to the newest; where nothing is new the task is skipped. What was processed is known
-    from the target, which says so itself, and from the XCom of the task's earlier runs: without a
-    target from that alone. ::
+    from the target, which says so itself, and from the state that Airflow keeps of an asset: without a
+    target from that alone. The asset is ``airflow_delta_change_feeds``, an inlet of each such task. ::
 
         feed = ChangeFeedOperator(
             task_id="feed", table_uri="s3://lake/sales", target_uri="s3://lake/sales_changes"
@@ -37,9 +38,12 @@ class ChangeFeedOperator(TableTask):
     Without a target the task only says which versions are new, for tasks that read their changes by
     themselves (``airflow_delta.spark.read_changes``).
 
-    The first try of a run decides which versions they are, however many commits follow: retries take
-    the same, and so does the task when it is cleared. What is at the target already isn't appended
-    again. Let only one run be active at a time (``max_active_runs=1``).
+    The first try of a run that can tell the changes decides which versions they are, however many commits
+    follow: retries take the same, and so does the task when it is cleared, unless ``start_version`` or
+    ``end_version`` was changed. What is at the target already isn't appended again. The versions of a run
+    that failed are taken by the next one, whatever its date, and the failed one has nothing left to do when
+    it is cleared after that. Let only one run be active at a time (``max_active_runs=1``), and name a table
+    only once among mapped tasks.
 
     Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as ``end_version``),
     ``start_version``, ``end_version`` and ``num_files`` (that tell the changes), and with a target also
@@ -51,8 +55,8 @@ class ChangeFeedOperator(TableTask):
     :param target_uri: where to append the changes to; None: nowhere. (templated)
     :param target_format: ``delta``: a Delta table, which is created where there is none; or
         ``parquet``: a directory with a directory of files for each range. (templated)
-    :param start_version: the version to begin with; None: version 0. A run that has processed later
-        ones goes on after them. (templated)
+    :param start_version: the version to begin with; None: version 0. Where later ones were processed, a
+        run goes on after them. (templated)
     :param end_version: go no farther than this version. (templated)
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
@@ -85,6 +89,7 @@ class ChangeFeedOperator(TableTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.inlets = with_progress(self.inlets)
         self.target_uri = target_uri
         self.target_format = target_format
         self.start_version = start_version
@@ -92,6 +97,11 @@ class ChangeFeedOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+
+    @classmethod
+    def partial(cls, *, inlets: Any = None, **kwargs: Any) -> Any:
+        """As every operator's; mapped tasks have the asset of the progress as well."""
+        return super().partial(inlets=with_progress(inlets), **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Append the changes of the new versions.
@@ -101,8 +111,9 @@ class ChangeFeedOperator(TableTask):
         :raises ChangesNotAvailableError: the changes can't be told in one go. Where ``end_version`` helps,
             the error says so.
         :raises DeltaError: the table or the target can't be read.
-        :raises AirflowFailException: the target's format is unknown, or the target must not be appended
-            to; see `airflow_delta.spark.changes_rules`.
+        :raises AirflowFailException: the target's format is unknown; the target must not be appended to,
+            see `airflow_delta.spark.changes_rules`; or nobody can tell what was processed, see
+            `airflow_delta.operators.feed_progress`.
         :raises AirflowException: the job failed.
         """
         target = as_text(self.target_uri)
@@ -114,23 +125,30 @@ class ChangeFeedOperator(TableTask):
             target_uri=target,
             target_format=self.target_format,
         )
-        start, end = self._range(feed, context)
+        progress, taken = FeedProgress(context, feed), _TakenRange(self, feed, context)
+        start, end = taken.versions(progress) or self._new_range(feed, progress)
         plan = feed.plan(start, end)
+        table_id = plan.metadata.id
+        # Not before: a range that can't be told may need other bounds.
+        taken.keep(start, end, table_id)
         found = {
             "table_uri": self.table_uri,
-            "table_id": feed.table_id,
+            "table_id": table_id,
             "version": end,
             "start_version": start,
             "end_version": end,
             "num_files": plan.files.num_rows,
         }
         self.log.info("new versions of %s: %s to %s", self.table_uri, start, end)
-        if not target:
-            return found
-        # Versions that changed no row need no Spark. The next run goes on after them by this XCom.
-        told = self._append(feed, (start, end), context) if plan.files.num_rows else _NOTHING
-        self.log.info("changes: %s", told)
-        return {**found, "target_uri": target, **told}
+        # Versions that changed no row need no Spark. The next run goes on after them by the progress.
+        appends = target and plan.files.num_rows
+        if target:
+            told = self._append(feed, (start, end), context) if appends else _NOTHING
+            self.log.info("changes: %s", told)
+            found = {**found, "target_uri": target, **told}
+        progress.advance(self.table_uri, table_id, end, told=end if appends else feed.told)
+        taken.finish()
+        return found
 
     def on_kill(self) -> None:
         """End the job."""
@@ -154,41 +172,63 @@ class ChangeFeedOperator(TableTask):
             "counts": counts,
         }
 
-    def _range(self, feed: ChangeFeed, context: Context) -> tuple[int, int]:
-        state = task_state(context)
-        asked = {
-            "table_uri": self.table_uri,
-            # A table that was deleted and made anew has versions of its own.
-            "table_id": feed.table_id,
-            "target_uri": as_text(self.target_uri),
-        }
-        earlier = state.get(_STATE_KEY) if state is not None else None
-        if earlier and _is_about(earlier, asked):
-            return earlier["start"], earlier["end"]
-        found = feed.new_range(
-            after=self._processed(context, asked),
-            start=as_version(self.start_version, name="start_version"),
-            end=as_version(self.end_version, name="end_version"),
-        )
+    def _new_range(self, feed: ChangeFeed, progress: FeedProgress) -> tuple[int, int]:
+        start = as_version(self.start_version, name="start_version")
+        end = as_version(self.end_version, name="end_version")
+        found = feed.new_range(after=progress.version(start=start), start=start, end=end)
         if found is None:
             raise AirflowSkipException(f"nothing is new in {self.table_uri}")
-        if state is not None:
-            state.set(_STATE_KEY, {**asked, "start": found[0], "end": found[1]})
         return found
 
-    def _processed(self, context: Context, asked: Mapping[str, Any]) -> int | None:
-        """The last version that an earlier run of the task has processed; None where it has none."""
-        instance = context["ti"]
-        index = instance.map_index
-        earlier = instance.xcom_pull(
-            task_ids=self.task_id,
-            # Without it, all of several earlier values come.
-            map_indexes=-1 if index is None else index,
-            include_prior_dates=True,
-        )
-        return earlier["end_version"] if earlier and _is_about(earlier, asked) else None
 
+class _TakenRange:
+    """The versions that a run has taken, in the state of its task.
 
-def _is_about(facts: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether what was kept is of the same table and target."""
-    return all(facts.get(name) == value for name, value in asked.items())
+    Args:
+        operator: the task.
+        feed: its table and target.
+        context: of the try.
+    """
+
+    def __init__(self, operator: ChangeFeedOperator, feed: ChangeFeed, context: Context) -> None:
+        self._state = task_state(context)
+        self._feed = feed
+        self._asked = {
+            "places": list(feed.places),
+            "start_version": as_version(operator.start_version, name="start_version"),
+            "end_version": as_version(operator.end_version, name="end_version"),
+        }
+
+    def versions(self, progress: FeedProgress) -> tuple[int, int] | None:
+        """The versions that an earlier try has taken; None where none has, or something else is asked for.
+
+        Without a target, a run that has failed leaves them to those that were executed since.
+
+        Raises:
+            AirflowSkipException: another run has told them.
+        """
+        kept = self._state.get(_STATE_KEY) if self._state is not None else None
+        if not kept or any(kept.get(name) != value for name, value in self._asked.items()):
+            return None
+        start, end = kept["start"], kept["end"]
+        if self._feed.goes_on_after(kept["table_id"], end) is False:
+            return None
+        if self._feed.has_target or kept.get("done") or progress.is_of_this_run():
+            return start, end
+        told = progress.version(start=start)
+        if told is not None and told >= end:
+            raise AirflowSkipException(f"another run has told the versions {start} to {end}")
+        return (start if told is None else max(start, told + 1)), end
+
+    def keep(self, start: int, end: int, table_id: str) -> None:
+        """Have later tries of the run take these versions."""
+        self._set({**self._asked, "start": start, "end": end, "table_id": table_id})
+
+    def finish(self) -> None:
+        """Have a try that follows tell the same versions once more, whatever other runs have told."""
+        if self._state is not None:
+            self._set({**self._state.get(_STATE_KEY), "done": True})
+
+    def _set(self, value: Mapping[str, Any]) -> None:
+        if self._state is not None:
+            self._state.set(_STATE_KEY, dict(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["TaskState"]
+__all__ = ["AssetStates", "TaskState"]
 
 
 class TaskState:
@@ -23,3 +23,13 @@ class TaskState:
 
     def delete(self, key: str) -> None:
         self.values.pop(key, None)
+
+
+class AssetStates:
+    """The states of the assets that a task has as inlets or outlets, by the asset."""
+
+    def __init__(self, *names: str) -> None:
+        self._stores = {name: TaskState() for name in names}
+
+    def __getitem__(self, asset: Any) -> TaskState:
+        return self._stores[asset.name]

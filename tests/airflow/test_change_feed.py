@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from airflow.sdk import DAG
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ChangesNotAvailableError
+from airflow_delta.operators import change_feed
 from airflow_delta.operators.change_feed import ChangeFeedOperator
-from airflow_delta.version_compat import AirflowFailException, AirflowSkipException
+from airflow_delta.operators.feed_progress import PROGRESS, FeedProgress
+from airflow_delta.version_compat import AirflowFailException, AirflowSkipException, Asset
 from tests.airflow.maintenance import rows_by_peer, run_dag
 from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
 from tests.airflow.run_context import context_of
-from tests.airflow.task_state import TaskState
+from tests.airflow.task_state import AssetStates, TaskState
+from tests.log_builder import add, commit_path, metadata, remove, write_commit
 
 COUNTS = {"insert": 2, "delete": 1, "update_preimage": 0, "update_postimage": 0}
 
@@ -40,32 +47,27 @@ def grow(uri: str, number: int) -> None:
 
 
 class Runs:
-    """The runs of one task: what each returned is there for the next, as XComs are."""
+    """The runs of one task, in the order in which they are executed, and what Airflow keeps of them."""
 
     def __init__(self) -> None:
-        self.returned: list[Any] = []
-        self.state = TaskState()
+        self.assets = AssetStates("airflow_delta_change_feeds")
+        self.states: dict[tuple[int, int], TaskState] = {}
+        self.newest = 0
 
-    def context(self) -> Any:
-        context = context_of("feed")
-        context["ti"].xcom_pull = self.pull
-        context["task_state_store"] = self.state
-        return context
+    def attempt(
+        self, operator: ChangeFeedOperator, run: int = 1, index: int = -1
+    ) -> dict[str, Any]:
+        """A try in a run, of which there were others perhaps."""
+        context = context_of("feed", run=run)
+        context["ti"].map_index = index
+        context["task_state_store"] = self.states.setdefault((run, index), TaskState())
+        context["asset_state_store"] = self.assets
+        return operator.execute(context)
 
-    def pull(self, *, task_ids: str, map_indexes: int, include_prior_dates: bool) -> Any:
-        assert (task_ids, map_indexes, include_prior_dates) == ("feed", -1, True)
-        return self.returned[-1] if self.returned else None
-
-    def attempt(self, operator: ChangeFeedOperator) -> dict[str, Any]:
-        """A try in the same run."""
-        return operator.execute(self.context())
-
-    def run(self, operator: ChangeFeedOperator) -> dict[str, Any]:
-        """A run: another one, with a state of its own."""
-        self.state = TaskState()
-        self.returned.append(self.attempt(operator))
-        found: dict[str, Any] = self.returned[-1]
-        return found
+    def run(self, operator: ChangeFeedOperator, index: int = -1) -> dict[str, Any]:
+        """A try in a run of its own."""
+        self.newest += 1
+        return self.attempt(operator, self.newest, index)
 
 
 class Submissions:
@@ -112,7 +114,9 @@ def test_a_retry_takes_the_versions_of_the_first_try(table: str) -> None:
     first = runs.attempt(operator)
     grow(table, 3)
     assert runs.attempt(operator) == first
-    assert runs.run(operator)["end_version"] == 3
+    later = runs.attempt(operator, 2)
+    assert (later["start_version"], later["end_version"]) == (3, 3)
+    assert runs.attempt(operator) == first
 
 
 def test_the_first_and_the_last_version_can_be_given(table: str) -> None:
@@ -127,6 +131,141 @@ def test_the_first_and_the_last_version_can_be_given(table: str) -> None:
         runs.run(feed(table, start_version=9))
     with pytest.raises(ValueError, match="start_version: expected a version"):
         runs.run(feed(table, start_version="soon"))
+
+
+def versions(found: dict[str, Any]) -> tuple[int, int]:
+    return found["start_version"], found["end_version"]
+
+
+def test_a_run_goes_on_after_the_last_one_executed_whatever_their_dates(table: str) -> None:
+    runs, operator = Runs(), feed(table)
+    assert versions(runs.attempt(operator, 3)) == (0, 2)
+    grow(table, 3)
+    assert versions(runs.attempt(operator, 1)) == (3, 3)
+    grow(table, 4)
+    assert versions(runs.attempt(operator, 4)) == (4, 4)
+    # A clear of the first takes nothing back.
+    assert versions(runs.attempt(operator, 3)) == (0, 2)
+    with pytest.raises(AirflowSkipException, match="nothing is new"):
+        runs.attempt(operator, 5)
+
+
+def test_a_table_put_before_others_does_not_shift_their_progress(
+    table: str, tmp_path: Path
+) -> None:
+    runs, other = Runs(), str(tmp_path / "other")
+    grow(other, 0)
+    assert versions(runs.run(feed(table), 0)) == (0, 2)
+    assert versions(runs.run(feed(other), 0)) == (0, 0)
+    with pytest.raises(AirflowSkipException):
+        runs.run(feed(f"file://{table}/"), 1)
+
+
+def test_versions_of_a_failed_run_are_told_by_the_next_and_no_more(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, operator = Runs(), feed(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(FeedProgress, "advance", broken)
+        with pytest.raises(OSError, match="the store fails"):
+            runs.attempt(operator, 1)
+    grow(table, 3)
+    assert versions(runs.attempt(operator, 2)) == (0, 3)
+    with pytest.raises(AirflowSkipException, match="another run has told the versions 0 to 2"):
+        runs.attempt(operator, 1)
+
+
+def test_a_run_that_failed_after_it_had_told_its_versions_tells_them_again(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where Airflow couldn't keep what was returned."""
+    runs, operator = Runs(), feed(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(change_feed._TakenRange, "finish", broken)
+        with pytest.raises(OSError, match="the store fails"):
+            runs.attempt(operator)
+    assert versions(runs.attempt(operator)) == (0, 2)
+
+
+def broken(*_: Any, **__: Any) -> None:
+    raise OSError("the store fails")
+
+
+def test_a_range_that_cannot_be_told_is_not_kept(tmp_path: Path) -> None:
+    runs, uri = Runs(), str(tmp_path / "t")
+    write_deltalake(uri, pa.table({"id": [0]}))
+    Peer(uri).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    grow(uri, 1)
+    with pytest.raises(ChangesNotAvailableError, match="in version 0"):
+        runs.attempt(feed(uri))
+    assert versions(runs.attempt(feed(uri, start_version=1))) == (1, 2)
+    # Nor does a run keep to what it has done where something else is asked for.
+    grow(uri, 3)
+    assert versions(runs.attempt(feed(uri, start_version=3))) == (3, 3)
+
+
+def test_versions_go_on_where_a_table_is_replaced(tmp_path: Path) -> None:
+    """By Delta Spark's ``REPLACE TABLE``: the metadata get another id."""
+    runs, path = Runs(), tmp_path / "t"
+    write_commit(path, 0, *begun("first"), add("a"))
+    assert versions(runs.run(feed(str(path)))) == (0, 0)
+    write_commit(path, 1, begun("another")[1], remove("a"), add("b"))
+    found = runs.run(feed(str(path)))
+    assert (versions(found), found["table_id"]) == ((1, 1), "another")
+    # Version 0 has the id that it had, and a clear of its run tells it again.
+    assert versions(runs.attempt(feed(str(path)), 1)) == (0, 0)
+
+
+def begun(table_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Protocol and metadata of a table with a change data feed."""
+    action = metadata(configuration={"delta.enableChangeDataFeed": "true"})
+    action["metaData"]["id"] = table_id
+    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}, action
+
+
+def test_a_table_that_may_be_another_needs_a_start(tmp_path: Path) -> None:
+    runs, path = Runs(), tmp_path / "t"
+    write_commit(path, 0, *begun("first"), add("a"))
+    runs.run(feed(str(path)))
+    write_commit(path, 1, begun("another")[1], add("b"))
+    DeltaTable(str(path)).checkpoint()
+    commit_path(path, 0).unlink()
+    with pytest.raises(AirflowFailException, match="give a start_version, 1 to go on"):
+        runs.run(feed(str(path)))
+    assert versions(runs.run(feed(str(path), start_version=1))) == (1, 1)
+
+
+def test_a_target_that_was_deleted_is_begun_anew(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submissions, runs, target = Submissions(monkeypatch), Runs(), tmp_path / "changes"
+    arguments = {"target_uri": str(target), "target_format": "parquet"}
+    for _ in range(2):
+        runs.run(feed(table, **arguments))
+        made_range(target, Peer(table).metadata().id)
+        with pytest.raises(AirflowSkipException):
+            runs.run(feed(table, **arguments))
+        shutil.rmtree(target)
+    assert [(taken["start"], taken["end"]) for taken in submissions.taken] == [(0, 2), (0, 2)]
+
+
+def made_range(target: Path, table_id: object, start: int = 0, end: int = 2) -> None:
+    """A range of a directory, as the job leaves it."""
+    folder = target / f"change_versions={start:020}-{end:020}"
+    folder.mkdir(parents=True)
+    marker = {"table_id": str(table_id), "counts": COUNTS}
+    (folder / "_airflow_delta_changes.json").write_text(json.dumps(marker))
+
+
+def test_a_task_needs_the_inlet_that_leads_to_its_progress(table: str) -> None:
+    runs, ours = Runs(), Asset(name="ours")
+    assert feed(table, inlets=ours).inlets == [ours, PROGRESS]
+    assert feed(table, inlets=[PROGRESS]).inlets == [PROGRESS]
+    mapped = ChangeFeedOperator.partial(task_id="feed", inlets=[ours]).expand(table_uri=[table])
+    assert mapped.inlets == [ours, PROGRESS]
+    runs.assets = AssetStates("ours")
+    with pytest.raises(AirflowFailException, match="must be among the task's inlets"):
+        runs.run(feed(table))
 
 
 def test_runs_about_another_table_do_not_count(table: str, tmp_path: Path) -> None:
@@ -174,9 +313,10 @@ def test_a_target_that_does_not_tell_its_counts(
 def test_versions_that_changed_no_row_need_no_spark(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submissions, runs = Submissions(monkeypatch), Runs()
-    operator = feed(table, target_uri=str(tmp_path / "changes"))
+    submissions, runs, target = Submissions(monkeypatch), Runs(), tmp_path / "changes"
+    operator = feed(table, target_uri=str(target), target_format="parquet")
     runs.run(operator)
+    made_range(target, Peer(table).metadata().id)
     Peer(table).optimize.compact()
     found = runs.run(operator)
     assert (found["start_version"], found["num_changes"], found["appended"]) == (3, 0, False)
@@ -188,12 +328,9 @@ def test_versions_that_changed_no_row_need_no_spark(
 def test_the_target_says_how_far_it_has_come(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the XComs of earlier runs have been deleted."""
+    """As where a task of another name goes on with it."""
     submissions, target = Submissions(monkeypatch), tmp_path / "changes"
-    folder = target / f"change_versions={0:020}-{1:020}"
-    folder.mkdir(parents=True)
-    marker = {"table_id": str(Peer(table).metadata().id), "counts": COUNTS}
-    (folder / "_airflow_delta_changes.json").write_text(json.dumps(marker))
+    made_range(target, Peer(table).metadata().id, 0, 1)
     Runs().run(feed(table, target_uri=str(target), target_format="parquet"))
     assert [taken["start"] for taken in submissions.taken] == [2]
 
@@ -264,11 +401,40 @@ def test_the_example_dag_over_three_runs(
 
 
 def test_the_example_dag_without_a_target(airflow_database: Path, table: str) -> None:
-    """Then only the XComs of earlier runs tell what was processed."""
-    for start in (0, 3, 4):
-        _, returned = run_dag(load_dag(), table_uri=table)
-        assert returned["change_feed"]["start_version"] == start
+    """Then only the state that Airflow keeps tells what was processed."""
+    now = datetime.now(timezone.utc)
+    for start, date in ((0, now), (3, None), (4, now - timedelta(days=1)), (5, None)):
+        run = load_dag().test(run_conf={"table_uri": table}, logical_date=date)
+        (instance,) = (i for i in run.get_task_instances() if i.task_id == "change_feed")
+        assert versions(instance.xcom_pull(task_ids="change_feed"))[0] == start
         grow(table, start + 3)
+
+
+def test_mapped_tasks_in_a_dag(airflow_database: Path, table: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    grow(other, 0)
+    assert run_mapped([table]) == [(0, 2)]
+    grow(table, 3)
+    assert run_mapped([other, table]) == [(0, 0), (3, 3)]
+
+
+def run_mapped(tables: list[str]) -> list[tuple[int, int]]:
+    """Run a DAG with a task for each table: the versions that they tell."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+
+    with DAG("mapped_change_feeds", schedule=None) as dag:
+        ChangeFeedOperator.partial(task_id="feed").expand(table_uri=tables)
+    with create_session() as session:
+        if not session.get(DagBundleModel, "testing"):
+            session.add(DagBundleModel(name="testing"))
+    bag = DagBag(os.devnull)
+    bag.bag_dag(dag)
+    sync_bag_to_db(bag, "testing", None)
+    run = dag.test()
+    instances = sorted(run.get_task_instances(), key=lambda instance: instance.map_index)
+    return [versions(i.xcom_pull(task_ids="feed", map_indexes=i.map_index)) for i in instances]
 
 
 def load_dag() -> Any:

@@ -12,7 +12,8 @@ from deltalake import write_deltalake
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.spark import changes_feed, read_changes
 from airflow_delta.spark.changes_feed import append_changes
-from airflow_delta.spark.changes_rules import MARKER, FeedRequest
+from airflow_delta.spark.changes_rules import FeedRequest
+from airflow_delta.spark.changes_told import MARKER
 from airflow_delta.spark.writing import write_table
 from tests.spark.conftest import bag, rows_of
 
@@ -70,7 +71,9 @@ def test_ranges_are_appended_and_none_twice(
     assert again.committed_version == second.committed_version
     assert append(0, 1).appended is False
     write_deltalake(table, pa.table({"id": [9], "day": ["c"]}), mode="append")
-    with pytest.raises(InvalidArgumentError, match="up to version 2 already: go on at version 3"):
+    with pytest.raises(
+        InvalidArgumentError, match="of versions 2 to 2 already: ask for the others"
+    ):
         append(2, 3)
     assert sorted(target.rglob("*")) == before
 
@@ -109,26 +112,48 @@ def test_versions_without_changes_are_marked_as_told(
     assert append_changes(spark, request).appended is False
 
 
-def test_a_range_that_was_not_marked_is_written_anew(
-    spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_killed_run_has_left_is_not_told_twice(
+    spark: SparkSession,
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: bool,
 ) -> None:
+    """Without a marker, and after a kill the next run has more versions to tell."""
     target = tmp_path / "changes"
-    request = FeedRequest(table, 0, 2, str(target), "parquet")
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    if not at_once:
+        # As in object stores.
+        monkeypatch.setattr(changes_feed, "_RENAMED_AT_ONCE", frozenset())
     with monkeypatch.context() as patch:
         patch.setattr(changes_feed._Feed, "_mark", killed)
         with pytest.raises(KeyboardInterrupt):
-            append_changes(spark, request)
+            append_changes(spark, FeedRequest(table, 0, 1, str(target), "parquet"))
+    # Where renaming is one step, a range is never without its marker.
+    assert bool(list(target.glob("change_versions=*"))) is not at_once
     (target / "_unfinished-by-somebody").mkdir()
     (target / "_unfinished-by-somebody" / "part-0.parquet").write_bytes(b"half")
-    assert append_changes(spark, request).appended
+    assert append_changes(spark, FeedRequest(table, 0, 2, str(target), "parquet")).appended
     assert len(kept(spark, target, "parquet")) == 6
     (marker,) = target.rglob(MARKER)
     said = json.loads(marker.read_text())
     assert (said["start_version"], said["end_version"], said["counts"]["insert"]) == (0, 2, 3)
+
+
+def test_what_comes_before_the_rest_is_no_more_taken_for_told(
+    spark: SparkSession, table: str, tmp_path: Path, kind: str
+) -> None:
+    target = tmp_path / "changes"
+    results = [
+        append_changes(spark, FeedRequest(table, start, end, str(target), kind))
+        for start, end in ((2, 2), (0, 0), (1, 1), (0, 2))
+    ]
+    assert [result.appended for result in results] == [True, True, True, False]
+    assert bag(kept(spark, target, kind)) == bag(rows_of(read_changes(spark, table, 0)))
 
 
 def test_a_faster_run_is_found_before_the_commit(

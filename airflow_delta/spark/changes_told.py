@@ -1,0 +1,349 @@
+"""What a target of a change feed says of itself: which versions it tells the changes of.
+
+**A Delta table** says it by transaction identifiers (PROTOCOL.md, "Transaction Identifiers"), which each
+commit of a feed sets:
+
+================================================  ===================================================
+application id                                    version
+================================================  ===================================================
+``airflow-delta:changes-from:<first>``            the last of the versions that are told one after
+                                                  another from ``<first>`` on
+``airflow-delta:changes-of:<table id>``           the last version that is told of the table as long
+                                                  as it had this id
+``airflow-delta:changes-until``                   the last version that is told. Every feed sets it,
+                                                  so that two at a time are a conflict
+================================================  ===================================================
+
+A target that an earlier release has written has only the second: it tells some versions up to that one,
+and which they are nobody knows. ``airflow-delta:changes-from:unknown`` keeps that up to where.
+
+Identifiers can get lost: a table with ``delta.setTransactionRetentionDuration`` forgets them, so it can't
+be a target; and one that has no identifier, but rows of the versions that are to be appended, isn't
+appended to.
+
+**A directory of parquet files** says it by a directory for each range, `range_directory`, with a file
+`MARKER` in it once the range is complete. The directory is called like one of a partition, so that
+readers of the whole target see the ranges as a column ``change_versions``; without the marker it is
+what a run that was killed has left, and makes room for a range that has the same versions.
+
+The source is known by its log, which goes on where a table is replaced (``REPLACE TABLE``, an overwrite of
+its schema), although its metadata get another id then: it is the source if it had, at the last version that
+is told, the id that was kept with it. A table that was made anew at the same place had another one.
+
+No PySpark here, see `airflow_delta.spark.changes_rules`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.engine.changes.file_changes import COMMIT_VERSION
+from airflow_delta.engine.errors import ObjectNotFoundError, VersionNotFoundError
+from airflow_delta.spark.changes_rules import FeedRequest, refusal
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable, Snapshot
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = [
+    "MARKER",
+    "UNFINISHED",
+    "Told",
+    "check_lost",
+    "check_source",
+    "identifiers_of",
+    "incomplete_ranges",
+    "is_new",
+    "is_same_log",
+    "marker_of",
+    "range_directory",
+    "start_mark",
+    "told_by_files",
+    "told_by_table",
+    "told_by_target",
+]
+
+MARKER = "_airflow_delta_changes.json"
+"""The file that says that a range of a parquet target is complete. Readers skip it for its name."""
+
+UNFINISHED = "_unfinished-"
+"""How the directories are called that a parquet target's ranges are written in. Readers skip them."""
+
+_FROM = "airflow-delta:changes-from:"
+_OF = "airflow-delta:changes-of:"
+_UNTIL = "airflow-delta:changes-until"
+_UNKNOWN = "unknown"
+_RANGE = re.compile(r"change_versions=([0-9]{20})-([0-9]{20})")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which versions' changes a target has.
+
+    Attributes:
+        ranges: first and last versions, ascending; between two ranges is a version that isn't told.
+        unknown_until: up to this version others may be told, and which they are isn't known.
+        ids: the last version that is told by the id that the source's metadata had then. Of a directory
+            that of the newest range only.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    unknown_until: int | None = None
+    ids: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int | None:
+        """The last version that is told; None where none is."""
+        unknown = [] if self.unknown_until is None else [self.unknown_until]
+        return max([*unknown, *(last for _, last in self.ranges)], default=None)
+
+
+def range_directory(start: int, end: int) -> str:
+    """The directory of a range, below a parquet target."""
+    return f"change_versions={start:020}-{end:020}"
+
+
+def is_new(request: FeedRequest, told: Told) -> bool:
+    """Whether a range is still to be appended to a target.
+
+    Raises:
+        InvalidArgumentError: some of its versions are there, or may be. Facts: target.
+    """
+    start, end = request.start, request.end
+    if any(first <= start and end <= last for first, last in told.ranges):
+        return False
+    there = [
+        f"{max(first, start)} to {min(last, end)}"
+        for first, last in told.ranges
+        if first <= end and start <= last
+    ]
+    if there:
+        raise refusal(
+            request,
+            f"it has the changes of versions {' and '.join(there)} already: ask for the others by "
+            "themselves",
+        )
+    if told.unknown_until is not None and start <= told.unknown_until:
+        raise refusal(
+            request,
+            f"it has changes up to version {told.unknown_until}, and an earlier release, which has "
+            f"written them, left no word from which version on: go on at version "
+            f"{told.unknown_until + 1}",
+        )
+    return True
+
+
+def told_by_table(request: FeedRequest, held: Snapshot) -> Told:
+    """What a Delta target tells.
+
+    Raises:
+        InvalidArgumentError: it forgets what it tells. Facts: target.
+    """
+    if held.properties.set_transaction_retention_ms is not None:
+        raise refusal(
+            request,
+            "with its property delta.setTransactionRetentionDuration it forgets which changes it has: "
+            "unset the property",
+        )
+    marks = {app_id: txn.version for app_id, txn in held.transactions.items()}
+    ids = _by_rest(marks, _OF)
+    firsts = _by_rest(marks, _FROM)
+    unknown_until = firsts.pop(_UNKNOWN, None)
+    if ids and _UNTIL not in marks:
+        unknown_until = max(ids.values())
+    ranges = _united((int(first), last) for first, last in firsts.items())
+    return Told(ranges, unknown_until, ids)
+
+
+def told_by_files(request: FeedRequest, target: Storage) -> Told:
+    """What a directory of parquet files tells. Ranges that aren't complete don't count.
+
+    Raises:
+        InvalidArgumentError: it holds what no feed has written, or a marker can't be read. Facts: target.
+    """
+    complete = {
+        versions: name
+        for name, (versions, is_complete) in _range_directories(request, target).items()
+        if is_complete
+    }
+    if not complete:
+        return Told()
+    newest = max(complete, key=lambda versions: versions[1])
+    marker = marker_of(request, target, complete[newest])
+    ids = {marker["table_id"]: newest[1]} if marker else {}
+    return Told(_united(complete), ids=ids)
+
+
+def told_by_target(request: FeedRequest, target: DeltaTable) -> Told:
+    """What a target of either format tells; nothing where there is none.
+
+    Raises:
+        InvalidArgumentError: see `told_by_table` and `told_by_files`.
+        DeltaError: the target can't be read.
+    """
+    if request.format == "parquet":
+        return told_by_files(request, target.storage)
+    return told_by_table(request, target.snapshot()) if target.exists() else Told()
+
+
+def check_source(request: FeedRequest, told: Told, source: DeltaTable) -> None:
+    """Check that what a target tells are changes of this table.
+
+    Raises:
+        InvalidArgumentError: they are those of another one, or that can't be known. Facts: target.
+        DeltaError: the table can't be read.
+    """
+    if not told.ids:
+        return
+    table_id, version = max(told.ids.items(), key=lambda mark: mark[1])
+    same = is_same_log(source, table_id, version)
+    if same is None:
+        raise refusal(
+            request,
+            f"whether its changes are those of this table can't be told: at version {version} theirs had "
+            f"the id {table_id}, this one has another id now, and cleanup has taken that version",
+        )
+    if not same:
+        raise refusal(
+            request,
+            f"it has the changes of another table, whose id was {table_id} at version {version}",
+        )
+
+
+def is_same_log(source: DeltaTable, table_id: str, version: int) -> bool | None:
+    """Whether a table is the one that had this id at a version; None where that version is gone.
+
+    Raises:
+        DeltaError: the table can't be read.
+    """
+    newest = source.snapshot()
+    if newest.metadata.id == table_id:
+        return True
+    if newest.version < version:
+        return False
+    try:
+        return source.snapshot(version).metadata.id == table_id
+    except VersionNotFoundError:
+        return None
+
+
+def check_lost(request: FeedRequest, told: Told, held: Snapshot) -> None:
+    """Check that a Delta target without identifiers doesn't have changes that it tells nothing about.
+
+    Raises:
+        InvalidArgumentError: it may have some of the range, as far as its statistics tell. Facts: target.
+        DeltaError: its files can't be told.
+    """
+    if told.last is not None or held.schema.field(COMMIT_VERSION) is None:
+        return
+    import pyarrow.compute as pc
+
+    version = pc.field(COMMIT_VERSION)
+    asked = (version >= request.start) & (version <= request.end)
+    some = held.files(columns=["path"], predicate=asked)
+    if some.num_rows:
+        raise refusal(
+            request,
+            f"it says of no version that it has its changes, but {some['path'][0].as_py()} may have rows "
+            "of these",
+        )
+
+
+def identifiers_of(request: FeedRequest, told: Told, source_id: str) -> dict[str, int]:
+    """The transaction identifiers of the commit that appends a range to a Delta target.
+
+    Args:
+        request: the range, of which the target has nothing.
+        told: what the target tells before.
+        source_id: the id of the source's metadata at the range's last version.
+    """
+    ((first, last),) = (
+        found
+        for found in _united([*told.ranges, (request.start, request.end)])
+        if found[0] <= request.start <= found[1]
+    )
+    marks = {
+        start_mark(first): last,
+        f"{_OF}{source_id}": max(request.end, told.ids.get(source_id, 0)),
+        _UNTIL: max(request.end, told.last or 0),
+    }
+    if told.unknown_until is not None:
+        marks[f"{_FROM}{_UNKNOWN}"] = told.unknown_until
+    return marks
+
+
+def start_mark(first: int) -> str:
+    """The application id whose version is the last of those that a Delta target tells from this one on."""
+    return f"{_FROM}{first}"
+
+
+def marker_of(request: FeedRequest, target: Storage, directory: str) -> Mapping[str, Any] | None:
+    """What the marker of a range says; None where there is none.
+
+    Raises:
+        InvalidArgumentError: it can't be read. Facts: target.
+    """
+    path = f"{directory}/{MARKER}"
+    try:
+        marker = json.loads(target.read(path))
+    except ObjectNotFoundError:
+        return None
+    except ValueError as error:
+        raise refusal(request, f"its {path} can't be read") from error
+    if not isinstance(marker, dict) or not isinstance(marker.get("table_id"), str):
+        raise refusal(request, f"its {path} doesn't say which table it is about")
+    return marker
+
+
+def incomplete_ranges(request: FeedRequest, target: Storage) -> list[str]:
+    """The directories of a parquet target that have versions of the range, and no marker.
+
+    Raises:
+        InvalidArgumentError: it holds what no feed has written. Facts: target.
+    """
+    return [
+        name
+        for name, ((first, last), is_complete) in _range_directories(request, target).items()
+        if not is_complete and first <= request.end and request.start <= last
+    ]
+
+
+def _range_directories(
+    request: FeedRequest, target: Storage
+) -> dict[str, tuple[tuple[int, int], bool]]:
+    """The versions of each range by its directory, and whether the range is complete."""
+    found: dict[str, tuple[tuple[int, int], bool]] = {}
+    # A loop over files: a listing comes one by one.
+    for info in target.walk(""):
+        directory, _, name = info.path.rpartition("/")
+        versions = _RANGE.fullmatch(directory)
+        if versions:
+            before = directory in found and found[directory][1]
+            found[directory] = (int(versions[1]), int(versions[2])), before or name == MARKER
+        elif not info.path.startswith(UNFINISHED):
+            raise refusal(request, f"it holds {info.path}, which no change feed has written")
+    return found
+
+
+def _by_rest(marks: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The versions of the application ids that begin so, by what follows."""
+    return {
+        app_id.removeprefix(prefix): version
+        for app_id, version in marks.items()
+        if app_id.startswith(prefix)
+    }
+
+
+def _united(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same versions in the fewest ranges, ascending."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return tuple(found)
