@@ -7,10 +7,6 @@ and their delete in a later one. So the entries of the plan are joined to the ro
 their file, as a broadcast table with all that isn't in the file: the kind of change, the version, its
 time and the partition values.
 
-The number of a row's file is told by ``_metadata.file_modification_time``, which Spark takes from the
-list of files that it is given: it is the one fact of a file that we are free in, and a join on a
-number is several times faster than one on a long path.
-
 Spec: PROTOCOL.md, "Change Data Files"; edge cases G12, G13.
 """
 
@@ -19,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import partial, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -33,33 +28,26 @@ from pyspark.sql import types as T  # noqa: N812
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP, ChangePlan
-from airflow_delta.engine.changes.row_selection import selected_rows
 from airflow_delta.engine.commit.owner import CommitOwner
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
-from airflow_delta.engine.deletion_vectors.roaring import positions
 from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
 )
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_name
-from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.storage.location import storage_for_uri
-from airflow_delta.spark.changes_vectors import SELECTS, rows_by_vectors
 from airflow_delta.spark.columns import (
+    FIELD_IDS,
     checked_columns,
     file_schema,
-    logical_column,
+    frame_schema,
     quoted,
-    spark_schema,
-    spark_type,
 )
-from airflow_delta.spark.file_list import scan_files
-from airflow_delta.spark.file_partitions import typed_partition_values
+from airflow_delta.spark.file_partitions import partition_facts, table_columns
+from airflow_delta.spark.file_rows import file_rows, stored_column, with_facts
 from airflow_delta.spark.locations import hadoop_uris
-from airflow_delta.spark.nullable import nullable
-from airflow_delta.spark.read import FIELD_IDS
+from airflow_delta.spark.row_vectors import VectorSource
 
 __all__ = ["CHANGE_COLUMNS", "read_changes"]
 
@@ -147,78 +135,74 @@ class _ChangeReader:
     ) -> None:
         self._spark = spark
         self._plan = plan
-        self._storage = table.storage
-        self._options = storage_options
         self._schema = plan.schema
         self._partition_columns = plan.metadata.partition_columns
-        self._mode = _mapping_mode(table, plan)
+        self._mode = mapping_mode(plan.protocol, plan.metadata, table=plan.table)
+        self._open_uri = partial(storage_for_uri, storage_options=storage_options)
+        self._vectors = VectorSource(table.storage, plan.table, self._open_uri)
 
     def rows(self) -> DataFrame:
         """All changes of the plan."""
         if self._mode == "id":
             self._spark.conf.set(FIELD_IDS, "true")
-        entries = self._plan.files
-        told_by_rows = entries[CHANGE_TYPE].is_null()
-        parts = []
-        for cdc, some in (
-            (False, entries.filter(pc.invert(told_by_rows))),
-            (True, entries.filter(told_by_rows)),
-        ):
-            if some.num_rows:
-                parts.append(self._changes(some, cdc=cdc))
+        parts = [
+            self._changes(some, cdc=cdc)
+            for some, cdc in self._split(self._plan.files)
+            if some.num_rows
+        ]
         if not parts:
-            types = [*spark_schema(nullable(self._schema)).fields, *_CHANGE_TYPES.fields]
+            types = [*frame_schema(self._schema).fields, *_CHANGE_TYPES.fields]
             return self._spark.createDataFrame([], T.StructType(types))
-        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+        return reduce(DataFrame.union, parts)
+
+    def _split(self, entries: pa.Table) -> list[tuple[pa.Table, bool]]:
+        """The entries by what reading their files takes, and whether they are change data files.
+
+        Files of which no entry has a vector don't pay for those of others. Each file is read once.
+        """
+        told_by_rows = entries[CHANGE_TYPE].is_null()
+        of_data = entries.filter(pc.invert(told_by_rows))
+        has_vector = pc.or_(
+            of_data["deletionVector"].is_valid(), of_data["selectionVector"].is_valid()
+        )
+        with_vector = pc.is_in(of_data["path"], value_set=of_data["path"].filter(has_vector))
+        return [
+            (of_data.filter(pc.invert(with_vector)), False),
+            (of_data.filter(with_vector), False),
+            (entries.filter(told_by_rows), True),
+        ]
 
     def _changes(self, entries: pa.Table, *, cdc: bool) -> DataFrame:
         """The changes that some entries tell: all of change data files, or all of data files."""
-        schema = file_schema(self._schema, mode=self._mode, without=self._partition_columns)
+        table, mode, partitioning = self._plan.table, self._mode, self._partition_columns
+        schema = file_schema(self._schema, mode=mode, without=partitioning)
         if cdc:
             # Of change data files only: data files may have such a column, too, of no meaning.
             schema = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
         # Some files have several entries.
-        files = hadoop_uris(entries["path"], table=self._plan.table).dictionary_encode()
+        files = hadoop_uris(entries["path"], table=table).dictionary_encode()
         numbers = np.asarray(files.indices).astype(np.int64)
-        rows = self._scan(entries, numbers, files.dictionary, schema)
-        facts, types = self._facts(entries)
-        columns = [pa.array(numbers), pa.array(np.arange(entries.num_rows, dtype=np.int32))]
-        known = T.StructType().add("file", T.LongType()).add("entry", T.IntegerType())
-        known = T.StructType([*known.fields, *types.fields])
-        # With its types: by itself Spark takes a time without zone for one of the session's.
-        told = self._spark.createDataFrame(pa.table([*columns, *facts], known.names), known)
-        rows = rows.join(F.broadcast(told), F.col("number") == F.col("file"))
-        vectors = self._vectors(entries)
-        if vectors:
-            rows = rows_by_vectors(self._spark, rows, vectors)
-        return self._told_columns(rows, cdc=cdc)
-
-    def _scan(
-        self,
-        entries: pa.Table,
-        numbers: npt.NDArray[np.int64],
-        uris: pa.Array,
-        schema: T.StructType,
-    ) -> DataFrame:
-        """Columns ``data`` (a struct of what the files hold), ``number`` and ``row_index``.
-
-        The struct keeps the table's column names apart from ours; Spark's optimizer dissolves it.
-        """
-        scan = scan_files(
+        sizes = self._sizes(entries, numbers, len(files.dictionary))
+        rows = file_rows(self._spark, files.dictionary, sizes=sizes, schema=schema, table=table)
+        facts = {
+            **partition_facts(entries, self._schema, partitioning, mode),
+            "change": (T.StringType(), entries[CHANGE_TYPE]),
+            "version": (T.LongType(), entries[COMMIT_VERSION]),
+            "committed": (T.TimestampType(), entries[COMMIT_TIMESTAMP]),
+            "selects": (T.BooleanType(), entries["selectionVector"].is_valid()),
+        }
+        rows = with_facts(
             self._spark,
-            uris,
-            sizes=self._sizes(entries, numbers, len(uris)),
-            modified_ms=pa.array(np.arange(len(uris))),
-            schema=schema,
-            table=self._plan.table,
+            rows,
+            pa.array(numbers),
+            facts,
+            vectors=self._vectors.read(entries["deletionVector"], entries["selectionVector"]),
+            selects=F.col("selects"),
         )
-        # Not the column `_metadata`: the table may have one of that name.
-        metadata = scan.metadataColumn("_metadata")
-        return scan.select(
-            F.struct(*[scan[quoted(name)] for name in schema.names]).alias("data"),
-            F.unix_millis(metadata["file_modification_time"]).alias("number"),
-            metadata["row_index"].alias("row_index"),
-        )
+        change = stored_column(CHANGE_TYPE) if cdc else F.col("change")
+        told = zip((change, F.col("version"), F.col("committed")), CHANGE_COLUMNS, strict=True)
+        columns = table_columns(self._schema, partitioning, mode)
+        return rows.select(columns + [column.alias(name) for column, name in told])
 
     def _sizes(self, entries: pa.Table, numbers: npt.NDArray[np.int64], num_files: int) -> pa.Array:
         """The files' sizes by number. A remove needn't tell one: then the store is asked."""
@@ -232,71 +216,8 @@ class _ChangeReader:
         return pa.array(sizes)
 
     def _size_in_store(self, path: str) -> int:
-        storage, name = storage_for_uri(resolve(self._plan.table, path), self._options)
+        storage, name = self._open_uri(resolve(self._plan.table, path))
         return storage.head(name).size
-
-    def _facts(self, entries: pa.Table) -> tuple[list[Any], T.StructType]:
-        """What the rows of an entry have in common: partition values, the change, its meaning."""
-        fields = {field.name: field for field in self._schema}
-        values, types = [], T.StructType()
-        for index, name in enumerate(self._partition_columns):
-            values.append(typed_partition_values(entries, fields[name], self._mode))
-            types.add(_partition_alias(index), spark_type(fields[name].data_type))
-        values += [entries[name] for name in CHANGE_COLUMNS]
-        values.append(entries["selectionVector"].is_valid())
-        types.add("change", T.StringType()).add("version", T.LongType())
-        types.add("committed", T.TimestampType()).add(SELECTS, T.BooleanType())
-        return values, types
-
-    def _vectors(self, entries: pa.Table) -> dict[int, npt.NDArray[np.int64]]:
-        """The positions of each entry that has a vector, by its number."""
-        deleted, selected = entries["deletionVector"], entries["selectionVector"]
-        with_vector = np.flatnonzero(np.asarray(pc.or_(deleted.is_valid(), selected.is_valid())))
-        some = entries.select(["deletionVector", "selectionVector"]).take(pa.array(with_vector))
-        # A loop over vectors: each is read by itself.
-        with ThreadPoolExecutor(_REQUESTS_AT_A_TIME) as pool:
-            found = pool.map(self._positions, *(column.to_pylist() for column in some.columns))
-            return dict(zip(with_vector.tolist(), found, strict=True))
-
-    def _positions(
-        self, deleted: dict[str, Any] | None, selected: dict[str, Any] | None
-    ) -> npt.NDArray[np.int64]:
-        table, open_uri = self._plan.table, partial(storage_for_uri, storage_options=self._options)
-        if selected is not None:
-            return positions(
-                selected_rows(selected, deleted, self._storage, table=table, open_uri=open_uri)
-            )
-        descriptor = DeletionVectorDescriptor.from_json(deleted, "deletionVector")
-        return positions(
-            read_deletion_vector(descriptor, self._storage, table=table, open_uri=open_uri)
-        )
-
-    def _told_columns(self, rows: DataFrame, *, cdc: bool) -> DataFrame:
-        """The columns of the table, in the order of its schema, and those of the change."""
-        places = {name: index for index, name in enumerate(self._partition_columns)}
-        columns = []
-        for field in self._schema:
-            if field.name in places:
-                column = F.col(_partition_alias(places[field.name])).alias(field.name)
-            else:
-                stored = F.col("data").getField(physical_name(field, self._mode))
-                column = logical_column(stored, field, self._mode)
-            columns.append(column)
-        change = F.col("data").getField(CHANGE_TYPE) if cdc else F.col("change")
-        told = (change, F.col("version"), F.col("committed"))
-        columns += [column.alias(n) for column, n in zip(told, CHANGE_COLUMNS, strict=True)]
-        return rows.select(columns)
-
-
-def _mapping_mode(table: DeltaTable, plan: ChangePlan) -> str:
-    """The column mapping mode of the plan's last version."""
-    if "delta.columnMapping.mode" not in plan.metadata.configuration:
-        return "none"
-    return mapping_mode(table.snapshot(plan.end).protocol, plan.metadata, table=plan.table)
-
-
-def _partition_alias(index: int) -> str:
-    return f"partition_{index}"
 
 
 def _check_format(plan: ChangePlan) -> None:

@@ -31,10 +31,14 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.spark.char_columns import CHAR_METADATA, has_char, padded_column
+from airflow_delta.spark.nullable import nullable
 
 __all__ = [
+    "FIELD_IDS",
     "checked_columns",
     "file_schema",
+    "frame_schema",
     "logical_column",
     "quoted",
     "spark_schema",
@@ -42,12 +46,27 @@ __all__ = [
     "stored_struct",
 ]
 
+FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+"""The session's setting that lets Spark's reader find columns by their ids.
+
+It is looked at when a scan runs, and the reader has no option for it.
+"""
+
 _SPARK_FIELD_ID = "parquet.field.id"
 
 
 def spark_schema(schema: StructType) -> T.StructType:
     """The Spark type of a schema: the protocol's JSON form is Spark's own."""
     return T.StructType.fromJson(json.loads(schema_to_json(schema)))
+
+
+def frame_schema(schema: StructType) -> T.StructType:
+    """The columns of a table as DataFrames have them: nullable, and without metadata but those of CHAR."""
+    fields = spark_schema(nullable(schema)).fields
+    for found, field in zip(fields, schema, strict=True):
+        if has_char(field.metadata):
+            found.metadata = {CHAR_METADATA: field.metadata[CHAR_METADATA]}
+    return T.StructType(fields)
 
 
 def spark_type(data_type: DataType) -> T.DataType:
@@ -125,7 +144,7 @@ def logical_column(stored: Column, field: StructField, mode: str) -> Column:
         field: the table's column.
         mode: the table's column mapping mode.
     """
-    return _logical(stored, field.data_type, mode).alias(field.name)
+    return padded_column(_logical(stored, field.data_type, mode), field)
 
 
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:

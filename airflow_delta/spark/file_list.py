@@ -35,7 +35,10 @@ _Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
 _Numbers: TypeAlias = "Sequence[int] | pa.Array | pa.ChunkedArray"
 
 _SINK_LOG = "_spark_metadata"
+# A log of one compaction is complete after any interval of compactions that a session may have.
+_SINK_LOG_FILE = "0.compact"
 _SINK_LOG_VERSION = "v1"
+_SOURCES = "spark.sql.sources.useV1SourceList"
 _LINES_AT_A_TIME = 100_000
 
 _OPTIONS = {
@@ -75,7 +78,7 @@ def scan_files(
     Raises:
         InvalidTableError: a file has no bytes, says the log.
         UnsupportedFeatureError: a file's name makes Spark skip it, or the session ignores file
-            lists.
+            lists, or doesn't read such files by a source that tells the places of rows.
     """
     files = pa.table(
         {
@@ -85,10 +88,11 @@ def scan_files(
         }
     )
     _check_not_skipped(files, table)
+    _check_source(spark, file_format, table)
     with tempfile.TemporaryDirectory(prefix="airflow-delta-files-") as directory:
         sink_log = Path(directory, _SINK_LOG)
         sink_log.mkdir()
-        _write_sink_log(files, Path(sink_log, "0"))
+        _write_sink_log(files, Path(sink_log, _SINK_LOG_FILE))
         reader = spark.read.schema(schema).options(**{**(options or {}), **_OPTIONS})
         scan = reader.format(file_format).load(f"file:{directory}")
     _check_complete(scan, files.num_rows, table)
@@ -135,6 +139,17 @@ def _check_not_skipped(files: pa.Table, table: str) -> None:
             "restore the file, or remove it from the table",
             table=table,
             path=uri,
+        )
+
+
+def _check_source(spark: SparkSession, file_format: str, table: str) -> None:
+    """The sources of Spark's version 2 don't tell which row of which file a row is."""
+    sources = str(spark.conf.get(_SOURCES, file_format))
+    if file_format not in [name.strip().lower() for name in sources.split(",")]:
+        raise UnsupportedFeatureError(
+            f"the session's {_SOURCES} is {sources!r}: data files can't be read without "
+            f"{file_format} in it",
+            table=table,
         )
 
 

@@ -10,29 +10,41 @@ column                          type       of a row
 ``_snapshot_version``           long       the version that was read
 ==============================  =========  ========================================================
 
-All but the last are Spark's own ``_metadata`` of the scan, of which it reads only what is used.
+Most are Spark's own ``_metadata`` of the scan, of which it reads only what is used. The modification time
+is a fact that is joined to the rows (see `file_rows`, which lets Spark believe in others).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.file_rows import ROW_PLACE, Facts
 
-__all__ = ["ROW_INDEX", "checked_metadata_columns", "metadata_column", "metadata_schema"]
+__all__ = [
+    "ROW_INDEX",
+    "checked_metadata_columns",
+    "metadata_column",
+    "metadata_facts",
+    "metadata_schema",
+]
 
 ROW_INDEX = "_row_index"
 """The column that only parquet files have."""
 
+_MODIFIED = "_file_modification_time"
+_MODIFIED_FACT = "modified"
+
 _COLUMNS: Mapping[str, tuple[T.DataType, Callable[[int], Column]]] = {
     "_file_path": (T.StringType(), lambda _: F.col("file")),
     "_file_size": (T.LongType(), lambda _: F.col("file_size")),
-    "_file_modification_time": (T.TimestampType(), lambda _: F.col("file_modification_time")),
-    ROW_INDEX: (T.LongType(), lambda _: F.col("row_index")),
+    _MODIFIED: (T.TimestampType(), lambda _: F.col(_MODIFIED_FACT)),
+    ROW_INDEX: (T.LongType(), lambda _: F.col(ROW_PLACE)),
     "_snapshot_version": (T.LongType(), lambda version: F.lit(version).cast("long")),
 }
 
@@ -61,8 +73,21 @@ def metadata_schema(names: Iterable[str]) -> T.StructType:
     return T.StructType([T.StructField(name, _COLUMNS[name][0]) for name in names])
 
 
+def metadata_facts(names: Collection[str], adds: pa.Table) -> Facts:
+    """What to join to the rows of each file for metadata columns.
+
+    Args:
+        names: the columns that are asked for.
+        adds: the files, with ``modificationTime``.
+    """
+    if _MODIFIED not in names:
+        return {}
+    times = adds["modificationTime"].cast(pa.timestamp("ms", "UTC"))
+    return {_MODIFIED_FACT: (T.TimestampType(), times)}
+
+
 def metadata_column(name: str, *, version: int) -> Column:
-    """A metadata column of rows that have ``file``, ``row_index`` and so on.
+    """A metadata column of rows of `file_rows` with these facts.
 
     Args:
         name: one that has been checked.

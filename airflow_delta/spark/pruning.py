@@ -34,6 +34,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.spark.char_columns import has_char
+
 __all__ = ["pruning_expression"]
 
 _Expression: TypeAlias = Any
@@ -58,8 +60,8 @@ def pruning_expression(
 
     Args:
         spark: the session.
-        schema: the table's columns, all nullable and without metadata: what Spark believes of columns
-            it uses to simplify the condition.
+        schema: the table's columns, all nullable and without metadata but those of CHAR: what Spark
+            believes of columns it uses to simplify the condition.
         condition: as `DataFrame.where` takes it.
         others: more columns that the condition may name, and of which nothing is known.
 
@@ -87,7 +89,12 @@ def pruning_expression(
     match _kind(optimized):
         case "Filter":
             output = plan.child().output()
-            ids = {output.apply(i).exprId().id(): name for i, name in enumerate(schema.names)}
+            ids = {
+                output.apply(i).exprId().id(): field.name
+                for i, field in enumerate(schema.fields)
+                # Statistics are of the texts as they are in the files, conditions of padded ones.
+                if not has_char(field.metadata)
+            }
             return _Translation(ids).implied(optimized.condition())
         case "LocalRelation" | "EmptyRelation":
             # The condition is never true, found the optimizer.

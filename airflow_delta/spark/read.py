@@ -19,12 +19,12 @@ from airflow_delta.spark.columns import checked_columns, quoted
 from airflow_delta.spark.metadata_columns import checked_metadata_columns
 from airflow_delta.spark.pruning import pruning_expression
 from airflow_delta.spark.row_tracking import tracked_rows
-from airflow_delta.spark.snapshot_reader import FIELD_IDS, SnapshotReader
+from airflow_delta.spark.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from airflow_delta.engine.commit.owner import CommitOwner
 
-__all__ = ["FIELD_IDS", "SnapshotReader", "read_snapshot"]
+__all__ = ["read_snapshot"]
 
 
 def read_snapshot(

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -40,11 +39,12 @@ from airflow_delta.engine.features.column_mapping import (
 )
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.spark.columns import file_schema, spark_schema, stored_struct
+from airflow_delta.spark.columns import FIELD_IDS, file_schema, spark_schema, stored_struct
 from airflow_delta.spark.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.file_rows import FILE_NUMBER, ROW_PLACE, stored_column
 from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.log_actions import live_files
-from airflow_delta.spark.read import FIELD_IDS, SnapshotReader
+from airflow_delta.spark.snapshot_reader import SnapshotReader
 from airflow_delta.spark.statistics import IndexedColumn, file_statistics, indexed_columns
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRewriter", "Rewritten"]
 
-_FACTS = T.StructType().add("base_row_id", "long").add("default_version", "long")
 _WRITE_IDS = {"spark.sql.parquet.fieldId.write.enabled": "true"}
 # True of the files of writers that saw to it, which this one doesn't.
 _UNTRUE_TAGS = frozenset({"ICEBERG_COMPAT_VERSION"})
@@ -163,20 +162,25 @@ class FileRewriter:
     def _rows(self, adds: pa.Table) -> DataFrame:
         """The rows as they are to be written, with the number of their file."""
         layout = self._layout
-        facts = pa.table([adds["baseRowId"], adds["defaultRowCommitVersion"]], names=_FACTS.names)
-        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts, _FACTS)
+        facts = {
+            "base_row_id": (T.LongType(), adds["baseRowId"]),
+            "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
+        }
+        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts)
         columns = [
-            _field(read.name).cast(written.dataType).alias(written.name, metadata=written.metadata)
+            stored_column(read.name)
+            .cast(written.dataType)
+            .alias(written.name, metadata=written.metadata)
             for read, written in zip(layout.read, layout.written, strict=True)
         ]
         if layout.hidden:
             row_id, version = layout.hidden
-            default = F.col("base_row_id") + F.col("row_index")
+            default = F.col("base_row_id") + F.col(ROW_PLACE)
             columns += [
-                F.coalesce(_field(row_id), default).alias(row_id),
-                F.coalesce(_field(version), F.col("default_version")).alias(version),
+                F.coalesce(stored_column(row_id), default).alias(row_id),
+                F.coalesce(stored_column(version), F.col("default_version")).alias(version),
             ]
-        return rows.select(*columns, F.col("number").alias(layout.number))
+        return rows.select(*columns, F.col(FILE_NUMBER).alias(layout.number))
 
     def _read_with_hidden(self) -> T.StructType:
         hidden = [T.StructField(name, T.LongType()) for name in self._layout.hidden]
@@ -273,10 +277,6 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-
-
-def _field(name: str) -> Column:
-    return F.col("data").getField(name)
 
 
 def _names(base: str) -> Iterator[str]:

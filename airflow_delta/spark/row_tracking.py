@@ -8,7 +8,6 @@ has the rule as a table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import Snapshot
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.spark.file_rows import ROW_PLACE, Facts, stored_column
 
 __all__ = ["ROW_COMMIT_VERSION", "ROW_ID", "TrackedRows", "tracked_rows"]
 
@@ -50,7 +50,7 @@ class TrackedRows:
         names = (self.row_id_column, self.row_commit_version_column)
         return [T.StructField(name, T.LongType()) for name in names if name]
 
-    def facts(self, adds: pa.Table) -> Mapping[str, pa.ChunkedArray]:
+    def facts(self, adds: pa.Table) -> Facts:
         """What to join to the rows of each file.
 
         Args:
@@ -70,20 +70,16 @@ class TrackedRows:
                     table=self.table,
                     path=path,
                 )
-        return {name: adds[name] for name in _DEFAULTS}
+        return {name: (T.LongType(), adds[name]) for name in _DEFAULTS}
 
-    def columns(self, data: Column) -> list[Column]:
-        """The two columns of rows that have ``row_index`` and the facts.
-
-        Args:
-            data: the struct of what was read.
-        """
+    def columns(self) -> list[Column]:
+        """The two columns of rows that have the facts; see `file_rows`."""
         base, default = map(F.col, _DEFAULTS)
-        row_id, version = base + F.col("row_index"), default
+        row_id, version = base + F.col(ROW_PLACE), default
         if self.row_id_column:
-            row_id = F.coalesce(data.getField(self.row_id_column), row_id)
+            row_id = F.coalesce(stored_column(self.row_id_column), row_id)
         if self.row_commit_version_column:
-            version = F.coalesce(data.getField(self.row_commit_version_column), version)
+            version = F.coalesce(stored_column(self.row_commit_version_column), version)
         return [row_id.alias(ROW_ID), version.alias(ROW_COMMIT_VERSION)]
 
 

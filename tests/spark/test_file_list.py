@@ -71,6 +71,28 @@ def test_files_without_bytes(spark: SparkSession) -> None:
         scan(spark, ["file:/t/f.parquet"], 0)
 
 
+def test_a_session_whose_sources_do_not_tell_the_places_of_rows(spark: SparkSession) -> None:
+    setting = "spark.sql.sources.useV1SourceList"
+    spark.conf.set(setting, "csv, orc")
+    try:
+        with pytest.raises(
+            UnsupportedFeatureError, match=r"is 'csv, orc': .*without parquet in it"
+        ):
+            scan(spark, ["file:/t/f.parquet"])
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_a_session_that_compacts_every_file_list(spark: SparkSession) -> None:
+    setting = "spark.sql.streaming.fileSink.log.compactInterval"
+    try:
+        for interval in ("1", "2", "10"):
+            spark.conf.set(setting, interval)
+            assert scan(spark, ["file:/t/f.parquet"]).columns
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_a_session_that_ignores_file_lists(spark: SparkSession) -> None:
     setting = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
     spark.conf.set(setting, "true")

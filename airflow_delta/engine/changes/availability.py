@@ -35,7 +35,7 @@ def check_available(
     *,
     versions: range,
     table: str,
-) -> Metadata:
+) -> tuple[Protocol, Metadata]:
     """Make sure that the changes of all versions can be told in the columns of the last one.
 
     Args:
@@ -46,7 +46,7 @@ def check_available(
         table: the table's location, for errors.
 
     Returns:
-        The metadata of the last version.
+        The protocol and the metadata of the last version.
 
     Raises:
         ChangesNotAvailableError: the change data feed was off in a version, or a version changed
@@ -80,7 +80,7 @@ def check_available(
                 end=versions[-1],
                 version=version,
             )
-    return metadata
+    return protocol, metadata
 
 
 def _check_enabled(

@@ -25,7 +25,7 @@ from airflow_delta.engine.changes.file_changes import (
 )
 from airflow_delta.engine.errors import ChangesNotAvailableError, ObjectNotFoundError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
-from airflow_delta.engine.model.actions import CommitInfo, Metadata
+from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.table_schema import table_schema
@@ -45,6 +45,7 @@ class ChangePlan:
         table: the table's location.
         start: the first version.
         end: the last version.
+        protocol: of the last version.
         metadata: of the last version; its columns are those that the changes are told in.
         files: a row per file and kind of change, in log order, with the columns
 
@@ -66,6 +67,7 @@ class ChangePlan:
     table: str
     start: int
     end: int
+    protocol: Protocol
     metadata: Metadata
     files: pa.Table
 
@@ -101,14 +103,13 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
     versions = resolve_range(newest.timeline, start, end, latest=newest.version, table=table)
     first = newest if versions[0] == newest.version else _snapshot(newest, versions[0])
     commits = _read(newest, versions)
-    metadata = check_available(
+    protocol, metadata = check_available(
         first.protocol, first.metadata, commits.small, versions=versions, table=table
     )
     files = file_changes(commits.files, commits.small, table=table)
     _check_partitions(files, metadata, versions, table)
-    return ChangePlan(
-        table, versions[0], versions[-1], metadata, _with_times(files, newest, commits.small)
-    )
+    timed = _with_times(files, newest, commits.small)
+    return ChangePlan(table, versions[0], versions[-1], protocol, metadata, timed)
 
 
 def _snapshot(newest: Snapshot, version: int) -> Snapshot:
