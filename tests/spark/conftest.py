@@ -38,6 +38,20 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Queries that run once, each another one, on a few rows: compiling them would take longer."""
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows of a DataFrame as Python values, through Arrow: exact for every type."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,18 +77,7 @@ STEPS = {
 ROW_IDS = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
 
 
-@pytest.fixture(autouse=True)
-def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Each query is another one, on a few rows: compiling it takes longer than running it."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name in settings:
-        spark.conf.unset(name)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.mark.parametrize("mode", STEPS)
