@@ -20,7 +20,7 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
 
     Only what says of itself that it is such a copy (``spark/copy_marker.py``) is looked at, and it stays
     where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
-    was killed, or fails, goes on with the next call.
+    was killed, or fails, goes on with a call an hour after it began or later (``spark/deletion_list.py``).
 
     :param table_uri: the table.
     :param target_uri: the target, which stays.
@@ -28,20 +28,17 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
     :raises DeltaError: the table, or the directory, can't be read.
     """
     from airflow_delta.engine.errors import DeltaError
-    from airflow_delta.spark.copy_deletion import delete_copy, why_kept
+    from airflow_delta.spark.copy_deletion import delete_copy
 
     deleted = []
     for uri, marker in _expired_copies(hook, table_uri, target_uri):
-        table = hook.table(uri)
         try:
-            reason = why_kept(table, marker)
-            if reason is None:
-                delete_copy(table.storage, marker)
-                deleted.append(uri)
+            reason = delete_copy(hook.table(uri), marker)
         except DeltaError as error:
             # The copy that was asked for is made, and whoever needs it shall have it.
             reason = str(error)
         if reason is None:
+            deleted.append(uri)
             _LOG.info("deleted the expired copy %s of version %s", uri, marker.version)
         else:
             _LOG.warning("the expired copy %s stays: %s", uri, reason)
@@ -53,8 +50,9 @@ def _expired_copies(
 ) -> list[tuple[str, CopyMarker]]:
     """The places beside a target that say of themselves that they may be deleted."""
     from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.spark.copy_marker import MARKER, CopyMarker
+    from airflow_delta.spark.copy_marker import MARKER
     from airflow_delta.spark.copy_rules import now_ms
+    from airflow_delta.spark.deletion_list import DELETING
 
     source, target = hook.table(table_uri), hook.table(target_uri).storage
     parent, _, name = target.root.rpartition("/")
@@ -64,17 +62,18 @@ def _expired_copies(
     folders = [folder for folder in beside.folders("") if folder != name]
     table_id, now = source.snapshot().metadata.id, now_ms()
     found = []
-    contents = beside.read_many([f"{folder}/{MARKER}" for folder in folders])
-    for folder, content in zip(folders, contents, strict=True):
-        if content is None:
-            continue
+    markers = beside.read_many([f"{folder}/{MARKER}" for folder in folders])
+    lists = beside.read_many([f"{folder}/{DELETING}" for folder in folders])
+    for folder, content, deletion in zip(folders, markers, lists, strict=True):
         uri = f"{parent}/{folder}"
         try:
-            marker = CopyMarker.from_json(content)
+            marker = _marker(content, deletion)
         except InvalidArgumentError as error:
             _LOG.warning("%s stays: %s", uri, error)
             continue
-        if marker.table_id != table_id or not (marker.deleting or marker.has_expired(now)):
+        if marker is None or marker.table_id != table_id:
+            continue
+        if deletion is None and not marker.has_expired(now):
             continue
         place = hook.table(uri).storage.place
         if _place(hook, uri, marker) != place:
@@ -85,6 +84,16 @@ def _expired_copies(
         ):
             found.append((uri, marker))
     return found
+
+
+def _marker(content: bytes | None, deletion: bytes | None) -> CopyMarker | None:
+    """The marker of a place; a deletion takes it before its own file, which tells it as well."""
+    from airflow_delta.spark.copy_marker import CopyMarker
+    from airflow_delta.spark.deletion_list import DeletionList
+
+    if content is not None:
+        return CopyMarker.from_json(content)
+    return None if deletion is None else DeletionList.from_json(deletion).marker
 
 
 def _place(hook: DeltaHook, uri: str, marker: CopyMarker) -> str | None:

@@ -77,6 +77,7 @@ class SnapshotCopy:
         Raises:
             AirflowFailException: the format can't hold the table, or the target must not or can't be
                 replaced.
+            CopyBeingDeletedError: an expired copy is being deleted there.
             DeltaError: the table or the target can't be read.
         """
         from airflow_delta.engine.errors import InvalidArgumentError
@@ -96,20 +97,20 @@ class SnapshotCopy:
         from airflow_delta.spark.copy_rules import (
             check_delta_target,
             copied_by,
-            held_marker,
             mark_delta_copy,
             now_ms,
         )
+        from airflow_delta.spark.copy_watch import CopyWatch
 
         request, hook = self._request, self._hook
         target = hook.table(request.target_uri)
-        marker = held_marker(request, target.storage)
-        if (marker is not None and marker.deleting) or not target.exists():
+        watch = CopyWatch(request, target.storage)
+        if not target.exists():
             return None
         app_id, app_version = self._identity
         commit = hook.committed_version(request.target_uri, app_id=app_id, app_version=app_version)
         if commit is not None and (copy := copied_by(request, source, target, commit)):
-            marker = mark_delta_copy(request, source, copy)
+            marker = mark_delta_copy(request, source, copy, watch.check())
             # One that has expired may be deleted at any time: it is made anew.
             if not marker.has_expired(now_ms()):
                 pinned = hook.pin(request.target_uri, version=commit)

@@ -104,7 +104,8 @@ class TimeTravelSnapshotOperator(TableTask):
 
         :raises ValueError: both a version and a timestamp are given, or the version is no number; or
             ``expire_after`` is no duration, or given without a target.
-        :raises DeltaError: the table or the version can't be read, or the target of a Delta copy.
+        :raises DeltaError: the table or the version can't be read, or the target of a Delta copy; or an
+            expired copy is being deleted at the target.
         :raises AirflowFailException: files of the version are gone, and ``check_files`` is set; the
             target's format is unknown, or the target must not or can't be replaced; see
             `airflow_delta.spark.copies`.

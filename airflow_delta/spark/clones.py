@@ -4,7 +4,9 @@ A clone has the schema with all that its columns say of themselves, the partitio
 constraints and features of the version, and copies of its files, byte for byte, with their deletion vectors
 (``maintenance/clone_definition.py``, `clone_files`). It needs nothing of the source from then on.
 
-1. The transaction begins: what the target holds is judged by the version that the commit is based on.
+1. The transaction begins: what the target holds is judged by the version that the commit is based on. It
+   must not be an expired copy that is being deleted (`copy_watch`); that is looked at again before and
+   behind the commit.
 2. Executors copy the files that the target lacks into a directory of their own (`file_copying`).
 3. One commit, ``CLONE``, makes the target what the version is.
 4. A file says what the copy is, and when it may be deleted (`copy_marker`).
@@ -27,11 +29,12 @@ from airflow_delta.engine.errors import (
     CommitConflictError,
     ConstraintViolationError,
     TableAlreadyExistsError,
+    TableNotFoundError,
 )
+from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.clone_definition import stage_clone_definition
 from airflow_delta.spark.clone_files import CloneFiles, clone_files
 from airflow_delta.spark.clone_names import is_copied_file, strange_file
-from airflow_delta.spark.copy_deletion import finish_deletion
 from airflow_delta.spark.copy_rules import (
     CopyResult,
     check_delta_target,
@@ -42,6 +45,7 @@ from airflow_delta.spark.copy_rules import (
     now_ms,
     refusal,
 )
+from airflow_delta.spark.copy_watch import CopyBeingDeletedError, CopyWatch
 from airflow_delta.spark.file_copying import copy_files
 from airflow_delta.spark.key_shuffle import StorageAddress
 
@@ -51,6 +55,14 @@ if TYPE_CHECKING:
     from airflow_delta.spark.copy_rules import CopyRequest
 
 __all__ = ["Clone"]
+
+# The table isn't found where somebody has emptied the place meanwhile.
+_NOT_COMMITTED = (
+    CommitConflictError,
+    ConstraintViolationError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 
 
 class Clone:
@@ -86,15 +98,17 @@ class Clone:
             ObjectNotFoundError: a file of the version is gone.
             CommitConflictError: another writer has changed the target meanwhile.
             TableAlreadyExistsError: another writer has created it.
+            CopyBeingDeletedError: an expired copy is being deleted there, or has been meanwhile.
             CommitOutcomeUnknownError: the store failed; the commit may have been made.
             DeltaError: one of the tables can't be read, or the target can't be written.
             PySparkException, Py4JError: Spark's own errors.
         """
+        watch = CopyWatch(self._request, self._target.storage)
         transaction = self._begin()
         base, txn = transaction.snapshot, self._request.txn
         if base is not None:
             # Looked for after the transaction has begun: a commit made later is a conflict.
-            done, is_taken = self._earlier()
+            done, is_taken = self._earlier(watch)
             if done is not None:
                 return done
             # An earlier run of the task has copied another version, and has its identifier. The mark
@@ -107,11 +121,11 @@ class Clone:
         stage_clone_definition(transaction, self._source)
         files = clone_files(self._source, base, table=self._target.storage.root)
         try:
-            self._copy(files)
-            return self._commit(transaction, files)
+            self._copy(files, watch)
+            return self._commit(transaction, files, watch)
         except (CommitConflictError, TableAlreadyExistsError):
             # Another try may have made the very copy meanwhile.
-            done, _ = self._earlier()
+            done, _ = self._earlier(watch)
             if done is None:
                 raise
             return done
@@ -123,13 +137,12 @@ class Clone:
             "sourceVersion": source.version,
             "isShallow": False,
         }
-        finish_deletion(self._request, source, target.storage)
         if target.exists():
             return target.transaction("CLONE", operation_parameters=parameters)
         check_place(self._request, source, target.storage, is_leftover=is_copied_file)
         return OptimisticTransaction(target.storage, None, "CLONE", operation_parameters=parameters)
 
-    def _earlier(self) -> tuple[CopyResult | None, bool]:
+    def _earlier(self, watch: CopyWatch) -> tuple[CopyResult | None, bool]:
         """What an earlier try has done; and whether another copy has its identifier."""
         request, source, target = self._request, self._source, self._target
         if request.txn is None:
@@ -138,7 +151,7 @@ class Clone:
         done = None if commit is None else copied_by(request, source, target, commit)
         if done is None:
             return None, commit is not None
-        marker = mark_delta_copy(request, source, done)
+        marker = mark_delta_copy(request, source, done, watch.check())
         if marker.has_expired(now_ms()):
             # It may be deleted at any time; the next commit copies nothing, and is kept anew.
             return None, True
@@ -154,7 +167,7 @@ class Clone:
                 "deletion vector of that",
             )
 
-    def _copy(self, files: CloneFiles) -> None:
+    def _copy(self, files: CloneFiles, watch: CopyWatch) -> None:
         try:
             copy_files(
                 self._spark.sparkContext,
@@ -162,24 +175,40 @@ class Clone:
                 source=StorageAddress(self._source.table, self._options),
                 target=StorageAddress(self._target.storage.root, self._options),
             )
+            watch.check()
         except BaseException:
             self._discard(files)
             raise
 
-    def _commit(self, transaction: OptimisticTransaction, files: CloneFiles) -> CopyResult:
+    def _commit(
+        self, transaction: OptimisticTransaction, files: CloneFiles, watch: CopyWatch
+    ) -> CopyResult:
         transaction._clone(self._source, files.keys)  # noqa: SLF001 - nothing for users
         transaction.add_files(list(files.adds))
         for remove in files.removes:
             transaction.remove_file(remove)
         try:
             commit = transaction.commit(operation_metrics=files.metrics)
-        except (CommitConflictError, ConstraintViolationError, TableAlreadyExistsError):
+        except _NOT_COMMITTED:
             # Only what is known not to have committed: anything else may have, and needs its files.
             self._discard(files)
             raise
+        try:
+            held = watch.check()
+        except CopyBeingDeletedError:
+            self._take_back(files, commit.version)
+            raise
         copy = self._target.snapshot(commit.version)
-        marker = mark_delta_copy(self._request, self._source, copy)
+        marker = mark_delta_copy(self._request, self._source, copy, held)
         return CopyResult(copy.num_rows, copy.num_files, commit.version, marker.expires_at_ms)
+
+    def _take_back(self, files: CloneFiles, version: int) -> None:
+        """Undo a commit to a place that was emptied just before: it is of no table, and in the way."""
+        storage = self._target.storage
+        there = [info.path for info in storage.walk("")]
+        made_here = (f"{files.directory}/", f"{LOG_DIRECTORY}/{version:020}.")
+        if all(path.startswith(made_here) for path in there):
+            storage.delete(there)
 
     def _discard(self, files: CloneFiles) -> None:
         storage = self._target.storage

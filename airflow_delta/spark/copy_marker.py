@@ -5,12 +5,12 @@ It is a JSON object in the file `MARKER` at the top of the copy, which readers s
     {"table_uri": "s3://lake/sales", "table_id": "1b0f…", "version": 7,
      "target_uri": "s3://lake/pins/sales_7", "format": "delta", "num_rows": 1000, "num_files": 4,
      "made_at": "2026-01-31T12:00:00.000Z",
-     "expires_at": "2026-02-07T12:00:00.000Z", "committed_version": 3}
+     "expires_at": "2026-02-07T12:00:00.000Z", "target_id": "77ce…", "committed_version": 3}
 
 ``target_uri`` is where the copy was made, so that nobody takes a copy of the copy for it. ``num_rows`` and
-``expires_at`` may be null; without a time a copy never expires. ``committed_version``
-is that of a Delta copy's commit. A marker with ``"deleting": true`` is that of a copy whose deletion
-has begun: what is left of it is nothing to read.
+``expires_at`` may be null; without a time a copy never expires. A Delta copy has ``target_id`` and
+``committed_version``, its own table id and the version of its commit: a marker may be left where somebody
+has emptied a place by hand, and says nothing of the table that comes next.
 
 Copies of earlier releases have markers with the table's URI and id, the version and the rows alone.
 
@@ -50,8 +50,8 @@ class CopyMarker:
         num_files: how many files it has; None for copies of earlier releases.
         made_at_ms: when it was made, in epoch ms; None for copies of earlier releases.
         expires_at_ms: when it may be deleted, in epoch ms; None: never.
+        target_id: of a Delta copy, the table id of the target.
         committed_version: of a Delta copy, the version of the target that is the copy.
-        deleting: whether its deletion has begun.
     """
 
     table_uri: str
@@ -63,13 +63,22 @@ class CopyMarker:
     num_files: int | None = None
     made_at_ms: int | None = None
     expires_at_ms: int | None = None
+    target_id: str | None = None
     committed_version: int | None = None
-    deleting: bool = False
 
     @property
     def expires_at(self) -> str | None:
         """When the copy may be deleted, as ISO-8601; None: never."""
         return _text_of(self.expires_at_ms)
+
+    def is_of(self, table_id: str, version: int) -> bool:
+        """Whether it is the marker of a Delta copy.
+
+        Args:
+            table_id: the id of the table that is the copy.
+            version: its version.
+        """
+        return (self.target_id, self.committed_version) == (table_id, version)
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether the copy may be deleted.
@@ -93,9 +102,7 @@ class CopyMarker:
             "expires_at": self.expires_at,
         }
         if self.committed_version is not None:
-            told["committed_version"] = self.committed_version
-        if self.deleting:
-            told["deleting"] = True
+            told |= {"target_id": self.target_id, "committed_version": self.committed_version}
         return json.dumps(told)
 
     @classmethod
@@ -117,8 +124,8 @@ class CopyMarker:
                 _typed(told, "num_files", int, None),
                 _ms_of(_typed(told, "made_at", str, None)),
                 _ms_of(_typed(told, "expires_at", str, None)),
+                _typed(told, "target_id", str, None),
                 _typed(told, "committed_version", int, None),
-                _typed(told, "deleting", bool, False),
             )
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(

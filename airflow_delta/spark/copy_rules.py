@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError, VersionNotFoundError
@@ -149,7 +149,7 @@ def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -
     expired = (
         marker is not None
         and marker.table_id == source.metadata.id
-        and marker.committed_version == held.version
+        and marker.is_of(held.metadata.id, held.version)
         and marker.has_expired(now_ms())
     )
     if version is None or not expired:
@@ -181,10 +181,10 @@ def check_place(
             if not is_leftover(info.path):
                 raise refusal(request, f"it holds {info.path}, which no earlier copy has written")
         return
-    if (marker.format == DELTA) is not (request.format == DELTA) and not marker.deleting:
+    if (marker.format == DELTA) is not (request.format == DELTA):
         raise refusal(request, f"it holds a copy as {marker.format}, not as {request.format}")
     ours = marker.table_id == source.metadata.id
-    if not (ours and (marker.deleting or marker.has_expired(now_ms()))):
+    if not (ours and marker.has_expired(now_ms())):
         check_held(request, marker.version if ours else None)
 
 
@@ -217,23 +217,25 @@ def held_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
         raise refusal(request, f"its {MARKER} can't be read") from error
 
 
-def mark_delta_copy(request: CopyRequest, source: Snapshot, copy: Snapshot) -> CopyMarker:
+def mark_delta_copy(
+    request: CopyRequest, source: Snapshot, copy: Snapshot, held: CopyMarker | None
+) -> CopyMarker:
     """Have the file of a Delta copy say what the copy is, where a later copy hasn't one there already.
 
     Args:
         request: the copy.
         source: the version that was copied.
         copy: the version of the target that is the copy.
+        held: the marker that is there, of which `CopyWatch.check` knows that it isn't being deleted.
 
     Returns:
-        The marker of this copy.
+        The marker of this copy. Where a later copy is there, it expires with that: they are one table.
 
     Raises:
         StorageError: the store failed.
     """
-    storage = copy.state.storage
-    held = held_marker(request, storage)
-    if held is not None and held.committed_version == copy.version:
+    storage, table_id = copy.state.storage, copy.metadata.id
+    if held is not None and held.is_of(table_id, copy.version):
         return held
     try:
         made_at_ms = copy.timestamp_ms
@@ -250,10 +252,13 @@ def mark_delta_copy(request: CopyRequest, source: Snapshot, copy: Snapshot) -> C
         copy.num_files,
         made_at_ms=made_at_ms,
         expires_at_ms=request.expires_at_ms(made_at_ms),
+        target_id=table_id,
         committed_version=copy.version,
     )
-    if held is None or (held.committed_version or -1) < copy.version:
-        write_marker(storage, marker)
+    there = held if held is not None and held.target_id == table_id else marker
+    if (there.committed_version or 0) > copy.version:
+        return replace(marker, expires_at_ms=there.expires_at_ms)
+    write_marker(storage, marker)
     return marker
 
 

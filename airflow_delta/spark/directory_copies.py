@@ -27,6 +27,7 @@ from airflow_delta.spark.copy_rules import (
     now_ms,
     refusal,
 )
+from airflow_delta.spark.copy_watch import check_not_being_deleted
 from airflow_delta.spark.data_files import list_data_files, write_data_files
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.locations import hadoop_path
@@ -72,6 +73,7 @@ class DirectoryCopy:
         Raises:
             InvalidArgumentError: the format can't hold a column, or something is at the target that must
                 stay.
+            CopyBeingDeletedError: an expired copy is being deleted there.
             DeltaError: the table can't be read.
             PySparkException: Spark's own errors.
         """
@@ -85,7 +87,7 @@ class DirectoryCopy:
             result = self._write(open_storage(f"{target.root}{suffix}", self._options))
             # Looked at again: writing took its time, and another run may have been faster.
             self._check_target(target)
-            _exchange(directories, place, f"{place}{suffix}")
+            self._exchange(directories, place, f"{place}{suffix}")
         finally:
             directories.delete(f"{place}{suffix}")
         return result
@@ -123,32 +125,39 @@ class DirectoryCopy:
 
     def _check_target(self, target: Storage) -> None:
         request = self._request
+        check_not_being_deleted(request, target)
         marker = held_marker(request, target)
-        is_being_deleted = marker is not None and marker.deleting
-        if not is_being_deleted and any(True for _ in target.list("_delta_log")):
+        if any(True for _ in target.list("_delta_log")):
             raise refusal(
                 request, f"it holds a Delta table, and this is a copy as {request.format}"
             )
         check_place(request, self._source, target)
-        for info in target.walk("") if marker is not None and not is_being_deleted else ():
+        for info in target.walk("") if marker is not None else ():
             if not (info.path == MARKER or is_part(info.path) or is_sum(info.path)):
                 raise refusal(request, f"it holds {info.path}, which no copy has written")
 
-
-def _exchange(directories: HadoopDirectories, place: str, finished: str) -> None:
-    """Put a finished directory in the place of what is there."""
-    old = f"{place}.replaced-{uuid.uuid4()}"
-    replaces = directories.exists(place)
-    if replaces:
-        directories.rename(place, old)
-    try:
-        directories.rename(finished, place)
-    except BaseException:
+    def _exchange(self, directories: HadoopDirectories, place: str, finished: str) -> None:
+        """Put a finished directory in the place of what is there."""
+        target = open_storage(self._request.target_uri, self._options)
+        suffix = f".replaced-{uuid.uuid4()}"
+        old = f"{place}{suffix}"
+        replaces = directories.exists(place)
         if replaces:
-            directories.rename(old, place)
-        raise
-    if replaces:
-        directories.delete(old)
+            directories.rename(place, old)
+        try:
+            if replaces:
+                # Whoever decides meanwhile to delete the old copy has put his list there.
+                moved = open_storage(f"{target.root}{suffix}", self._options)
+                check_not_being_deleted(self._request, moved)
+            directories.rename(finished, place)
+        except BaseException:
+            if replaces:
+                directories.rename(old, place)
+            raise
+        if replaces:
+            directories.delete(old)
+        # In a store where renaming takes its time the list may have come to the place itself.
+        check_not_being_deleted(self._request, target)
 
 
 def _location(storage: Storage) -> str:

@@ -23,7 +23,8 @@ binary               not held                                       text in base
 Files are in UTF-8, lines end with ``\n``. CSV files have a header each, and a quote in a value is
 doubled (RFC 4180). A value may hold line breaks. A JSON file has an object in each line.
 
-Spark reads them back equal with the schema and `READ_OPTIONS`.
+Spark reads them back equal with the schema and `READ_OPTIONS`, but for the character U+0000 in CSV files,
+which its reader leaves out.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,22 @@ from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.copy_expiry import delete_expired_copies
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.spark import copy_deletion
 from airflow_delta.spark.copy_marker import MARKER, CopyMarker
+from airflow_delta.spark.copy_rules import now_ms
+from airflow_delta.spark.copy_watch import CopyBeingDeletedError
+from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList
 from tests.airflow.test_operators import context
 from tests.conftest import write_sales
-
-RUN = "clone-00000000-0000-0000-0000-000000000000"
-LONG_AGO, NEVER = 1, None
-LATER = 10**14
+from tests.spark.made_copies import (
+    LATER,
+    LONG_AGO,
+    NEVER,
+    RUN,
+    contents,
+    delta_copy,
+    files_copy,
+)
 
 
 @pytest.fixture
@@ -36,56 +43,12 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def marked(lake: Path, name: str, *, expires: int | None, **more: Any) -> Path:
-    """Put a marker at a place."""
-    table_id = DeltaTable(str(lake / "sales")).snapshot().metadata.id
-    place = lake / name
-    told: Mapping[str, Any] = {
-        "table_id": table_id,
-        "version": 1,
-        "num_files": 1,
-        "target_uri": str(place),
-        **more,
-    }
-    place.mkdir(exist_ok=True)
-    marker = CopyMarker(str(lake / "sales"), made_at_ms=0, expires_at_ms=expires, **told)
-    (place / MARKER).write_text(marker.to_json())
-    return place
-
-
-def files_copy(lake: Path, name: str, *, expires: int | None, **more: Any) -> Path:
-    """A copy as Parquet files, as Spark leaves it on a file system."""
-    place = marked(lake, name, expires=expires, **more)
-    (place / "part-00000-x.parquet").write_bytes(b"rows")
-    (place / ".part-00000-x.parquet.crc").write_bytes(b"sum")
-    return place
-
-
-def delta_copy(lake: Path, name: str, *, expires: int | None, **more: Any) -> Path:
-    """A clone of one version."""
-    place = lake / name
-    write_deltalake(place, pa.table({"id": [1]}))
-    (file,) = place.glob("part-*")
-    (place / RUN).mkdir()
-    file.rename(place / RUN / file.name)
-    log = place / "_delta_log" / f"{0:020}.json"
-    log.write_text(log.read_text().replace('"path":"part', f'"path":"{RUN}/part'))
-    assert Peer(place).to_pyarrow_table().num_rows == 1
-    return marked(
-        lake, name, expires=expires, **{"format": "delta", "committed_version": 0, **more}
-    )
-
-
 def deleted(lake: Path, target: str = "new") -> list[str]:
     found = delete_expired_copies(
         DeltaHook(), table_uri=str(lake / "sales"), target_uri=str(lake / target)
     )
     assert all(not Path(place).exists() for place in found)
     return sorted(Path(place).name for place in found)
-
-
-def contents(place: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in place.rglob("*") if file.is_file()}
 
 
 def test_expired_copies_go_and_others_stay(lake: Path) -> None:
@@ -125,7 +88,9 @@ def test_a_copy_that_holds_more_than_was_copied_stays(
     Peer(delta_copy(lake, "emptied", expires=LONG_AGO)).delete()
     write_deltalake(delta_copy(lake, "nested", expires=LONG_AGO) / "t", pa.table({"id": [2]}))
     shutil.rmtree(delta_copy(lake, "logless", expires=LONG_AGO) / "_delta_log")
-    places = ("file", "part", "inside", "appended", "emptied", "nested", "logless")
+    # The marker of a copy that somebody has emptied by hand, and another table came there.
+    delta_copy(lake, "replaced", expires=LONG_AGO, target_id="of the old one")
+    places = ("file", "part", "inside", "appended", "emptied", "nested", "logless", "replaced")
     before = [contents(lake / name) for name in places]
     with caplog.at_level(logging.WARNING):
         assert deleted(lake) == []
@@ -137,11 +102,14 @@ def test_a_copy_that_holds_more_than_was_copied_stays(
         "emptied": "its newest version is 1, and the copy is 0",
         "nested": "t/",
         "logless": "its log is gone",
+        "replaced": "and the copy was of the old one",
     }.items():
         assert any(f"/{name} stays" in line and reason in line for line in caplog.messages), name
 
 
-def test_links_are_not_followed(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_links_are_not_followed(
+    lake: Path, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     shutil.copytree(files_copy(lake, "real", expires=LONG_AGO), elsewhere / "copy")
     (lake / "linked").symlink_to(elsewhere / "copy")
@@ -150,11 +118,20 @@ def test_links_are_not_followed(lake: Path, tmp_path_factory: pytest.TempPathFac
     holding = files_copy(lake, "holding", expires=LONG_AGO)
     (holding / "part-00000-x.parquet").unlink()
     (holding / "part-00000-x.parquet").symlink_to(elsewhere / "data" / "part-1")
+    for name in ("_delta_log", RUN):
+        # Whatever it leads to, and by whatever name it is found.
+        table = delta_copy(lake, f"linked{name}", expires=LONG_AGO)
+        (table / name).rename(elsewhere / name)
+        (table / name).symlink_to(elsewhere / name)
     # The target by another name.
     (lake / "current").symlink_to(lake / "real")
     before = contents(elsewhere)
-    assert deleted(lake, target="current") == ["holding"]
+    with caplog.at_level(logging.WARNING):
+        assert deleted(lake, target="current") == ["holding"]
     assert contents(elsewhere) == before
+    for name in ("_delta_log", RUN):
+        assert any(f"it holds {name}, a link to a directory" in line for line in caplog.messages)
+        assert (lake / f"linked{name}" / MARKER).exists()
     assert (lake / "real").exists()
     assert (lake / "linked").exists()
 
@@ -181,41 +158,89 @@ def test_a_table_inside_of_a_copy_is_not_deleted_with_it(lake: Path) -> None:
     assert DeltaTable(str(outer / "sales")).exists()
 
 
-@pytest.mark.parametrize("kind", [files_copy, delta_copy])
+class Failing:
+    """Lets all changes of a store fail but for the first few; of several files some are deleted then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 100
+        delete = LocalStorage.delete
+
+        def wrapped(original: Any) -> Any:
+            def change(storage: LocalStorage, *arguments: Any) -> None:
+                self.left -= 1
+                if self.left < 0:
+                    if original is delete:
+                        delete(storage, [*arguments[0]][:1])
+                    raise StorageError("the store has failed")
+                original(storage, *arguments)
+
+            return change
+
+        for name in ("create", "replace", "delete"):
+            monkeypatch.setattr(LocalStorage, name, wrapped(getattr(LocalStorage, name)))
+
+
+@pytest.mark.parametrize(("kind", "changes"), [(files_copy, 5), (delta_copy, 6)])
 def test_a_deletion_that_is_broken_off_goes_on(
-    lake: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+    lake: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, changes: int
 ) -> None:
-    """Whichever change of the store fails; and what is left never looks like a copy."""
-    delete, replace, left = LocalStorage.delete, LocalStorage.replace, [0]
-
-    def stepwise(original: Any) -> Any:
-        def wrapped(storage: LocalStorage, *arguments: Any) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                if original is delete and (paths := list(*arguments)):
-                    delete(storage, paths[:1])
-                raise StorageError("the store has failed")
-            original(storage, *arguments)
-
-        return wrapped
-
-    monkeypatch.setattr(LocalStorage, "delete", stepwise(delete))
-    monkeypatch.setattr(LocalStorage, "replace", stepwise(replace))
-    for steps in range(5):
-        left[0] = 100
-        place = kind(lake, f"old{steps}", expires=LONG_AGO)
-        left[0] = steps
-        done = deleted(lake)
-        if done:
+    """Whichever change of the store fails; and an hour must pass, for the run may be still at work."""
+    store, now = Failing(monkeypatch), [now_ms()]
+    monkeypatch.setattr(copy_deletion, "now_ms", lambda: now[0])
+    for step in range(10):
+        place = kind(lake, f"old{step}", expires=LONG_AGO)
+        before, store.left = contents(place), step
+        if deleted(lake):
             break
-        left[0] = 100
-        if not (place / MARKER).exists():
-            assert not contents(place), "the marker goes last"
-            continue
-        if steps:
-            assert json.loads((place / MARKER).read_text())["deleting"]
+        store.left = 100
+        if not contents(place):
+            continue  # the very last change was made, and nothing is left
+        if step:
+            assert (place / DELETING).exists()
+            after = contents(place)
+            assert deleted(lake) == []
+            assert contents(place) == after, "left to the run that has begun"
+            now[0] += LEASE_MS
+        else:
+            assert contents(place) == before
         assert deleted(lake) == [place.name]
-    assert steps == 4, "the mark, the log, the data, the marker"
+    assert step == changes, "the list, twice; the log, the data, the marker, the list"
+
+
+def test_a_deletion_that_was_not_decided_is_decided_anew(lake: Path) -> None:
+    place = files_copy(lake, "renewed", expires=LATER)
+    marker = CopyMarker.from_json((place / MARKER).read_bytes())
+    (place / DELETING).write_bytes(DeletionList("id", 0, False, marker, ()).to_json())
+    assert deleted(lake) == []
+    assert sorted(path.name for path in place.iterdir()) == [
+        *(".part-00000-x.parquet.crc", MARKER, "part-00000-x.parquet")
+    ]
+    gone = files_copy(lake, "gone", expires=LONG_AGO)
+    marker = CopyMarker.from_json((gone / MARKER).read_bytes())
+    (gone / DELETING).write_bytes(DeletionList("id", 0, False, marker, ()).to_json())
+    assert deleted(lake) == ["gone"]
+
+
+def test_a_list_that_is_none_keeps_the_copy(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = files_copy(lake, "odd", expires=LONG_AGO)
+    (place / DELETING).write_text("{}")
+    before = contents(place)
+    with caplog.at_level(logging.WARNING):
+        assert deleted(lake) == []
+    assert contents(place) == before
+    assert any(f"{DELETING} can't be read" in line for line in caplog.messages)
+
+
+def test_no_copy_is_made_where_one_is_being_deleted(lake: Path) -> None:
+    """It fails so that the task is tried again, before Spark starts."""
+    place = delta_copy(lake, "old", expires=LONG_AGO)
+    marker = CopyMarker.from_json((place / MARKER).read_bytes())
+    (place / DELETING).write_bytes(DeletionList("id", now_ms(), True, marker, ()).to_json())
+    operator = TimeTravelSnapshotOperator(
+        task_id="copy", table_uri=str(lake / "sales"), target_uri=str(place)
+    )
+    with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
+        operator.execute(context())
 
 
 def test_a_run_makes_its_copy_and_deletes_those_that_have_expired(lake: Path) -> None:

@@ -28,13 +28,16 @@ from airflow_delta.engine.errors import (
     TableAlreadyExistsError,
     UnsupportedFeatureError,
 )
+from airflow_delta.engine.snapshot.timestamps import utc_text
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark import clones, write
 from airflow_delta.spark.copies import copy_snapshot
-from airflow_delta.spark.copy_deletion import delete_copy, why_kept
+from airflow_delta.spark.copy_deletion import delete_copy
 from airflow_delta.spark.copy_marker import MARKER, read_marker
-from airflow_delta.spark.copy_rules import CopyRequest
+from airflow_delta.spark.copy_rules import CopyRequest, now_ms
+from airflow_delta.spark.copy_watch import CopyBeingDeletedError
+from airflow_delta.spark.deletion_list import DeletionList, create_list
 from tests.object_stores import new_place
 from tests.spark.conftest import SETTINGS
 
@@ -221,7 +224,7 @@ def test_a_try_that_loses_looks_at_what_the_other_one_copied(
     ("step", "error", "message"),
     [
         # Before the transaction begins: it sees the newer copy.
-        ("finish_deletion", InvalidArgumentError, "newer than version 1"),
+        ("CopyWatch", InvalidArgumentError, "newer than version 1"),
         # While the files are copied: the commit finds it.
         ("copy_files", CommitConflictError, "."),
     ],
@@ -432,8 +435,7 @@ def test_in_an_object_store(spark: SparkSession, source: str, tmp_path: Path) ->
     storage = copy.state.storage
     marker = read_marker(storage)
     assert marker is not None
-    assert why_kept(DeltaTable(targets[0], options), marker) is None
-    delete_copy(storage, marker)
+    assert delete_copy(DeltaTable(targets[0], options), marker) is None
     assert sorted(open_storage(f"{uri}/lake", options).folders("")) == ["later", "source"]
 
 
@@ -454,3 +456,59 @@ def test_a_retry_keeps_an_expired_copy_anew(
     assert marker["committed_version"] == 1
     assert marker["expires_at"] > marker["made_at"]
     assert marker["target_uri"] == str(target)
+    # Whatever a further try wants: the table goes when its own file says so.
+    third = copy_snapshot(spark, request(source, 1, target, **mine))
+    assert utc_text(third.expires_at_ms or 0) == marker["expires_at"]
+
+
+def test_a_source_that_forgets_identifiers_is_copied_again_and_again(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    forgets = {"delta.setTransactionRetentionDuration": "interval 0 seconds"}
+    DeltaTable(source).alter.set_properties(forgets)
+    for committed in (0, 1):
+        assert copy_snapshot(spark, request(source, 3, target)).committed_version == committed
+
+
+@pytest.mark.parametrize("moment", ["before", "within", "behind"])
+def test_a_copy_that_a_deletion_may_have_taken_fails(
+    spark: SparkSession,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    """The expired copy goes while the files are copied, as the commit is made, or is about to go then."""
+    target = tmp_path / "copy"
+    copy_snapshot(spark, request(source, 0, target, expire_after_ms=0))
+    storage, marker = LocalStorage(str(target)), read_marker(LocalStorage(str(target)))
+    assert marker is not None
+    left = [target / unquote(path) for path in added(target, 0)] if moment == "behind" else []
+
+    def deletes() -> None:
+        if moment == "behind":
+            assert create_list(storage, DeletionList.begin(marker, (), now_ms=now_ms()))
+        else:
+            assert delete_copy(DeltaTable(str(target)), marker) is None
+
+    if moment == "before":
+        meanwhile(monkeypatch, "copy_files", deletes)
+    else:
+        create = LocalStorage.create
+
+        def slow(storage: LocalStorage, path: str, data: bytes) -> None:
+            if path.startswith("_delta_log/"):
+                monkeypatch.setattr(LocalStorage, "create", create)
+                deletes()
+            create(storage, path, data)
+
+        monkeypatch.setattr(LocalStorage, "create", slow)
+    with pytest.raises(CopyBeingDeletedError, match="deleted"):
+        copy_snapshot(spark, request(source, 1, target))
+    assert set(left) <= data_files(target)
+    assert read_marker(storage) == (marker if left else None)
+    if not left:
+        assert not any(path.is_file() for path in target.rglob("*")), "nothing is in the way"
+        copy_snapshot(spark, request(source, 1, target))
+        assert ids(target) == [0, 1]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from deltalake import write_deltalake
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.spark import directory_copies, write
 from airflow_delta.spark.copies import copy_snapshot
-from airflow_delta.spark.copy_marker import MARKER
+from airflow_delta.spark.copy_marker import MARKER, CopyMarker
 from airflow_delta.spark.copy_rules import CopyRequest
+from airflow_delta.spark.copy_watch import CopyBeingDeletedError
+from airflow_delta.spark.deletion_list import DELETING, DeletionList
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from tests.spark.conftest import bag, rows_of
 
@@ -201,17 +204,50 @@ def test_an_expired_copy_is_replaced_whatever_its_version(
     assert json.loads((target / MARKER).read_text())["expires_at"] is None
 
 
-def test_a_copy_whose_deletion_was_killed_is_replaced(
-    spark: SparkSession, source: str, tmp_path: Path
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_no_copy_is_made_where_an_expired_one_is_being_deleted(
+    spark: SparkSession, source: str, tmp_path: Path, format_: str
 ) -> None:
     target = tmp_path / "copy"
-    copy_snapshot(spark, CopyRequest(source, 2, str(target), "delta"))
-    marker = json.loads((target / MARKER).read_text())
-    (target / MARKER).write_text(json.dumps({**marker, "deleting": True}))
-    (target / "_delta_log" / f"{0:020}.json").write_text("half a lo")
-    copy_snapshot(spark, CopyRequest(source, 1, str(target)))
-    assert ids(spark, target) == [0, 1]
+    request = CopyRequest(source, 2, str(target), format_, expire_after_ms=0)
+    copy_snapshot(spark, request)
+    marker = CopyMarker.from_json((target / MARKER).read_bytes())
+    (target / DELETING).write_bytes(DeletionList("id", 0, True, marker, ()).to_json())
+    before = sorted(target.rglob("*"))
+    with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
+        copy_snapshot(spark, request)
+    assert sorted(target.rglob("*")) == before
     assert siblings(target) == ["copy", "source"]
+
+
+def test_a_deletion_that_begins_while_a_copy_is_exchanged(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the old copy is moved away, or when the place is empty for a moment."""
+    target = tmp_path / "copy"
+    request = CopyRequest(source, 0, str(target), expire_after_ms=0)
+    copy_snapshot(spark, request)
+    marker = CopyMarker.from_json((target / MARKER).read_bytes())
+    content = DeletionList("id", 0, True, marker, ()).to_json()
+    rename = HadoopDirectories.rename
+
+    def begins(moment: str) -> None:
+        def slow(self: HadoopDirectories, path: str, new_path: str) -> None:
+            if moment == "before" and ".replaced-" in new_path:
+                (target / DELETING).write_bytes(content)
+            rename(self, path, new_path)
+            if moment == "behind" and ".unfinished-" in path:
+                (target / DELETING).write_bytes(content)
+
+        monkeypatch.setattr(HadoopDirectories, "rename", slow)
+
+    for moment, found in (("before", [0]), ("behind", [0, 1])):
+        begins(moment)
+        with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
+            copy_snapshot(spark, replace(request, version=1))
+        assert ids(spark, target) == found
+        assert siblings(target) == ["copy", "source"]
+        (target / DELETING).unlink()
 
 
 def test_an_unknown_format_is_refused(spark: SparkSession, source: str, tmp_path: Path) -> None:

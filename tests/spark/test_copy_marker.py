@@ -18,6 +18,7 @@ FULL = CopyMarker(
     *("s3://lake/sales", "an id", 7, "s3://lake/pins/sales_7", "delta", 1000, 4),
     made_at_ms=1_769_860_800_123,
     expires_at_ms=1_770_465_600_123,
+    target_id="its own id",
     committed_version=3,
 )
 
@@ -26,7 +27,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     assert read_marker(storage) is None
     bare = CopyMarker("t", "i", 0)
-    for marker in (FULL, bare, CopyMarker("t", "i", 0, deleting=True)):
+    for marker in (FULL, bare):
         write_marker(storage, marker)
         assert read_marker(storage) == marker
     told = json.loads(FULL.to_json())
@@ -59,7 +60,7 @@ def test_when_a_copy_has_expired() -> None:
         {"expires_at": "soon"},
         {"expires_at": "2026-01-31T12:00:00"},
         {"expires_at": 5},
-        {"deleting": "yes"},
+        {"target_id": 5},
         {"num_files": 1.5},
     ],
 )
@@ -77,7 +78,7 @@ def test_what_is_no_json_object_is_refused(text: str | bytes) -> None:
 
 def test_deleting_needs_no_spark() -> None:
     code = (
-        "import airflow_delta.spark.copy_deletion, airflow_delta.spark.copy_formats, sys; "
+        "import airflow_delta.spark.copy_deletion, airflow_delta.spark.copy_watch, sys; "
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.spark.copy_formats import check_format
+from airflow_delta.spark.copy_marker import CopyMarker, read_marker, write_marker
 from airflow_delta.spark.copy_rules import (
     CopyRequest,
     check_delta_target,
     copied_by,
     copy_app_id,
+    mark_delta_copy,
 )
 
 
@@ -118,6 +121,39 @@ def test_a_commit_that_is_gone_proves_nothing(source: Snapshot, tmp_path: Path) 
     damaged.write_text(whole)
     (log / f"{0:020}.json").unlink()
     assert copied_by(request, source, DeltaTable(target.uri), copied) is None
+
+
+def test_the_marker_that_is_there_says_nothing_of_another_table(
+    source: Snapshot, tmp_path: Path
+) -> None:
+    """Somebody has emptied the place by hand, but for the marker; versions begin anew."""
+    target = copy_of(source, tmp_path / "copy", struct(**FITTING), "p").snapshot()
+    request = CopyRequest(source.table, 0, target.table, "delta", expire_after_ms=10**9)
+    left = CopyMarker(
+        *(source.table, source.metadata.id, 0, target.table, "delta"),
+        expires_at_ms=1,
+        target_id="of the table that was there",
+        committed_version=target.version,
+    )
+    write_marker(target.state.storage, left)
+    made = mark_delta_copy(request, source, target, left)
+    assert made.expires_at_ms == target.timestamp_ms + 10**9
+    assert read_marker(target.state.storage) == made
+    # Nor does it make room for an older version.
+    newer = copy_of(source, tmp_path / "newer", struct(**FITTING), "p", version=1)
+    write_marker(newer.storage, left)
+    refused(source, newer, "a copy of version 1, which is newer than version 0")
+
+
+def test_an_earlier_copy_expires_with_the_later_one(source: Snapshot, tmp_path: Path) -> None:
+    table = copy_of(source, tmp_path / "copy", struct(**FITTING), "p")
+    first = table.snapshot()
+    later = table.snapshot(commit(table, **{copy_app_id(source.metadata.id): 0}))
+    forever = CopyRequest(source.table, 0, table.uri, "delta")
+    held = mark_delta_copy(replace(forever, expire_after_ms=5), source, later, None)
+    assert held.expires_at_ms == later.timestamp_ms + 5
+    assert mark_delta_copy(forever, source, first, held).expires_at_ms == held.expires_at_ms
+    assert read_marker(first.state.storage) == held
 
 
 def test_formats() -> None:

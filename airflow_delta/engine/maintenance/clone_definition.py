@@ -18,12 +18,15 @@ high water marks of identity columns        the version's               the fart
 hidden columns of row tracking              new names                   their names stay
 row ids and row commit versions             given out by the commit     stay of files that stay
 transaction identifiers                     left out                    stay
+``delta.setTransactionRetentionDuration``   left out                    left out
 domains of users, unknown ones              left out                    stay
 ==========================================  =========================================================
 
 Row ids aren't taken along, nor would those be that data files hold, which have the source's names for the
 hidden columns: an id is one of a table, and two tables that go on by themselves give the same one to
 different rows. So it is with Delta Spark. The name and the description it leaves out.
+
+A clone doesn't forget transaction identifiers, though its source may: by them copies know each other.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = ["stage_clone_definition"]
+
+_FORGETTING = "delta.setTransactionRetentionDuration"
 
 _HIDDEN_COLUMNS = (MATERIALIZED_ROW_ID_COLUMN, MATERIALIZED_ROW_COMMIT_VERSION_COLUMN)
 
@@ -112,6 +117,7 @@ def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
         left_out = _HIDDEN_COLUMNS
         now = base.metadata.configuration
         own = {name: now[name] for name in _HIDDEN_COLUMNS if name in now}
+    left_out = (*left_out, _FORGETTING)
     kept = {k: v for k, v in made.configuration.items() if not k.startswith(left_out)}
     # Nothing but the names of hidden columns can be lacking.
     _, configuration = with_assigned(

@@ -136,6 +136,18 @@ def test_what_is_about_a_log_stays_with_it(tmp_path: Path) -> None:
     assert target.snapshot().properties.commit_owner == "memory"
 
 
+def test_a_clone_never_forgets_what_it_is_a_copy_of(tmp_path: Path) -> None:
+    """Identifiers that the source forgets after a while are those by which copies know each other."""
+    forgets = {"delta.setTransactionRetentionDuration": "interval 1 second", "x": "y"}
+    write_commit(tmp_path / "s", 0, protocol(), metadata(configuration=forgets))
+    assert configuration(cloned(tmp_path / "s", tmp_path / "t")) == {"x": "y"}
+    # One that was made so before is mended by the next copy.
+    DeltaTable(str(tmp_path / "t")).alter.set_properties(forgets)
+    target = cloned(tmp_path / "s", tmp_path / "t")
+    assert configuration(target) == {"x": "y"}
+    assert target.snapshot().transactions["copy"].version == 0
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_hidden_columns_of_row_tracking_get_names_of_their_own(
     tmp_path: Path, enabled: bool

@@ -1,0 +1,104 @@
+"""Keeps a new copy and the deletion of an expired one apart, where both happen at one place.
+
+The copy's half of what `deletion_list` tells: it looks before it begins, before it puts anything in place,
+and again once it has. A deletion that began and ended in between shows by the marker, which goes with the
+copy.
+
+No PySpark here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.errors import DeltaError
+from airflow_delta.spark.copy_rules import held_marker
+from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, is_being_deleted
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+    from airflow_delta.spark.copy_marker import CopyMarker
+    from airflow_delta.spark.copy_rules import CopyRequest
+
+__all__ = ["CopyBeingDeletedError", "CopyWatch", "check_not_being_deleted"]
+
+_LEASE_MINUTES = LEASE_MS // 60_000
+
+
+class CopyBeingDeletedError(DeltaError):
+    """An expired copy is being deleted where a copy is to be made. Facts: target.
+
+    It can be tried again later.
+    """
+
+
+def check_not_being_deleted(request: CopyRequest, target: Storage) -> None:
+    """Check that no expired copy is being deleted at a place.
+
+    Args:
+        request: the copy that is made there.
+        target: the place.
+
+    Raises:
+        CopyBeingDeletedError: one is.
+        StorageError: the store failed.
+    """
+    if is_being_deleted(target):
+        raise _refusal(
+            request,
+            "an expired copy is being deleted there. Try again later: if that was killed, the next run "
+            f"that deletes expired copies there finishes it, {_LEASE_MINUTES} minutes after it began or "
+            f"later. Or delete by hand all that is there, {DELETING} last",
+        )
+
+
+class CopyWatch:
+    """Watches the place of a copy that is made as a Delta table.
+
+    Args:
+        request: the copy.
+        target: the place.
+
+    Raises:
+        CopyBeingDeletedError: an expired copy is being deleted there.
+        InvalidArgumentError: there is a file of the marker's name which is no marker.
+        StorageError: the store failed.
+    """
+
+    def __init__(self, request: CopyRequest, target: Storage) -> None:
+        self._request = request
+        self._target = target
+        self._before = self._look()
+
+    def check(self) -> CopyMarker | None:
+        """Check that nothing of the place has been deleted since the watch began.
+
+        Returns:
+            The marker that is there now.
+
+        Raises:
+            CopyBeingDeletedError: it has been, or is being deleted.
+            InvalidArgumentError: there is a file of the marker's name which is no marker.
+            StorageError: the store failed.
+        """
+        before, now = self._before, self._look()
+        if before is not None and (now is None or now.target_id != before.target_id):
+            raise _refusal(
+                self._request,
+                "the expired copy that was there has been deleted meanwhile. Try again; if the target "
+                "can't be read then, empty it",
+            )
+        return now
+
+    def _look(self) -> CopyMarker | None:
+        # In this order: a deletion takes the marker first, and its own file last.
+        check_not_being_deleted(self._request, self._target)
+        return held_marker(self._request, self._target)
+
+
+def _refusal(request: CopyRequest, reason: str) -> CopyBeingDeletedError:
+    return CopyBeingDeletedError(
+        f"no copy can be made at the target {request.target_uri}: {reason}",
+        table=request.table_uri,
+        target=request.target_uri,
+    )
