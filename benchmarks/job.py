@@ -37,10 +37,12 @@ class Outcome:
     Attributes:
         answer: the number that all sides must agree on.
         figures: other measures by name, with their unit, to be told beside time and memory.
+        seconds: the time that counts, where the work takes it itself.
     """
 
     answer: int
     figures: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 Work = Callable[[Any], int | Outcome]

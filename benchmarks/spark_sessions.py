@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["delta_session", "plain_session"]
 
 _CORES = 2
+_MEMORY = "8g"
 _SETTINGS = {
-    "spark.driver.memory": "8g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -30,12 +30,12 @@ _DELTA_SETTINGS = {
 }
 
 
-def plain_session() -> SparkSession:
+def plain_session(*, memory: str = _MEMORY) -> SparkSession:
     """A session without Delta Spark: our engine needs none."""
-    return _session({})
+    return _session({}, memory)
 
 
-def delta_session() -> SparkSession:
+def delta_session(*, memory: str = _MEMORY) -> SparkSession:
     """A session with the jars that ``make delta-spark`` fetches.
 
     Raises:
@@ -46,15 +46,15 @@ def delta_session() -> SparkSession:
     jars = ",".join(map(str, delta_spark_jars()))
     if not jars:
         raise RuntimeError("Delta Spark isn't there: run `make delta-spark`")
-    return _session({**_DELTA_SETTINGS, "spark.jars": jars})
+    return _session({**_DELTA_SETTINGS, "spark.jars": jars}, memory)
 
 
-def _session(more: Mapping[str, str]) -> SparkSession:
+def _session(more: Mapping[str, str], memory: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     # Executors would take whatever `python3` is first in the path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{_CORES}]").appName("benchmarks")
-    session = builder.config(map={**_SETTINGS, **more}).getOrCreate()
+    session = builder.config(map={**_SETTINGS, "spark.driver.memory": memory, **more}).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -9,7 +9,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 COMMITS = 100
@@ -35,17 +35,17 @@ def commit_ms(version: int) -> int:
 
 def json_log(work: Path, actions: int, commits: int) -> Path:
     """A log of JSON commits: ``actions`` adds in ``commits`` commits, a tenth of them removed."""
-    return _made(work / f"json-{actions}-{commits}", lambda root: _write(root, actions, commits))
+    return made(work / f"json-{actions}-{commits}", lambda root: _write(root, actions, commits))
 
 
 def long_log(work: Path, commits: int) -> Path:
     """A log of many commits of one add each, none cleaned up, with ten checkpoints along the way."""
-    return _made(work / f"long-{commits}", lambda root: _write_long(root, commits))
+    return made(work / f"long-{commits}", lambda root: _write_long(root, commits))
 
 
 def own_checkpoint(work: Path, actions: int, commits: int) -> Path:
     """The same table with a checkpoint that the engine wrote, and no commit older than it."""
-    return _made(
+    return made(
         work / f"own-{actions}-{commits}",
         lambda root: _checkpointed(root, json_log(work, actions, commits), peer=False),
     )
@@ -53,7 +53,7 @@ def own_checkpoint(work: Path, actions: int, commits: int) -> Path:
 
 def foreign_checkpoint(work: Path, actions: int, commits: int) -> Path:
     """The same table with a checkpoint that `deltalake` wrote."""
-    return _made(
+    return made(
         work / f"foreign-{actions}-{commits}",
         lambda root: _checkpointed(root, json_log(work, actions, commits), peer=True),
     )
@@ -61,24 +61,24 @@ def foreign_checkpoint(work: Path, actions: int, commits: int) -> Path:
 
 def parsed_checkpoint(work: Path, actions: int, commits: int) -> Path:
     """The same table with a checkpoint of ours that has the statistics as structs."""
-    return _made(
+    return made(
         work / f"parsed-{actions}-{commits}", lambda root: _write_parsed(root, actions, commits)
     )
 
 
 def appended(base: Path) -> Path:
     """A table with ten more commits of 1,000 adds each after its checkpoint."""
-    return _made(base.with_name(f"{base.name}-appended"), lambda root: _follow(root, base, 0))
+    return made(base.with_name(f"{base.name}-appended"), lambda root: _follow(root, base, 0))
 
 
 def thinned(base: Path) -> Path:
     """The same ten commits, which also remove one of a hundred files of the table, at random."""
-    return _made(base.with_name(f"{base.name}-thinned"), lambda root: _follow(root, base, 100))
+    return made(base.with_name(f"{base.name}-thinned"), lambda root: _follow(root, base, 100))
 
 
 def v2_log(work: Path, actions: int, commits: int) -> Path:
     """The same JSON commits, of a table that has V2 checkpoints."""
-    return _made(
+    return made(
         work / f"v2json-{actions}-{commits}",
         lambda root: _write(root, actions, commits, _V2_PROPERTIES, protocol=_V2_PROTOCOL),
     )
@@ -86,7 +86,7 @@ def v2_log(work: Path, actions: int, commits: int) -> Path:
 
 def with_v2(work: Path, actions: int, commits: int, policy: str) -> Path:
     """The table of `v2_log` with a checkpoint of ours by a policy, and no commit older than it."""
-    return _made(
+    return made(
         work / f"with_{policy}-{actions}-{commits}",
         lambda root: _write_with_v2(root, v2_log(work, actions, commits), policy),
     )
@@ -95,15 +95,16 @@ def with_v2(work: Path, actions: int, commits: int, policy: str) -> Path:
 def empty(work: Path) -> Path:
     """A table without files: version 0 alone."""
     properties = {"delta.checkpointInterval": str(CHECKPOINT_INTERVAL), **_NO_CLEANUP}
-    return _made(work / "empty", lambda root: _write(root, 0, 1, properties))
+    return made(work / "empty", lambda root: _write(root, 0, 1, properties))
 
 
-def _made(root: Path, make: object) -> Path:
+def made(root: Path, make: Callable[[Path], object]) -> Path:
+    """A table that is made once: under its name once it is whole."""
     if not root.is_dir():
         unfinished = root.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         (unfinished / "_delta_log").mkdir(parents=True)
-        make(unfinished)  # type: ignore[operator]
+        make(unfinished)
         unfinished.rename(root)
     return root
 

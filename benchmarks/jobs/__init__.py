@@ -10,6 +10,7 @@ from benchmarks.jobs import (
     managed_commits,
     reading,
     spark_checkpoints,
+    spark_reading,
     time_travel,
     vacuum,
 )
@@ -21,6 +22,7 @@ JOBS: tuple[Job, ...] = (
     *checkpoints.JOBS,
     *time_travel.JOBS,
     *spark_checkpoints.JOBS,
+    *spark_reading.JOBS,
     *commits.JOBS,
     *managed_commits.JOBS,
     *vacuum.JOBS,

@@ -1,0 +1,275 @@
+"""The tables of the benchmarks that read rows: data files of Arrow's making, made once and kept.
+
+Arrow writes them, and not Spark, so that the two sides that read them are alike. Deletes and updates are
+Delta Spark's, on the same data files by hard links. Every table is deterministic but for its files' names.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.tables import START_MS, made
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FILES", "REGIONS", "changed", "large", "small_files", "with_vectors"]
+
+FILES = 200
+"""How many data files the large tables have."""
+
+REGIONS = tuple(f"region-{number:02}" for number in range(20))
+"""The partitions of the partitioned tables."""
+
+_SMALL_ROWS = 10
+_SMALL_COMMITS = 10
+_SMALL_SOURCES = 100
+"""So many small files are different ones; a file system limits how many links one may have."""
+
+_TYPES = {
+    "id": "long",
+    "number": "integer",
+    "ratio": "double",
+    "price": "decimal(12,2)",
+    "at": "timestamp",
+    "day": "date",
+    "name": "string",
+    "note": "string",
+}
+_FIRST_DAY = dt.date(2024, 1, 1)
+
+
+def large(work: Path, rows: int, *, partitioned: bool = False) -> Path:
+    """Rows in `FILES` files, in the order of ``id``; or of each region the tenth part of its files."""
+    name = f"data-{'partitioned' if partitioned else 'plain'}-{rows}"
+    return made(work / name, lambda root: _write_large(root, rows, partitioned=partitioned))
+
+
+def with_vectors(work: Path, rows: int, *, partitioned: bool = False) -> Path:
+    """The same after a delete of two rows of a hundred, anywhere: each file has a deletion vector."""
+    source = large(work, rows, partitioned=partitioned)
+    return made(
+        source.with_name(f"{source.name}-vectors"),
+        lambda root: _change(
+            root,
+            source,
+            ("delta.enableDeletionVectors",),
+            [f"DELETE FROM {_sql_name(root)} WHERE pmod(hash(id), 50) = 0"],
+        ),
+    )
+
+
+def changed(work: Path, rows: int, *, vectors: bool) -> Path:
+    """A table with a change data feed from version 1 on: rows inserted, updated, merged, and deleted."""
+    source = large(work, rows)
+    step = rows // 20
+
+    def between(first: int, end: int) -> str:
+        return f"id >= {first * step} AND id < {end * step}"
+
+    def make(root: Path) -> None:
+        table = _sql_name(root)
+        properties = ["delta.enableChangeDataFeed"]
+        properties += ["delta.enableDeletionVectors"] if vectors else []
+        source_rows = f"(SELECT * FROM {_sql_name(source)} WHERE {between(0, 2)})"
+        merge = (
+            f"MERGE INTO {table} AS t USING {source_rows} AS s ON t.id = s.id "
+            "WHEN MATCHED AND s.number % 10 = 2 THEN UPDATE SET t.price = 0 "
+            "WHEN MATCHED AND s.number % 10 = 3 THEN DELETE"
+        )
+        new = f"SELECT id + {rows} AS id, * EXCEPT (id) FROM {_sql_name(source)}"
+        _change(
+            root,
+            source,
+            properties,
+            [
+                f"INSERT INTO {table} {new} WHERE {between(0, 4)}",
+                f"UPDATE {table} SET ratio = -ratio WHERE {between(4, 6)} AND number % 10 = 0",
+                f"DELETE FROM {table} WHERE {between(6, 8)} AND number % 10 = 1",
+                merge,
+                f"DELETE FROM {table} WHERE {between(12, 20)}",
+            ],
+        )
+
+    return made(work / f"data-changed{'-vectors' if vectors else ''}-{rows}", make)
+
+
+def small_files(work: Path, files: int, *, partitioned: bool = False) -> Path:
+    """Files of ten rows, with a checkpoint of Delta Spark's; partitioned by day, a year of them."""
+    name = f"data-small{'-partitioned' if partitioned else ''}-{files}"
+    return made(work / name, lambda root: _write_small(root, files, partitioned=partitioned))
+
+
+def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
+    each = rows // FILES
+    adds = []
+    for number in range(FILES):
+        folder, values = "", {}
+        if partitioned:
+            region = REGIONS[number % len(REGIONS)]
+            folder, values = f"region={region}/", {"region": region}
+        path = f"{folder}part-{number:05}.snappy.parquet"
+        data = _rows(number * each, each)
+        _write_parquet(data, root / path)
+        adds.append(_add(root, path, values, _statistics(data)))
+    _write_log(root, [adds], ("region",) if partitioned else ())
+
+
+def _write_small(root: Path, files: int, *, partitioned: bool) -> None:
+    sources = []
+    for number in range(_SMALL_SOURCES):
+        data = _rows(number * _SMALL_ROWS, _SMALL_ROWS)
+        source = root / "_sources" / f"{number}.parquet"
+        _write_parquet(data.drop_columns("day") if partitioned else data, source)
+        sources.append((source, _statistics(data)))
+    adds = []
+    for number in range(files):
+        source, statistics = sources[number % _SMALL_SOURCES]
+        day = str(_FIRST_DAY + dt.timedelta(number % 365))
+        path = f"day={day}/part-{number:06}.parquet" if partitioned else f"part-{number:06}.parquet"
+        (root / path).parent.mkdir(exist_ok=True)
+        os.link(source, root / path)
+        adds.append(_add(root, path, {"day": day} if partitioned else {}, statistics))
+    commits = [adds[first::_SMALL_COMMITS] for first in range(_SMALL_COMMITS)]
+    _write_log(root, commits, ("day",) if partitioned else ())
+    # That is the commit that makes the peer write a checkpoint.
+    _run([_set_properties(root, {"delta.checkpointInterval": _SMALL_COMMITS})])
+
+
+def _rows(first_id: int, count: int) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    chance = np.random.default_rng(first_id)
+    ids = np.arange(first_id, first_id + count, dtype=np.int64)
+    names = pa.array([f"name of the {number}th" for number in range(1000)])
+    days = np.datetime64(_FIRST_DAY) + chance.integers(0, 365, count)
+    notes = pa.array(chance.integers(10**14, 10**15, count)).cast(pa.string())
+    return pa.table(
+        {
+            "id": ids,
+            "number": chance.integers(0, 1_000_000, count).astype(np.int32),
+            "ratio": chance.random(count),
+            "price": pa.array(chance.random(count) * 1e5).cast(pa.decimal128(12, 2)),
+            "at": pa.array(START_MS * 1000 + ids * 1_000_000).cast(pa.timestamp("us", "UTC")),
+            "day": pa.array(days.astype("datetime64[D]")),
+            "name": names.take(pa.array(chance.integers(0, 1000, count))),
+            "note": notes,
+        }
+    )
+
+
+def _write_parquet(rows: pa.Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(exist_ok=True)
+    # Decimals as Spark writes them.
+    pq.write_table(rows, path, compression="snappy", store_decimal_as_integer=True)
+
+
+def _statistics(rows: pa.Table) -> str:
+    import pyarrow.compute as pc
+
+    bounds = {name: pc.min_max(rows[name]) for name in rows.column_names}
+    return json.dumps(
+        {
+            "numRecords": rows.num_rows,
+            "minValues": {
+                name: _json_value(bound["min"].as_py()) for name, bound in bounds.items()
+            },
+            "maxValues": {
+                name: _json_value(bound["max"].as_py()) for name, bound in bounds.items()
+            },
+            "nullCount": dict.fromkeys(bounds, 0),
+        }
+    )
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case dt.datetime():
+            return value.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        case dt.date():
+            return value.isoformat()
+        case decimal.Decimal():
+            return float(value)
+        case _:
+            return value
+
+
+def _add(root: Path, path: str, partition_values: dict[str, str], statistics: str) -> Any:
+    return {
+        "path": path,
+        "partitionValues": partition_values,
+        "size": (root / path).stat().st_size,
+        "modificationTime": START_MS,
+        "dataChange": True,
+        "stats": statistics,
+    }
+
+
+def _write_log(
+    root: Path, commits: Sequence[Sequence[Any]], partition_columns: Sequence[str]
+) -> None:
+    """A commit with the metadata and the first adds, and one for each of the others."""
+    extra = {name: "string" for name in partition_columns if name not in _TYPES}
+    fields = [
+        {"name": name, "type": type_, "nullable": True, "metadata": {}}
+        for name, type_ in {**_TYPES, **extra}.items()
+    ]
+    metadata = {
+        "id": "0b2c6f52-8d0f-4d0a-9b2e-0f5f4f3f7c11",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": list(partition_columns),
+        "configuration": {},
+        "createdTime": START_MS,
+    }
+    begin = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": metadata},
+    ]
+    for version, adds in enumerate(commits):
+        actions = [*(() if version else begin), *({"add": add} for add in adds)]
+        with (root / "_delta_log" / f"{version:020}.json").open("w", encoding="utf-8") as log:
+            log.writelines(json.dumps(action) + "\n" for action in actions)
+
+
+def _change(root: Path, source: Path, properties: Iterable[str], statements: Sequence[str]) -> None:
+    """A table of the same data files, with properties, and what statements make of it."""
+    shutil.copytree(source, root, copy_function=os.link, dirs_exist_ok=True)
+    _run([_set_properties(root, dict.fromkeys(properties, "true")), *statements])
+
+
+def _set_properties(root: Path, properties: Mapping[str, object]) -> str:
+    settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    return f"ALTER TABLE {_sql_name(root)} SET TBLPROPERTIES ({settings})"
+
+
+def _sql_name(root: Path) -> str:
+    return f"delta.`{root.resolve()}`"
+
+
+def _run(statements: Sequence[str]) -> None:
+    """Run statements with Delta Spark in a process of its own, which ends its JVM."""
+    process = get_context("spawn").Process(target=_run_here, args=(statements,))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"Delta Spark failed at {statements}")
+
+
+def _run_here(statements: Sequence[str]) -> None:
+    from benchmarks.spark_sessions import delta_session
+
+    spark = delta_session(memory="4g")
+    for statement in statements:
+        spark.sql(statement).collect()
