@@ -81,7 +81,7 @@ class ChangeFeed:
         Raises:
             DeltaError: the table can't be read.
         """
-        from airflow_delta.spark.changes_told import is_same_log
+        from airflow_delta.spark.table_identity import is_same_log
 
         return is_same_log(self._table, table_id, version)
 

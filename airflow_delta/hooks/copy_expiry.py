@@ -9,6 +9,7 @@ from airflow_delta.hooks.delta import DeltaHook
 
 if TYPE_CHECKING:
     from airflow_delta.spark.copy_marker import CopyMarker
+    from airflow_delta.spark.copy_source import CopySource
 
 __all__ = ["delete_expired_copies"]
 
@@ -49,9 +50,10 @@ def _expired_copies(
     hook: DeltaHook, table_uri: str, target_uri: str
 ) -> list[tuple[str, CopyMarker]]:
     """The places beside a target that say of themselves that they may be deleted."""
-    from airflow_delta.engine.errors import InvalidArgumentError
+    from airflow_delta.engine.errors import DeltaError
     from airflow_delta.spark.copy_marker import MARKER
     from airflow_delta.spark.copy_rules import now_ms
+    from airflow_delta.spark.copy_source import CopySource
     from airflow_delta.spark.deletion_list import DELETING
 
     source, target = hook.table(table_uri), hook.table(target_uri).storage
@@ -60,7 +62,7 @@ def _expired_copies(
         return []  # the target is a container of its own
     beside = hook.table(parent or "/").storage
     folders = [folder for folder in beside.folders("") if folder != name]
-    table_id, now = source.snapshot().metadata.id, now_ms()
+    copied, now = CopySource(source, source.snapshot()), now_ms()
     found = []
     markers = beside.read_many([f"{folder}/{MARKER}" for folder in folders])
     lists = beside.read_many([f"{folder}/{DELETING}" for folder in folders])
@@ -68,15 +70,15 @@ def _expired_copies(
         uri = f"{parent}/{folder}"
         try:
             marker = _marker(content, deletion)
-        except InvalidArgumentError as error:
+            if marker is None or (deletion is None and not marker.has_expired(now)):
+                continue
+            if not _is_copy_of(hook, copied, marker):
+                continue
+        except DeltaError as error:
             _LOG.warning("%s stays: %s", uri, error)
             continue
-        if marker is None or marker.table_id != table_id:
-            continue
-        if deletion is None and not marker.has_expired(now):
-            continue
         place = hook.table(uri).storage.place
-        if _place(hook, uri, marker) != place:
+        if _place(hook, uri, marker.target_uri) != place:
             _LOG.warning("%s stays: it is a copy of the expired copy %s", uri, marker.target_uri)
         elif all(
             not f"{other}/".startswith(f"{place}/")
@@ -96,15 +98,26 @@ def _marker(content: bytes | None, deletion: bytes | None) -> CopyMarker | None:
     return None if deletion is None else DeletionList.from_json(deletion).marker
 
 
-def _place(hook: DeltaHook, uri: str, marker: CopyMarker) -> str | None:
-    """The place where a copy was made; None where that can't be told."""
+def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker) -> bool:
+    """Whether a copy is one of this table, by the id that it has, or had before it was replaced."""
+    if marker.table_id == copied.id:
+        return True
+    # One of another table, mostly: it doesn't take a look into the log to tell.
+    place = copied.table.storage.place
+    return _place(hook, copied.table.uri, marker.table_uri) == place and copied.was(
+        marker.table_id, marker.version
+    )
+
+
+def _place(hook: DeltaHook, uri: str, location: str | None) -> str | None:
+    """The place that a location means in the store of a URI; None where it means none."""
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.engine.storage.location import open_storage
 
-    if marker.target_uri is None:
+    if location is None:
         return None
     try:
-        return open_storage(marker.target_uri, hook.storage_options(uri)).place
+        return open_storage(location, hook.storage_options(uri)).place
     except DeltaError:
         # It is of another kind of store, for which the options of this one are none.
         return None

@@ -10,9 +10,9 @@ from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from airflow_delta.engine import Snapshot
     from airflow_delta.hooks.spark_job import SparkJobHook
     from airflow_delta.spark.copy_rules import CopyRequest
+    from airflow_delta.spark.copy_source import CopySource
 
 __all__ = ["SnapshotCopy", "check_format"]
 
@@ -82,18 +82,20 @@ class SnapshotCopy:
         """
         from airflow_delta.engine.errors import InvalidArgumentError
         from airflow_delta.spark.copy_formats import check_columns
+        from airflow_delta.spark.copy_source import CopySource
 
         request = self._request
         if request.format == "parquet":
             return None  # it holds any table, and the job looks at the target
-        source = self._hook.table(request.table_uri).snapshot(request.version)
+        table = self._hook.table(request.table_uri)
+        source = CopySource(table, table.snapshot(request.version))
         try:
-            check_columns(request.format, source.schema, table=request.table_uri)
+            check_columns(request.format, source.snapshot.schema, table=request.table_uri)
             return self._earlier_commit(source) if request.format == "delta" else None
         except InvalidArgumentError as error:
             raise AirflowFailException(str(error)) from error
 
-    def _earlier_commit(self, source: Snapshot) -> dict[str, Any] | None:
+    def _earlier_commit(self, source: CopySource) -> dict[str, Any] | None:
         from airflow_delta.spark.copy_rules import (
             check_delta_target,
             copied_by,

@@ -42,8 +42,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.changes.file_changes import COMMIT_VERSION
-from airflow_delta.engine.errors import ObjectNotFoundError, VersionNotFoundError
+from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.spark.changes_rules import FeedRequest, refusal
+from airflow_delta.spark.table_identity import is_same_log
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
@@ -58,7 +59,6 @@ __all__ = [
     "identifiers_of",
     "incomplete_ranges",
     "is_new",
-    "is_same_log",
     "marker_of",
     "range_directory",
     "start_mark",
@@ -212,23 +212,6 @@ def check_source(request: FeedRequest, told: Told, source: DeltaTable) -> None:
             request,
             f"it has the changes of another table, whose id was {table_id} at version {version}",
         )
-
-
-def is_same_log(source: DeltaTable, table_id: str, version: int) -> bool | None:
-    """Whether a table is the one that had this id at a version; None where that version is gone.
-
-    Raises:
-        DeltaError: the table can't be read.
-    """
-    newest = source.snapshot()
-    if newest.metadata.id == table_id:
-        return True
-    if newest.version < version:
-        return False
-    try:
-        return source.snapshot(version).metadata.id == table_id
-    except VersionNotFoundError:
-        return None
 
 
 def check_lost(request: FeedRequest, told: Told, held: Snapshot) -> None:

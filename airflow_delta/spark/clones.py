@@ -40,11 +40,11 @@ from airflow_delta.spark.copy_rules import (
     check_delta_target,
     check_place,
     copied_by,
-    copy_app_id,
     mark_delta_copy,
     now_ms,
     refusal,
 )
+from airflow_delta.spark.copy_source import CopySource, copy_app_id
 from airflow_delta.spark.copy_watch import CopyBeingDeletedError, CopyWatch
 from airflow_delta.spark.file_copying import copy_files
 from airflow_delta.spark.key_shuffle import StorageAddress
@@ -71,7 +71,7 @@ class Clone:
     Args:
         spark: the session.
         request: the copy; its format is ``delta``.
-        source: the version to be copied.
+        source: what is to be copied.
         storage_options: credentials and settings with which the engine reaches both tables, in the driver
             and in executors.
     """
@@ -80,12 +80,13 @@ class Clone:
         self,
         spark: SparkSession,
         request: CopyRequest,
-        source: Snapshot,
+        source: CopySource,
         storage_options: Mapping[str, str] | None,
     ) -> None:
         self._spark = spark
         self._request = request
-        self._source = source
+        self._copied = source
+        self._source = source.snapshot
         self._options = dict(storage_options or {})
         self._target = DeltaTable(request.target_uri, storage_options)
 
@@ -115,7 +116,8 @@ class Clone:
             # still keeps this copy apart from older and newer ones.
             txn = None if is_taken else txn
             self._check_held(base)
-        transaction.set_transaction(copy_app_id(self._source.metadata.id), self._source.version)
+        for app_id in sorted({copy_app_id(self._copied.id), *self._copied.marks(base)}):
+            transaction.set_transaction(app_id, self._source.version)
         if txn is not None:
             transaction.set_transaction(*txn)
         stage_clone_definition(transaction, self._source)
@@ -139,12 +141,12 @@ class Clone:
         }
         if target.exists():
             return target.transaction("CLONE", operation_parameters=parameters)
-        check_place(self._request, source, target.storage, is_leftover=is_copied_file)
+        check_place(self._request, self._copied, target.storage, is_leftover=is_copied_file)
         return OptimisticTransaction(target.storage, None, "CLONE", operation_parameters=parameters)
 
     def _earlier(self, watch: CopyWatch) -> tuple[CopyResult | None, bool]:
         """What an earlier try has done; and whether another copy has its identifier."""
-        request, source, target = self._request, self._source, self._target
+        request, source, target = self._request, self._copied, self._target
         if request.txn is None:
             return None, False
         commit = target.version_of_transaction(*request.txn)
@@ -158,7 +160,7 @@ class Clone:
         return CopyResult(done.num_rows, done.num_files, done.version, marker.expires_at_ms), True
 
     def _check_held(self, base: Snapshot) -> None:
-        check_delta_target(self._request, self._source, base)
+        check_delta_target(self._request, self._copied, base)
         strange = strange_file(base)
         if strange is not None:
             raise refusal(
@@ -199,7 +201,7 @@ class Clone:
             self._take_back(files, commit.version)
             raise
         copy = self._target.snapshot(commit.version)
-        marker = mark_delta_copy(self._request, self._source, copy, held)
+        marker = mark_delta_copy(self._request, self._copied, copy, held)
         return CopyResult(copy.num_rows, copy.num_files, commit.version, marker.expires_at_ms)
 
     def _take_back(self, files: CloneFiles, version: int) -> None:

@@ -20,7 +20,8 @@ anything else                            refused
 A Delta copy is a clone, one commit (`clones`); repeated it copies just the files that it lacks. Any other
 copy is a directory that is put into its place when it is whole (`directory_copies`).
 
-The source is known by its table id, which stays when a table is moved.
+The source is known by its table id, which stays when a table is moved, and by its log, which goes on when
+it is replaced (`table_identity`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.clones import Clone
 from airflow_delta.spark.copy_formats import DELTA, check_format
 from airflow_delta.spark.copy_rules import CopyResult
+from airflow_delta.spark.copy_source import CopySource
 from airflow_delta.spark.directory_copies import DirectoryCopy
 from airflow_delta.spark.locations import hadoop_path
 
@@ -69,7 +71,8 @@ def copy_snapshot(
     """
     check_format(request.format)
     _check_apart(request, storage_options)
-    source = DeltaTable(request.table_uri, storage_options).snapshot(request.version)
+    table = DeltaTable(request.table_uri, storage_options)
+    source = CopySource(table, table.snapshot(request.version))
     if request.format == DELTA:
         return Clone(spark, request, source, storage_options).make()
     return DirectoryCopy(spark, request, source, storage_options).make()

@@ -1,8 +1,8 @@
 """The rules of copies: what is asked for, what marks a copy, and what a copy may take the place of.
 
 A copy says what it is a copy of, in a file (`copy_marker`); and a Delta copy in each of its commits as
-well, by a transaction identifier: `copy_app_id` of the source's table id, with the source's version. That
-mark can't be parted from what was committed. It says two things:
+well, by a transaction identifier (`copy_source`). That mark can't be parted from what was committed. It
+says two things:
 
 * **What the target is a copy of.** A copy replaces an earlier copy of the same table, and nothing
   else; see `airflow_delta.spark.copies`.
@@ -31,6 +31,7 @@ from airflow_delta.spark.copy_marker import MARKER, CopyMarker, read_marker, wri
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
     from airflow_delta.engine.storage.base import Storage
+    from airflow_delta.spark.copy_source import CopySource
 
 __all__ = [
     "CopyRequest",
@@ -39,7 +40,6 @@ __all__ = [
     "check_held",
     "check_place",
     "copied_by",
-    "copy_app_id",
     "held_marker",
     "mark_delta_copy",
     "now_ms",
@@ -95,24 +95,19 @@ class CopyResult:
     expires_at_ms: int | None = None
 
 
-def copy_app_id(table_id: str) -> str:
-    """The application id that marks a Delta copy of a table, whose id this is."""
-    return f"airflow-delta:copy-of:{table_id}"
-
-
 def now_ms() -> int:
     """The time by which copies are made and expire, in epoch ms."""
     return time.time_ns() // 1_000_000
 
 
 def copied_by(
-    request: CopyRequest, source: Snapshot, target: DeltaTable, commit: int
+    request: CopyRequest, source: CopySource, target: DeltaTable, commit: int
 ) -> Snapshot | None:
     """The target at a commit, if that commit has made the very copy that is asked for.
 
     Args:
         request: the copy.
-        source: the version to be copied.
+        source: what is to be copied.
         target: the table that the copy goes to.
         commit: a version of it, found by the request's transaction identifier.
 
@@ -122,21 +117,21 @@ def copied_by(
         then nobody can tell what it has copied.
 
     Raises:
-        DeltaError: the target can't be read.
+        DeltaError: the target, or the table, can't be read.
     """
     try:
         snapshot = target.snapshot(commit)
     except (VersionNotFoundError, CorruptLogError):
         return None
-    return snapshot if _held_version(source, snapshot) == request.version else None
+    return snapshot if source.version_at(snapshot) == request.version else None
 
 
-def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -> None:
+def check_delta_target(request: CopyRequest, source: CopySource, held: Snapshot) -> None:
     """Check that a copy may take the place of what a Delta table holds, as far as its marks tell.
 
     Args:
         request: the copy.
-        source: the version to be copied.
+        source: what is to be copied.
         held: the target as it is.
 
     Raises:
@@ -145,10 +140,10 @@ def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -
         StorageError: the store failed.
     """
     marker = held_marker(request, held.state.storage)
-    version = _held_version(source, held)
+    version = source.version_at(held)
     expired = (
         marker is not None
-        and marker.table_id == source.metadata.id
+        and source.was(marker.table_id, marker.version)
         and marker.is_of(held.metadata.id, held.version)
         and marker.has_expired(now_ms())
     )
@@ -158,7 +153,7 @@ def check_delta_target(request: CopyRequest, source: Snapshot, held: Snapshot) -
 
 def check_place(
     request: CopyRequest,
-    source: Snapshot,
+    source: CopySource,
     target: Storage,
     *,
     is_leftover: Callable[[str], bool] = lambda _: False,
@@ -167,7 +162,7 @@ def check_place(
 
     Args:
         request: the copy.
-        source: the version to be copied.
+        source: what is to be copied.
         target: the place.
         is_leftover: whether a path is that of a file which a copy that was killed has left.
 
@@ -183,7 +178,7 @@ def check_place(
         return
     if (marker.format == DELTA) is not (request.format == DELTA):
         raise refusal(request, f"it holds a copy as {marker.format}, not as {request.format}")
-    ours = marker.table_id == source.metadata.id
+    ours = source.was(marker.table_id, marker.version)
     if not (ours and marker.has_expired(now_ms())):
         check_held(request, marker.version if ours else None)
 
@@ -218,7 +213,7 @@ def held_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
 
 
 def mark_delta_copy(
-    request: CopyRequest, source: Snapshot, copy: Snapshot, held: CopyMarker | None
+    request: CopyRequest, source: CopySource, copy: Snapshot, held: CopyMarker | None
 ) -> CopyMarker:
     """Have the file of a Delta copy say what the copy is, where a later copy hasn't one there already.
 
@@ -244,7 +239,7 @@ def mark_delta_copy(
         made_at_ms = now_ms()
     marker = CopyMarker(
         request.table_uri,
-        source.metadata.id,
+        source.id,
         request.version,
         storage.root,
         DELTA,
@@ -269,8 +264,3 @@ def refusal(request: CopyRequest, reason: str) -> InvalidArgumentError:
         table=request.table_uri,
         target=request.target_uri,
     )
-
-
-def _held_version(source: Snapshot, held: Snapshot) -> int | None:
-    mark = held.transactions.get(copy_app_id(source.metadata.id))
-    return None if mark is None else mark.version

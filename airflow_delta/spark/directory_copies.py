@@ -37,9 +37,9 @@ from airflow_delta.spark.text_files import write_text_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_delta.engine import Snapshot
     from airflow_delta.engine.storage.base import Storage
     from airflow_delta.spark.copy_rules import CopyRequest
+    from airflow_delta.spark.copy_source import CopySource
 
 __all__ = ["DirectoryCopy"]
 
@@ -50,7 +50,7 @@ class DirectoryCopy:
     Args:
         spark: the session.
         request: the copy; its format isn't ``delta``.
-        source: the version to be copied.
+        source: what is to be copied.
         storage_options: credentials and settings with which the engine reads the table, and writes the
             marker. Spark reaches both places with those of its own configuration.
     """
@@ -59,12 +59,13 @@ class DirectoryCopy:
         self,
         spark: SparkSession,
         request: CopyRequest,
-        source: Snapshot,
+        source: CopySource,
         storage_options: Mapping[str, str] | None,
     ) -> None:
         self._spark = spark
         self._request = request
-        self._source = source
+        self._copied = source
+        self._source = source.snapshot
         self._options = storage_options
 
     def make(self) -> CopyResult:
@@ -111,7 +112,7 @@ class DirectoryCopy:
         made_at_ms = now_ms()
         marker = CopyMarker(
             request.table_uri,
-            self._source.metadata.id,
+            self._copied.id,
             request.version,
             open_storage(request.target_uri, self._options).root,
             request.format,
@@ -131,7 +132,7 @@ class DirectoryCopy:
             raise refusal(
                 request, f"it holds a Delta table, and this is a copy as {request.format}"
             )
-        check_place(request, self._source, target)
+        check_place(request, self._copied, target)
         for info in target.walk("") if marker is not None else ():
             if not (info.path == MARKER or is_part(info.path) or is_sum(info.path)):
                 raise refusal(request, f"it holds {info.path}, which no copy has written")

@@ -7,9 +7,9 @@ copy is there whole or not at all. A task that Spark runs twice copies the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.errors import InvalidTableError, ObjectNotFoundError
 from airflow_delta.engine.storage.location import storage_for_uri
 from airflow_delta.spark.clone_files import FileCopy
 from airflow_delta.spark.executor_errors import errors_for_driver, errors_of_executors
@@ -86,8 +86,10 @@ def copy_file(copy: FileCopy, table: Storage, clone: Storage, address: StorageAd
         (table, copy.source) if copy.inside else storage_for_uri(copy.source, address.options)
     )
     size = 0
-    # Opened without the size that the log has: a file that is longer would be cut off in silence.
-    with storage.open(path) as file, clone.writer(copy.target, overwrite=True) as out:
+    with (
+        _opened(storage, path, copy, table) as file,
+        clone.writer(copy.target, overwrite=True) as out,
+    ):
         while chunk := file.read(_CHUNK_BYTES):
             out.write(chunk)
             size += len(chunk)
@@ -99,3 +101,16 @@ def copy_file(copy: FileCopy, table: Storage, clone: Storage, address: StorageAd
                 table=table.root,
                 path=copy.source,
             )
+
+
+def _opened(storage: Storage, path: str, copy: FileCopy, table: Storage) -> BinaryIO:
+    try:
+        # Without the size that the log has: a file that is longer would be cut off in silence.
+        return storage.open(path)
+    except ObjectNotFoundError as error:
+        raise ObjectNotFoundError(
+            f"the file {copy.source!r}, which the version needs, is gone, because of a vacuum perhaps; "
+            "copy a later version, or put the file back from a backup",
+            table=table.root,
+            path=copy.source,
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -72,6 +73,17 @@ def test_expired_copies_go_and_others_stay(lake: Path) -> None:
     assert deleted(lake) == ["old_files", "old_table"]
     assert [contents(place) for place in (*stay, nested, lake / "broken")] == before
     assert deleted(lake) == []
+
+
+def test_copies_of_a_table_that_is_replaced_go_as_well(lake: Path) -> None:
+    files_copy(lake, "of_it", expires=LONG_AGO)
+    files_copy(lake, "of_another", expires=LONG_AGO, table_id="another")
+    log = lake / "sales" / "_delta_log"
+    actions = map(json.loads, (log / f"{0:020}.json").read_text().splitlines())
+    metadata = next(action for action in actions if "metaData" in action)
+    metadata["metaData"]["id"] = "what REPLACE TABLE has given it"
+    (log / f"{2:020}.json").write_text(json.dumps(metadata))
+    assert deleted(lake) == ["of_it"]
 
 
 def test_a_copy_that_holds_more_than_was_copied_stays(

@@ -12,13 +12,14 @@ import pytest
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
-from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.spark import copy_deletion
 from airflow_delta.spark.copy_deletion import delete_copy
 from airflow_delta.spark.copy_marker import MARKER, read_marker
-from airflow_delta.spark.copy_rules import CopyRequest, copy_app_id, mark_delta_copy, now_ms
+from airflow_delta.spark.copy_rules import CopyRequest, mark_delta_copy, now_ms
+from airflow_delta.spark.copy_source import CopySource, copy_app_id
 from airflow_delta.spark.copy_watch import CopyBeingDeletedError, CopyWatch
 from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList, read_list
 from tests.conftest import write_sales
@@ -43,15 +44,17 @@ def delete(place: Path) -> str | None:
     return delete_copy(table, marker)
 
 
-def copy_to(place: Path, source: Snapshot) -> None:
+def copy_to(place: Path, source: CopySource) -> None:
     """What a clone does at its target: it keeps the file that is there, and brings another one."""
     table = DeltaTable(str(place))
-    request = CopyRequest(source.table, source.version, str(place), "delta", expire_after_ms=10**9)
+    request = CopyRequest(
+        source.table.uri, source.snapshot.version, str(place), "delta", expire_after_ms=10**9
+    )
     watch = CopyWatch(request, table.storage)
     if not table.exists():
         raise CopyBeingDeletedError("a copy that starts afterwards is none of these tests")
     transaction = table.transaction("CLONE")
-    transaction.set_transaction(copy_app_id(source.metadata.id), source.version)
+    transaction.set_transaction(copy_app_id(source.id), source.snapshot.version)
     table.storage.create(f"{NEW_RUN}/part-0.parquet", b"rows")
     watch.check()
     version = transaction.commit().version
@@ -103,7 +106,8 @@ def assert_one_at_most(place: Path, copied: object, reason: object) -> None:
 
 
 def test_a_copy_that_is_made_while_another_one_is_deleted(lake: Path) -> None:
-    source, seen = DeltaTable(str(lake / "sales")).snapshot(), set()
+    table = DeltaTable(str(lake / "sales"))
+    source, seen = CopySource(table, table.snapshot()), set()
     for step in range(200):
         place, copied = delta_copy(lake, f"old{step}", expires=LONG_AGO), ["never"]
 
@@ -121,7 +125,8 @@ def test_a_copy_that_is_made_while_another_one_is_deleted(lake: Path) -> None:
 
 
 def test_a_deletion_while_a_copy_is_made(lake: Path) -> None:
-    source, seen = DeltaTable(str(lake / "sales")).snapshot(), set()
+    table = DeltaTable(str(lake / "sales"))
+    source, seen = CopySource(table, table.snapshot()), set()
     for step in range(200):
         place, reasons = delta_copy(lake, f"old{step}", expires=LONG_AGO), ["never"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import (
     INTEGER,
@@ -23,9 +23,9 @@ from airflow_delta.spark.copy_rules import (
     CopyRequest,
     check_delta_target,
     copied_by,
-    copy_app_id,
     mark_delta_copy,
 )
+from airflow_delta.spark.copy_source import CopySource, copy_app_id
 
 
 def struct(*, nullable: bool = True, **columns: DataType) -> StructType:
@@ -48,14 +48,15 @@ def commit(table: DeltaTable, **transactions: int) -> int:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Snapshot:
+def source(tmp_path: Path) -> CopySource:
     item = ArrayType(struct(a=INTEGER, nullable=False), contains_null=False)
     columns = struct(id=LONG, items=item, p=STRING, nullable=False)
-    return create(tmp_path / "source", columns, "p").snapshot()
+    table = create(tmp_path / "source", columns, "p")
+    return CopySource(table, table.snapshot())
 
 
-def refused(source: Snapshot, target: DeltaTable, message: str, **more: bool) -> None:
-    request = CopyRequest(source.table, source.version, target.uri, "delta", **more)
+def refused(source: CopySource, target: DeltaTable, message: str, **more: bool) -> None:
+    request = CopyRequest(source.table.uri, source.snapshot.version, target.uri, "delta", **more)
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         check_delta_target(request, source, target.snapshot())
     assert "empty it, or choose another" in str(caught.value)
@@ -63,11 +64,15 @@ def refused(source: Snapshot, target: DeltaTable, message: str, **more: bool) ->
 
 
 def copy_of(
-    source: Snapshot, path: Path, schema: StructType, *partition_by: str, version: int | None = None
+    source: CopySource,
+    path: Path,
+    schema: StructType,
+    *partition_by: str,
+    version: int | None = None,
 ) -> DeltaTable:
     table = create(path, schema, *partition_by)
-    held = source.version if version is None else version
-    commit(table, **{copy_app_id(source.metadata.id): held})
+    held = source.snapshot.version if version is None else version
+    commit(table, **{copy_app_id(source.id): held})
     return table
 
 
@@ -76,29 +81,51 @@ FITTING = {"id": LONG, "items": ITEM, "p": STRING}
 
 
 def test_an_earlier_copy_may_be_replaced_whatever_its_columns(
-    source: Snapshot, tmp_path: Path
+    source: CopySource, tmp_path: Path
 ) -> None:
     target = copy_of(source, tmp_path / "copy", struct(p=STRING, other=ITEM))
-    request = CopyRequest(source.table, 0, target.uri, "delta")
+    request = CopyRequest(source.table.uri, 0, target.uri, "delta")
     check_delta_target(request, source, target.snapshot())
 
 
-def test_what_is_no_copy_or_a_newer_one_is_refused(source: Snapshot, tmp_path: Path) -> None:
+def test_what_is_no_copy_or_a_newer_one_is_refused(source: CopySource, tmp_path: Path) -> None:
     refused(source, create(tmp_path / "other", struct(**FITTING)), "holds no copy of this table")
     newer = copy_of(source, tmp_path / "newer", struct(**FITTING), "p", version=1)
     refused(source, newer, "a copy of version 1, which is newer than version 0")
-    request = CopyRequest(source.table, 0, newer.uri, "delta", replace_newer=True)
+    request = CopyRequest(source.table.uri, 0, newer.uri, "delta", replace_newer=True)
     check_delta_target(request, source, newer.snapshot())
 
 
-def test_a_commit_is_the_copy_asked_for_only_by_its_mark(source: Snapshot, tmp_path: Path) -> None:
+def test_a_table_that_is_replaced_goes_on_with_its_copies(
+    source: CopySource, tmp_path: Path
+) -> None:
+    """``REPLACE TABLE`` gives it another id; one that is made anew has another at each version."""
+    target = copy_of(source, tmp_path / "copy", struct(**FITTING), "p")
+    (first,) = (tmp_path / "source" / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    metadata = next(action for action in actions if "metaData" in action)
+    metadata["metaData"]["id"] = "another"
+    first.with_name(f"{1:020}.json").write_text(json.dumps(metadata))
+    table = DeltaTable(source.table.uri)
+    replaced = CopySource(table, table.snapshot(1))
+    request = CopyRequest(table.uri, 1, target.uri, "delta")
+    assert (replaced.id, replaced.version_at(target.snapshot())) == ("another", 0)
+    check_delta_target(request, replaced, target.snapshot())
+    first.write_text("\n".join(map(json.dumps, actions)))
+    made_anew = DeltaTable(table.uri)
+    refused(CopySource(made_anew, made_anew.snapshot(1)), target, "holds no copy of this table")
+
+
+def test_a_commit_is_the_copy_asked_for_only_by_its_mark(
+    source: CopySource, tmp_path: Path
+) -> None:
     target = create(tmp_path / "copy", struct(**FITTING), "p")
-    mark = copy_app_id(source.metadata.id)
+    mark = copy_app_id(source.id)
     without = commit(target, task=5)
     other_table = commit(target, **{"task": 6, copy_app_id("another"): 0})
     other_version = commit(target, **{"task": 7, mark: 3})
     right = commit(target, **{"task": 8, mark: 0})
-    request = CopyRequest(source.table, 0, target.uri, "delta")
+    request = CopyRequest(source.table.uri, 0, target.uri, "delta")
     for wrong in (without, other_table, other_version):
         assert copied_by(request, source, target, wrong) is None
     found = copied_by(request, source, target, right)
@@ -106,14 +133,14 @@ def test_a_commit_is_the_copy_asked_for_only_by_its_mark(source: Snapshot, tmp_p
     assert found.version == right
 
 
-def test_a_commit_that_is_gone_proves_nothing(source: Snapshot, tmp_path: Path) -> None:
+def test_a_commit_that_is_gone_proves_nothing(source: CopySource, tmp_path: Path) -> None:
     target = create(tmp_path / "copy", struct(**FITTING), "p")
-    mark = copy_app_id(source.metadata.id)
+    mark = copy_app_id(source.id)
     copied = commit(target, **{"task": 5, mark: 0})
     commit(target, other=1)
     target.checkpoint()
     log = tmp_path / "copy" / "_delta_log"
-    request = CopyRequest(source.table, 0, target.uri, "delta")
+    request = CopyRequest(source.table.uri, 0, target.uri, "delta")
     damaged = log / f"{copied:020}.json"
     whole = damaged.read_text()
     damaged.write_text("{")
@@ -124,13 +151,13 @@ def test_a_commit_that_is_gone_proves_nothing(source: Snapshot, tmp_path: Path) 
 
 
 def test_the_marker_that_is_there_says_nothing_of_another_table(
-    source: Snapshot, tmp_path: Path
+    source: CopySource, tmp_path: Path
 ) -> None:
     """Somebody has emptied the place by hand, but for the marker; versions begin anew."""
     target = copy_of(source, tmp_path / "copy", struct(**FITTING), "p").snapshot()
-    request = CopyRequest(source.table, 0, target.table, "delta", expire_after_ms=10**9)
+    request = CopyRequest(source.table.uri, 0, target.table, "delta", expire_after_ms=10**9)
     left = CopyMarker(
-        *(source.table, source.metadata.id, 0, target.table, "delta"),
+        *(source.table.uri, source.id, 0, target.table, "delta"),
         expires_at_ms=1,
         target_id="of the table that was there",
         committed_version=target.version,
@@ -145,11 +172,11 @@ def test_the_marker_that_is_there_says_nothing_of_another_table(
     refused(source, newer, "a copy of version 1, which is newer than version 0")
 
 
-def test_an_earlier_copy_expires_with_the_later_one(source: Snapshot, tmp_path: Path) -> None:
+def test_an_earlier_copy_expires_with_the_later_one(source: CopySource, tmp_path: Path) -> None:
     table = copy_of(source, tmp_path / "copy", struct(**FITTING), "p")
     first = table.snapshot()
-    later = table.snapshot(commit(table, **{copy_app_id(source.metadata.id): 0}))
-    forever = CopyRequest(source.table, 0, table.uri, "delta")
+    later = table.snapshot(commit(table, **{copy_app_id(source.id): 0}))
+    forever = CopyRequest(source.table.uri, 0, table.uri, "delta")
     held = mark_delta_copy(replace(forever, expire_after_ms=5), source, later, None)
     assert held.expires_at_ms == later.timestamp_ms + 5
     assert mark_delta_copy(forever, source, first, held).expires_at_ms == held.expires_at_ms
@@ -163,8 +190,8 @@ def test_formats() -> None:
         check_format("orc")
 
 
-def test_the_mark_is_what_peers_see(source: Snapshot, tmp_path: Path) -> None:
+def test_the_mark_is_what_peers_see(source: CopySource, tmp_path: Path) -> None:
     copy_of(source, tmp_path / "copy", struct(**FITTING), "p", version=4)
     last = (tmp_path / "copy" / "_delta_log" / f"{1:020}.json").read_text().splitlines()
     (txn,) = (json.loads(line)["txn"] for line in last if line.startswith('{"txn"'))
-    assert (txn["appId"], txn["version"]) == (f"airflow-delta:copy-of:{source.metadata.id}", 4)
+    assert (txn["appId"], txn["version"]) == (f"airflow-delta:copy-of:{source.id}", 4)
