@@ -90,7 +90,7 @@ def file_rows(
     metadata = scan.metadataColumn("_metadata")
     columns = [
         *(scan[quoted(name)].alias(_stored(name)) for name in schema.names),
-        F.unix_millis(metadata["file_modification_time"]).alias(FILE_NUMBER),
+        _number(metadata, len(uris)).alias(FILE_NUMBER),
         metadata["file_path"].alias("file"),
         metadata["file_size"].alias("file_size"),
     ]
@@ -132,6 +132,14 @@ def with_facts(
         named = found.names(F.col(_VECTOR), F.col(ROW_PLACE))
         joined = joined.where(~named if selects is None else named == selects)
     return joined
+
+
+def _number(metadata: Column, num_files: int) -> Column:
+    """The number of a row's file. A time that isn't from our list stops the query: no row may get lost."""
+    number = F.unix_millis(metadata["file_modification_time"])
+    message = F.concat(F.lit("not in the list of files: "), metadata["file_path"])
+    strange = F.raise_error(message).cast("long")
+    return F.when((number >= 0) & (number < num_files), number).otherwise(strange)
 
 
 def _stored(name: str) -> str:

@@ -1,3 +1,5 @@
+"""``CHAR`` columns are padded as Delta Spark pads them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

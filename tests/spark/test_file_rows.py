@@ -1,15 +1,18 @@
+"""The rows of files with what is known of them: rows beside Arrow's reckoning, and Spark's plans."""
+
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -19,6 +22,7 @@ from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.spark import read_snapshot
+from airflow_delta.spark.file_list import scan_files
 from airflow_delta.spark.file_rows import file_rows, stored_column, with_facts
 
 if TYPE_CHECKING:
@@ -112,6 +116,20 @@ def test_rows_and_plans_of_all_kinds_of_tables(
     assert plan.count("Batched: true") == plan.count("FileScan")
     assert plan.count("GreaterThanOrEqual(") == plan.count("FileScan")
     assert "struct(" not in plan.replace("named_struct(", "")
+
+
+def test_rows_whose_file_spark_does_not_tell_stop_the_query(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = given(tmp_path / "table", partitioned=True, vectors=False, mapped=False)
+
+    def with_other_times(*arguments: Any, **named: Any) -> DataFrame:
+        count = len(named["modified_ms"])
+        return scan_files(*arguments, **{**named, "modified_ms": pa.array(range(1, count + 1))})
+
+    monkeypatch.setattr("airflow_delta.spark.file_rows.scan_files", with_other_times)
+    with pytest.raises(PySparkException, match=r"not in the list of files: file:.*3\.parquet"):
+        read_snapshot(spark, table.uri).collect()
 
 
 def test_a_scan_reads_only_the_columns_that_are_used(spark: SparkSession, tmp_path: Path) -> None:
