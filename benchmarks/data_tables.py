@@ -21,7 +21,15 @@ from benchmarks.tables import START_MS, made
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FILES", "REGIONS", "changed", "large", "small_files", "with_vectors"]
+__all__ = [
+    "FILES",
+    "REGIONS",
+    "changed",
+    "changed_small_files",
+    "large",
+    "small_files",
+    "with_vectors",
+]
 
 FILES = 200
 """How many data files the large tables have."""
@@ -105,7 +113,22 @@ def changed(work: Path, rows: int, *, vectors: bool) -> Path:
 def small_files(work: Path, files: int, *, partitioned: bool = False) -> Path:
     """Files of ten rows, with a checkpoint of Delta Spark's; partitioned by day, a year of them."""
     name = f"data-small{'-partitioned' if partitioned else ''}-{files}"
-    return made(work / name, lambda root: _write_small(root, files, partitioned=partitioned))
+    return made(work / name, lambda root: _write_small(root, files, {}, partitioned=partitioned))
+
+
+def changed_small_files(work: Path, files: int) -> Path:
+    """Small files with a change data feed from version 0 on; at last each gets a deletion vector."""
+    feed = {"delta.enableChangeDataFeed": "true"}
+    source = made(work / f"data-small-feed-{files}", lambda root: _write_small(root, files, feed))
+    return made(
+        source.with_name(f"{source.name}-vectors"),
+        lambda root: _change(
+            root,
+            source,
+            ("delta.enableDeletionVectors",),
+            [f"DELETE FROM {_sql_name(root)} WHERE id % {_SMALL_ROWS} = 3"],
+        ),
+    )
 
 
 def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
@@ -120,10 +143,12 @@ def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
         data = _rows(number * each, each)
         _write_parquet(data, root / path)
         adds.append(_add(root, path, values, _statistics(data)))
-    _write_log(root, [adds], ("region",) if partitioned else ())
+    _write_log(root, [adds], ("region",) if partitioned else (), {})
 
 
-def _write_small(root: Path, files: int, *, partitioned: bool) -> None:
+def _write_small(
+    root: Path, files: int, properties: Mapping[str, str], *, partitioned: bool = False
+) -> None:
     sources = []
     for number in range(_SMALL_SOURCES):
         data = _rows(number * _SMALL_ROWS, _SMALL_ROWS)
@@ -139,7 +164,7 @@ def _write_small(root: Path, files: int, *, partitioned: bool) -> None:
         os.link(source, root / path)
         adds.append(_add(root, path, {"day": day} if partitioned else {}, statistics))
     commits = [adds[first::_SMALL_COMMITS] for first in range(_SMALL_COMMITS)]
-    _write_log(root, commits, ("day",) if partitioned else ())
+    _write_log(root, commits, ("day",) if partitioned else (), properties)
     # That is the commit that makes the peer write a checkpoint.
     _run([_set_properties(root, {"delta.checkpointInterval": _SMALL_COMMITS})])
 
@@ -217,7 +242,10 @@ def _add(root: Path, path: str, partition_values: dict[str, str], statistics: st
 
 
 def _write_log(
-    root: Path, commits: Sequence[Sequence[Any]], partition_columns: Sequence[str]
+    root: Path,
+    commits: Sequence[Sequence[Any]],
+    partition_columns: Sequence[str],
+    properties: Mapping[str, str],
 ) -> None:
     """A commit with the metadata and the first adds, and one for each of the others."""
     extra = {name: "string" for name in partition_columns if name not in _TYPES}
@@ -230,11 +258,12 @@ def _write_log(
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
         "partitionColumns": list(partition_columns),
-        "configuration": {},
+        "configuration": properties,
         "createdTime": START_MS,
     }
     begin = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        # The lowest writer version that knows of change data feeds.
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4 if properties else 2}},
         {"metaData": metadata},
     ]
     for version, adds in enumerate(commits):

@@ -65,19 +65,33 @@ def _peers(spark: SparkSession, uri: str, where: str | None = None) -> DataFrame
     return rows if where is None else rows.where(where)
 
 
-def _our_changes(spark: SparkSession, uri: str) -> DataFrame:
+def _our_changes(spark: SparkSession, uri: str, versions: range) -> DataFrame:
     from airflow_delta.spark import read_changes
 
-    return read_changes(spark, uri, _FIRST_CHANGE)
+    return read_changes(spark, uri, versions.start, versions.stop - 1)
 
 
-def _peers_changes(spark: SparkSession, uri: str) -> DataFrame:
+def _peers_changes(spark: SparkSession, uri: str, versions: range) -> DataFrame:
     reader = spark.read.format("delta").option("readChangeFeed", "true")
-    return reader.option("startingVersion", _FIRST_CHANGE).load(uri)
+    reader = reader.option("startingVersion", versions.start)
+    return reader.option("endingVersion", versions.stop - 1).load(uri)
 
 
-_FIRST_CHANGE = 2
-"""Before it are all the rows, and the commit that begins the feed."""
+def _python_source(spark: SparkSession, uri: str) -> DataFrame:
+    from benchmarks.python_source import python_source_rows
+
+    return python_source_rows(spark, uri)
+
+
+def _changes(
+    versions: range, then: Callable[[DataFrame], DataFrame] = lambda rows: rows, **how: Any
+) -> _Reading:
+    return _Reading(
+        lambda spark, uri: then(_our_changes(spark, uri, versions)),
+        lambda spark, uri: then(_peers_changes(spark, uri, versions)),
+        _drain,
+        **how,
+    )
 
 
 def _aggregated(rows: DataFrame) -> DataFrame:
@@ -124,21 +138,42 @@ _QUERIES: Mapping[str, _Reading] = {
     "count": _reading(then=_counted),
 }
 _PARTITIONS = {"partition": _reading("region = 'region-07'")}
+# Before them are all the rows, and the commit that begins the feed.
+_CHANGED = range(2, 7)
 _CHANGES = {
-    "changes": _Reading(_our_changes, _peers_changes, _drain),
-    "kinds": _Reading(
-        lambda spark, uri: _our_changes(spark, uri).groupBy("_change_type").count(),
-        lambda spark, uri: _peers_changes(spark, uri).groupBy("_change_type").count(),
-        _drain,
-    ),
+    "changes": _changes(_CHANGED),
+    "kinds": _changes(_CHANGED, lambda rows: rows.groupBy("_change_type").count()),
 }
 _SMALL = {
     "open and plan": _reading(run=_plan, cold=True, warm_ups=3, runs=5),
     "open and plan a filter": _reading("id = 777", run=_plan, cold=True, warm_ups=3, runs=5),
 }
+# Long queries, of which a warm-up would be a small part; besides, the hash over all rows comes before.
+_LONG: Mapping[str, Any] = {"cold": True, "warm_ups": 0, "runs": 1}
 _SMALL_READ = {
-    "count": _reading(then=_counted, cold=True, warm_ups=0, runs=1),
-    "aggregate": _reading(then=_aggregated, cold=True, warm_ups=0, runs=1),
+    "scan": _reading(**_LONG),
+    "filter": _reading("number < 10000", **_LONG),
+    "lookup": _reading("id = 777", **_LONG),
+    "aggregate": _reading(then=_aggregated, **_LONG),
+    "count": _reading(then=_counted, **_LONG),
+}
+_SMALL_CHANGES = {
+    "inserts": _changes(range(10), **_LONG),
+    # The two between set properties.
+    "deletes by vectors": _changes(range(12, 13), **_LONG),
+}
+_IN_PYTHON = {
+    "scan": _Reading(_ours, _python_source, _drain),
+    "filter": _Reading(
+        lambda spark, uri: _ours(spark, uri, "number < 10000"),
+        lambda spark, uri: _python_source(spark, uri).where("number < 10000"),
+        _drain,
+    ),
+    "aggregate": _Reading(
+        lambda spark, uri: _aggregated(_ours(spark, uri)),
+        lambda spark, uri: _aggregated(_python_source(spark, uri)),
+        _drain,
+    ),
 }
 
 
@@ -191,7 +226,13 @@ _OUR_MODULES = ("pyspark.sql", "airflow_delta.spark.read", "airflow_delta.spark.
 
 
 def _job(
-    name: str, title: str, table: Callable[[Path, int], Path], readings: Mapping[str, _Reading]
+    name: str,
+    title: str,
+    table: Callable[[Path, int], Path],
+    readings: Mapping[str, _Reading],
+    *,
+    peer: str = "Delta Spark",
+    session: Callable[[str], _Given] = _delta,
 ) -> Job:
     return Job(
         name,
@@ -200,9 +241,9 @@ def _job(
         Side("ours", partial(_timed, readings=readings, peers=False), _plain, _OUR_MODULES),
         (
             Side(
-                "Delta Spark",
+                peer,
                 partial(_timed, readings=readings, peers=True),
-                _delta,
+                session,
                 ("pyspark.sql",),
             ),
         ),
@@ -245,4 +286,24 @@ JOBS = (
         _SMALL,
     ),
     _job("read-small", "rows of small files", data_tables.small_files, _SMALL_READ),
+    _job(
+        "read-small-vectors",
+        "the same, with deletion vectors",
+        data_tables.changed_small_files,
+        {**_SMALL, **_SMALL_READ},
+    ),
+    _job(
+        "changes-small",
+        "the change data feed of small files",
+        data_tables.changed_small_files,
+        _SMALL_CHANGES,
+    ),
+    _job(
+        "read-python",
+        "rows of a table, beside a format in Python",
+        data_tables.large,
+        _IN_PYTHON,
+        peer="a format in Python",
+        session=_plain,
+    ),
 )
