@@ -70,8 +70,10 @@ NEW_ROW = (
     "INSERT INTO T! (id, ab, f, p) "
     "VALUES (5000000000, named_struct('x', 5000000000, 'y z', 'w'), 'new', 'é')"
 )
+# Rows, vectors and names of before, and another delete on top.
+RESTORED = ["RESTORE TABLE T! TO VERSION AS OF 4", "DELETE FROM T! WHERE id % 7 = 5"]
 STEPS = {
-    "name": [*DATA, *COLUMN_CHANGES, "OPTIMIZE T!"],
+    "name": [*DATA, *COLUMN_CHANGES, "OPTIMIZE T!", *RESTORED],
     "id": [DATA[0], MERGE, *COLUMN_CHANGES, *MORE_CHANGES, NEW_ROW],
 }
 ROW_IDS = "_metadata.row_id AS _row_id, _metadata.row_commit_version AS _row_commit_version"
