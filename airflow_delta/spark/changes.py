@@ -201,7 +201,7 @@ class _ChangeReader:
         )
         change = stored_column(CHANGE_TYPE) if cdc else F.col("change")
         told = zip((change, F.col("version"), F.col("committed")), CHANGE_COLUMNS, strict=True)
-        columns = table_columns(self._schema, partitioning, mode)
+        columns = table_columns(self._spark, self._schema, partitioning, mode)
         return rows.select(columns + [column.alias(name) for column, name in told])
 
     def _sizes(self, entries: pa.Table, numbers: npt.NDArray[np.int64], num_files: int) -> pa.Array:

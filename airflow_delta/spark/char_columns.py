@@ -30,26 +30,26 @@ def has_char(metadata: Any) -> bool:
     return "char(" in str(metadata.get(CHAR_METADATA, "")).replace("varchar(", "")
 
 
-def padded_column(column: Column, field: StructField) -> Column:
+def padded_column(spark: SparkSession, column: Column, field: StructField) -> Column:
     """A column of a table as Spark reads it, with its name.
 
     Args:
-        column: its values.
+        spark: the session, whose settings say whether it pads.
+        column: the column's values.
         field: the table's column.
     """
     if not has_char(field.metadata):
         return column.alias(field.name)
     declared = str(field.metadata[CHAR_METADATA])
-    if _session_pads():
+    if _pads(spark):
         padded = _padded(column, field.data_type, T.DataType.fromDDL(declared))
         column = column if padded is None else padded
     return column.alias(field.name, metadata={CHAR_METADATA: declared})
 
 
-def _session_pads() -> bool:
-    conf = SparkSession.active().conf
-    as_text = str(conf.get("spark.sql.legacy.charVarcharAsString", "false"))
-    pads = str(conf.get("spark.sql.readSideCharPadding", "true"))
+def _pads(spark: SparkSession) -> bool:
+    as_text = str(spark.conf.get("spark.sql.legacy.charVarcharAsString", "false"))
+    pads = str(spark.conf.get("spark.sql.readSideCharPadding", "true"))
     return pads.lower() == "true" and as_text.lower() != "true"
 
 

@@ -31,7 +31,7 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.engine.model.schema_json import schema_to_json
-from airflow_delta.spark.char_columns import CHAR_METADATA, has_char, padded_column
+from airflow_delta.spark.char_columns import CHAR_METADATA, has_char
 from airflow_delta.spark.nullable import nullable
 
 __all__ = [
@@ -137,14 +137,14 @@ def stored_struct(
 
 
 def logical_column(stored: Column, field: StructField, mode: str) -> Column:
-    """A column of the table, made of what `file_schema` reads of it.
+    """The values of a column of the table, made of what `file_schema` reads of it.
 
     Args:
         stored: the column as read; not looked at where files can't hold it.
         field: the table's column.
         mode: the table's column mapping mode.
     """
-    return padded_column(_logical(stored, field.data_type, mode), field)
+    return _logical(stored, field.data_type, mode)
 
 
 def _logical(stored: Column, data_type: DataType, mode: str) -> Column:

@@ -76,7 +76,7 @@ def scan_files(
         options: options of Spark's reader of that format.
 
     Raises:
-        InvalidTableError: a file has no bytes, says the log.
+        InvalidTableError: a file has no bytes, says the log; or is in the list in two spellings.
         UnsupportedFeatureError: a file's name makes Spark skip it, or the session ignores file
             lists, or doesn't read such files by a source that tells the places of rows.
     """
@@ -157,9 +157,17 @@ def _check_complete(scan: DataFrame, expected: int, table: str) -> None:
     """Spark may have been told to ignore sink logs; then the scan is empty, not wrong loudly."""
     # By the JVM's own object: the array stays there, only its length comes over.
     found = len(scan._jdf.inputFiles())  # noqa: SLF001
-    if found != expected:
+    if found == expected:
+        return
+    if not found:
         raise UnsupportedFeatureError(
-            f"Spark took {found} of the {expected} files of the table; set "
+            f"Spark took none of the {expected} files of the table; set "
             "spark.sql.streaming.fileStreamSink.ignoreMetadata to false",
             table=table,
         )
+    raise InvalidTableError(
+        f"Spark found {found} files where the log names {expected}: some are named more than once, in "
+        "different spellings ('a/./b', 'a//b'). Have one of each pair removed by a writer that knows "
+        "which rows are meant",
+        table=table,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -42,19 +42,26 @@ def partition_facts(
     }
 
 
-def table_columns(schema: StructType, columns: Sequence[str], mode: str) -> list[Column]:
+def table_columns(
+    spark: SparkSession, schema: StructType, columns: Sequence[str], mode: str
+) -> list[Column]:
     """The columns of the table, in the order of its schema, of rows that have these facts.
 
     Args:
+        spark: the session that reads them.
         schema: the table's.
         columns: its partition columns.
         mode: its column mapping mode.
     """
     places = {name: index for index, name in enumerate(columns)}
     return [
-        padded_column(F.col(_alias(places[field.name])), field)
-        if field.name in places
-        else logical_column(stored_column(physical_name(field, mode)), field, mode)
+        padded_column(
+            spark,
+            F.col(_alias(places[field.name]))
+            if field.name in places
+            else logical_column(stored_column(physical_name(field, mode)), field, mode),
+            field,
+        )
         for field in schema
     ]
 

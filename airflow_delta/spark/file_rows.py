@@ -139,7 +139,8 @@ def _number(metadata: Column, num_files: int) -> Column:
     number = F.unix_millis(metadata["file_modification_time"])
     message = F.concat(F.lit("not in the list of files: "), metadata["file_path"])
     strange = F.raise_error(message).cast("long")
-    return F.when((number >= 0) & (number < num_files), number).otherwise(strange)
+    known = F.when((number >= 0) & (number < num_files), number).otherwise(strange)
+    return F.coalesce(known, F.lit(-1))
 
 
 def _stored(name: str) -> str:

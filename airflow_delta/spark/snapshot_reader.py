@@ -165,7 +165,7 @@ class SnapshotReader:
             **partition_facts(adds, schema, partitioning, mode),
             **metadata_facts(metadata_columns, adds),
         }
-        columns = table_columns(schema, partitioning, mode)
+        columns = table_columns(self._spark, schema, partitioning, mode)
         if tracked:
             stored = T.StructType([*stored.fields, *tracked.stored])
             facts.update(tracked.facts(adds))

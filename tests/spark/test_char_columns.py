@@ -68,6 +68,17 @@ def test_values_and_comparisons_are_padded_as_by_the_peer(
     assert bag(rows_of(changes)) == bag(delta_spark.sql(wanted_changes))
 
 
+def test_the_session_that_reads_says_whether_it_pads(spark: SparkSession, table: str) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.readSideCharPadding", "false")
+    # The last one made is the active one.
+    lengths = {
+        session: read_snapshot(session, table, predicate="id = 1").selectExpr("length(c)").first()
+        for session in (spark, other)
+    }
+    assert lengths == {spark: (5,), other: (1,)}
+
+
 @pytest.mark.parametrize(
     ("declared", "expected"),
     [

@@ -97,7 +97,12 @@ def test_a_session_that_ignores_file_lists(spark: SparkSession) -> None:
     setting = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
     spark.conf.set(setting, "true")
     try:
-        with pytest.raises(UnsupportedFeatureError, match="0 of the 1 files of the table"):
+        with pytest.raises(UnsupportedFeatureError, match="none of the 1 files of the table"):
             scan(spark, ["file:/t/f.parquet"])
     finally:
         spark.conf.unset(setting)
+
+
+def test_a_file_in_two_spellings(spark: SparkSession) -> None:
+    with pytest.raises(InvalidTableError, match="found 1 files where the log names 2"):
+        scan(spark, ["file:/t/f.parquet", "file:/t/./f.parquet"])
