@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta.hooks.delta import DeltaHook
 
 if TYPE_CHECKING:
+    from airflow_delta.engine.errors import DeltaError
+    from airflow_delta.engine.storage.base import Storage
     from airflow_delta.spark.copy_marker import CopyMarker
     from airflow_delta.spark.copy_source import CopySource
 
@@ -23,20 +26,26 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
     where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
     was killed, or fails, goes on with a call an hour after it began or later (``spark/deletion_list.py``).
 
+    Nothing that can't be read or deleted is an error, but each is a warning: the copy that was asked for is
+    made, and whoever needs it shall have it.
+
     :param table_uri: the table.
     :param target_uri: the target, which stays.
     :returns: the places of the copies that were deleted.
-    :raises DeltaError: the table, or the directory, can't be read.
     """
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.spark.copy_deletion import delete_copy
 
+    try:
+        expired = _expired_copies(hook, table_uri, target_uri)
+    except DeltaError as error:
+        _LOG.warning("no expired copies beside %s are deleted: %s", target_uri, error)
+        return []
     deleted = []
-    for uri, marker in _expired_copies(hook, table_uri, target_uri):
+    for uri, marker in expired:
         try:
             reason = delete_copy(hook.table(uri), marker)
         except DeltaError as error:
-            # The copy that was asked for is made, and whoever needs it shall have it.
             reason = str(error)
         if reason is None:
             deleted.append(uri)
@@ -49,7 +58,10 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
 def _expired_copies(
     hook: DeltaHook, table_uri: str, target_uri: str
 ) -> list[tuple[str, CopyMarker]]:
-    """The places beside a target that say of themselves that they may be deleted."""
+    """The places beside a target that say of themselves that they may be deleted.
+
+    :raises DeltaError: the table, or the directory, can't be read.
+    """
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.spark.copy_marker import MARKER
     from airflow_delta.spark.copy_rules import now_ms
@@ -64,15 +76,14 @@ def _expired_copies(
     folders = [folder for folder in beside.folders("") if folder != name]
     copied, now = CopySource(source, source.snapshot()), now_ms()
     found = []
-    markers = beside.read_many([f"{folder}/{MARKER}" for folder in folders])
-    lists = beside.read_many([f"{folder}/{DELETING}" for folder in folders])
+    markers, lists = (_read(beside, folders, name) for name in (MARKER, DELETING))
     for folder, content, deletion in zip(folders, markers, lists, strict=True):
         uri = f"{parent}/{folder}"
         try:
             marker = _marker(content, deletion)
             if marker is None or (deletion is None and not marker.has_expired(now)):
                 continue
-            if not _is_copy_of(hook, copied, marker):
+            if not _is_copy_of(hook, copied, marker, uri):
                 continue
         except DeltaError as error:
             _LOG.warning("%s stays: %s", uri, error)
@@ -88,25 +99,69 @@ def _expired_copies(
     return found
 
 
-def _marker(content: bytes | None, deletion: bytes | None) -> CopyMarker | None:
-    """The marker of a place; a deletion takes it before its own file, which tells it as well."""
+def _read(
+    beside: Storage, folders: Sequence[str], name: str
+) -> Sequence[bytes | DeltaError | None]:
+    """The file of a name in each folder; None where there is none, or why it can't be read."""
+    from airflow_delta.engine.errors import DeltaError
+
+    paths = [f"{folder}/{name}" for folder in folders]
+    try:
+        return beside.read_many(paths)
+    except DeltaError:
+        # It doesn't tell which: one folder in which one may not read keeps no other copy.
+        return [_read_one(beside, path) for path in paths]
+
+
+def _read_one(beside: Storage, path: str) -> bytes | DeltaError | None:
+    from airflow_delta.engine.errors import DeltaError, ObjectNotFoundError
+
+    try:
+        return beside.read(path)
+    except ObjectNotFoundError:
+        return None
+    except DeltaError as error:
+        return error
+
+
+def _marker(
+    content: bytes | DeltaError | None, deletion: bytes | DeltaError | None
+) -> CopyMarker | None:
+    """The marker of a place; a deletion takes it before its own file, which tells it as well.
+
+    :raises DeltaError: one of the two can't be read, or is none.
+    """
+    from airflow_delta.engine.errors import DeltaError
     from airflow_delta.spark.copy_marker import CopyMarker
     from airflow_delta.spark.deletion_list import DeletionList
 
+    if isinstance(content, DeltaError):
+        raise content
+    if isinstance(deletion, DeltaError):
+        raise deletion
     if content is not None:
         return CopyMarker.from_json(content)
     return None if deletion is None else DeletionList.from_json(deletion).marker
 
 
-def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker) -> bool:
+def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: str) -> bool:
     """Whether a copy is one of this table, by the id that it has, or had before it was replaced."""
     if marker.table_id == copied.id:
         return True
-    # One of another table, mostly: it doesn't take a look into the log to tell.
-    place = copied.table.storage.place
-    return _place(hook, copied.table.uri, marker.table_uri) == place and copied.was(
-        marker.table_id, marker.version
-    )
+    if _place(hook, copied.table.uri, marker.table_uri) != copied.table.storage.place:
+        # One of another table: it doesn't take a look into the log to tell.
+        return False
+    had = copied.had_id(marker.table_id, marker.version)
+    if had is None:
+        _LOG.warning(
+            "%s stays: it is a copy of version %d of the table %s at %s, and nobody can tell any more "
+            "whether that is the one that was replaced there; delete it by hand",
+            uri,
+            marker.version,
+            marker.table_id,
+            marker.table_uri,
+        )
+    return bool(had)
 
 
 def _place(hook: DeltaHook, uri: str, location: str | None) -> str | None:

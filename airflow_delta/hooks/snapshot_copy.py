@@ -46,6 +46,9 @@ class SnapshotCopy:
         identity: application id and version by which a retry finds the commit of a Delta copy.
         replace_newer: whether to replace a copy of a later version, too.
         expire_after_ms: how old the copy must be to be deleted, in ms; None: it never is.
+
+    Raises:
+        InvalidArgumentError: ``expire_after_ms`` is out of range; see `CopyRequest`.
     """
 
     def __init__(

@@ -3,9 +3,10 @@
 What is there is known by its name (`clone_names`): files never change in a Delta table. Where the log tells
 of one with the same name that it has another size or time all the same, it is another file.
 
-* A file that is there with the same deletion vector stays as it is.
-* One that has got another deletion vector stays where it is; the vector is copied.
-* Statistics that have been computed anew come along, and row ids that the clone lacks are given out.
+* A file that is there with the same deletion vector stays where it is.
+* One that has got another deletion vector stays, too; the vector is copied.
+* What else has come to be said of it comes along: statistics that have been computed anew, tags, and who
+  has clustered it. Row ids that the clone lacks are given out.
 * All others are copied, and what the version doesn't have any more is removed.
 
 Partition values, statistics, tags and the time of the last modification are as in the source; row ids are
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine import AddFile, RemoveFile, Snapshot
 from airflow_delta.engine.arrow.numpy_arrays import int32_array
-from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
@@ -235,7 +236,7 @@ class _Copying:
 def _renewed(
     wanted: NamedFiles, there: NamedFiles, matches: _Matches, *, numbers: bool
 ) -> Iterator[AddFile]:
-    """The adds of files that stay, of which the source has other statistics, or that lack row ids.
+    """The adds of files that stay, of which the source tells something else, or that lack row ids.
 
     Args:
         wanted: the files of the version.
@@ -245,15 +246,26 @@ def _renewed(
     """
     of_clone, before = matches.of_clone, there.files.take(matches.of_clone)
     no_text = scalar_of("", pa.string())
-    other = pc.not_equal(
-        pc.coalesce(wanted.files["stats"], no_text), pc.coalesce(before["stats"], no_text)
-    )
+    other = _tags_differ(wanted.files["tags"], before["tags"])
+    for name in ("stats", "clusteringProvider"):
+        now, then = (pc.coalesce(files[name], no_text) for files in (wanted.files, before))
+        other = pc.or_(other, pc.not_equal(now, then))
     if numbers:
         other = pc.or_(other, before["baseRowId"].is_null())
     renewed = pc.and_(matches.stay, pc.coalesce(other, scalar_of(False, pa.bool_())))
     held = live_files(there.files.take(of_clone.filter(renewed)))
     for add, file in zip(live_files(wanted.files.filter(renewed)), held, strict=True):
         yield _of_clone(add, file.path, file.deletion_vector, data_change=False)
+
+
+def _tags_differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> pa.ChunkedArray | pa.Scalar:
+    """Which files have other tags than before; none and no tags are the same."""
+    told = pc.or_(now.is_valid(), then.is_valid())
+    if not pc.any(told).as_py():
+        return told
+    # A loop over files: Arrow compares no maps, whose order says nothing. Few writers set tags.
+    pairs = zip(now.to_pylist(), then.to_pylist(), strict=True)
+    return array_of([dict(new or ()) != dict(old or ()) for new, old in pairs], pa.bool_())
 
 
 def _of_clone(

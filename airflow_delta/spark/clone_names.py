@@ -29,13 +29,16 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine import Snapshot
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
+from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.vacuum_locations import locations
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 from airflow_delta.engine.model.dv_descriptor import INLINE
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.spark.deletion_list import is_unfinished
 
 __all__ = [
     "NamedFiles",
+    "is_clone_leftover",
     "is_copied_file",
     "named_clone_files",
     "named_source_files",
@@ -43,9 +46,14 @@ __all__ = [
     "vector_file",
 ]
 
-_DIRECTORY = r"^clone-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/"
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DIRECTORY = rf"^clone-{_UUID}/"
 _VECTOR_FILE = rf"{_DIRECTORY}deletion_vector_[0-9a-f-]{{36}}\.bin$"
 _HASH_DIGITS = 32
+# What the engine's stores call a file in the making, or on trial, where the first commit is to be.
+_UNFINISHED_COMMIT = re.compile(
+    rf"{LOG_DIRECTORY}/\.(?:0{{20}}\.(?:json|crc)\.{_UUID}|{_UUID}\.trial)\.tmp"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +96,20 @@ class NamedFiles:
 
 
 def is_copied_file(path: str) -> bool:
-    """Whether a path below a table's root is one that a clone gives to its files.
-
-    Where there is no log such a file is what a clone that was killed has left.
-    """
+    """Whether a path below a table's root is one that a clone gives to its files."""
     return re.match(_DIRECTORY, path) is not None
+
+
+def is_clone_leftover(path: str) -> bool:
+    """Whether a file at a place without a table is what a clone has left that was killed.
+
+    That may be files that it has copied, its commit in the making, or its marker.
+    """
+    return (
+        is_copied_file(path)
+        or is_unfinished(path)
+        or _UNFINISHED_COMMIT.fullmatch(path) is not None
+    )
 
 
 def vector_file(name: str) -> str:

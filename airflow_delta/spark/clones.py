@@ -6,7 +6,7 @@ constraints and features of the version, and copies of its files, byte for byte,
 
 1. The transaction begins: what the target holds is judged by the version that the commit is based on. It
    must not be an expired copy that is being deleted (`copy_watch`); that is looked at again before and
-   behind the commit.
+   behind the commit. A commit that has come too late is taken back.
 2. Executors copy the files that the target lacks into a directory of their own (`file_copying`).
 3. One commit, ``CLONE``, makes the target what the version is.
 4. A file says what the copy is, and when it may be deleted (`copy_marker`).
@@ -31,10 +31,11 @@ from airflow_delta.engine.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from airflow_delta.engine.log.files import LOG_DIRECTORY
+from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_version, version_prefix
 from airflow_delta.engine.maintenance.clone_definition import stage_clone_definition
 from airflow_delta.spark.clone_files import CloneFiles, clone_files
-from airflow_delta.spark.clone_names import is_copied_file, strange_file
+from airflow_delta.spark.clone_names import is_clone_leftover, strange_file
+from airflow_delta.spark.copy_marker import without_password
 from airflow_delta.spark.copy_rules import (
     CopyResult,
     check_delta_target,
@@ -44,7 +45,7 @@ from airflow_delta.spark.copy_rules import (
     now_ms,
     refusal,
 )
-from airflow_delta.spark.copy_source import CopySource, copy_app_id
+from airflow_delta.spark.copy_source import CopySource
 from airflow_delta.spark.copy_watch import CopyBeingDeletedError, CopyWatch
 from airflow_delta.spark.file_copying import copy_files
 from airflow_delta.spark.key_shuffle import StorageAddress
@@ -116,7 +117,7 @@ class Clone:
             # still keeps this copy apart from older and newer ones.
             txn = None if is_taken else txn
             self._check_held(base)
-        for app_id in sorted({copy_app_id(self._copied.id), *self._copied.marks(base)}):
+        for app_id in self._copied.app_ids(base):
             transaction.set_transaction(app_id, self._source.version)
         if txn is not None:
             transaction.set_transaction(*txn)
@@ -135,13 +136,13 @@ class Clone:
     def _begin(self) -> OptimisticTransaction:
         source, target = self._source, self._target
         parameters = {
-            "source": f"delta.`{source.table}`",
+            "source": f"delta.`{without_password(source.table)}`",
             "sourceVersion": source.version,
             "isShallow": False,
         }
         if target.exists():
             return target.transaction("CLONE", operation_parameters=parameters)
-        check_place(self._request, self._copied, target.storage, is_leftover=is_copied_file)
+        check_place(self._request, self._copied, target.storage, is_leftover=is_clone_leftover)
         return OptimisticTransaction(target.storage, None, "CLONE", operation_parameters=parameters)
 
     def _earlier(self, watch: CopyWatch) -> tuple[CopyResult | None, bool]:
@@ -189,6 +190,7 @@ class Clone:
         transaction.add_files(list(files.adds))
         for remove in files.removes:
             transaction.remove_file(remove)
+        base = transaction.snapshot
         try:
             commit = transaction.commit(operation_metrics=files.metrics)
         except _NOT_COMMITTED:
@@ -198,19 +200,24 @@ class Clone:
         try:
             held = watch.check()
         except CopyBeingDeletedError:
-            self._take_back(files, commit.version)
+            if watch.is_lost(None if base is None else base.metadata.id):
+                self._take_back(files, commit.version)
             raise
         copy = self._target.snapshot(commit.version)
         marker = mark_delta_copy(self._request, self._copied, copy, held)
         return CopyResult(copy.num_rows, copy.num_files, commit.version, marker.expires_at_ms)
 
     def _take_back(self, files: CloneFiles, version: int) -> None:
-        """Undo a commit to a place that was emptied just before: it is of no table, and in the way."""
+        """Undo a commit to a table that is lost: it would be half a table, or change the one there now."""
         storage = self._target.storage
-        there = [info.path for info in storage.walk("")]
-        made_here = (f"{files.directory}/", f"{LOG_DIRECTORY}/{version:020}.")
-        if all(path.startswith(made_here) for path in there):
-            storage.delete(there)
+        behind = list(storage.list(LOG_DIRECTORY, start_after=version_prefix(version)))
+        own = [info.path for info in behind if info.name.startswith(version_prefix(version))]
+        if not own or any((commit_version(info.path) or 0) > version for info in behind):
+            # It is gone with the table, or somebody has read it, and stands on it.
+            return
+        # Its checksum and checkpoint sort before it: nothing may be left of a version that is gone.
+        storage.delete(own)
+        self._discard(files)
 
     def _discard(self, files: CloneFiles) -> None:
         storage = self._target.storage

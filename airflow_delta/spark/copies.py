@@ -12,6 +12,8 @@ a copy of a later version                refused, unless asked for: a late run o
 a copy of any version that has expired   it is replaced
 a Delta copy that others have written    refused
 to since
+a copy of files with other files, or     refused
+more of them than it wrote
 a Delta copy, and the new one is none,   refused
 or the other way round
 anything else                            refused

@@ -2,8 +2,11 @@
 
 1. The files are listed; a place that holds anything else than its copy is left alone (see `why_kept`).
 2. The list becomes a file at the place, from which on no copy is made there (`deletion_list`).
-3. The place is looked at again. Where it isn't as it was listed, the file is taken back.
-4. The log goes, so that a Delta copy is no table any more, then the data, the marker, and the list last.
+3. The place is looked at again. Where it isn't as it was listed, the file is taken back. Otherwise the
+   deletion is decided, and the file says so.
+4. A commit that a copy has made in between it leaves there, and one that comes later it takes back, because
+   of what the file says. So the place is looked at once more, and the file taken back where it has changed.
+5. The log goes, so that a Delta copy is no table any more, then the data, the marker, and the list last.
 
 A deletion that was killed goes on with its list, once its time is over; one that hadn't looked again is
 decided anew. Where there are files then that aren't in the list, all stays for somebody to look at.
@@ -97,6 +100,10 @@ def delete_copy(table: DeltaTable, marker: CopyMarker) -> str | None:
         return "another run has begun to delete it"
     deletion = replace(deletion, decided=True)
     write_list(storage, deletion)
+    # A copy that has committed before that, and has looked, takes it that its commit stays.
+    reason = _look_again(table, deletion)
+    if reason is not None:
+        return reason
     return _delete_listed(storage, deletion)
 
 
@@ -171,8 +178,9 @@ def _look_again(table: DeltaTable, deletion: DeletionList) -> str | None:
         if unchanged:
             reason = None
     finally:
-        # Also where the store has failed: nothing is deleted yet, and nobody should have to wait.
-        if reason is not None:
+        # Also where the store has failed: nothing is deleted yet, and nobody should have to wait. Unless
+        # this run stood still for an hour: another one's list stays, whose files may be gone.
+        if reason is not None and is_being_deleted(storage, deletion):
             storage.delete([DELETING])
             _delete_empty_directories(storage)
     return reason

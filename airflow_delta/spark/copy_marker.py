@@ -12,6 +12,8 @@ It is a JSON object in the file `MARKER` at the top of the copy, which readers s
 ``committed_version``, its own table id and the version of its commit: a marker may be left where somebody
 has emptied a place by hand, and says nothing of the table that comes next.
 
+Neither URI has the name and password with which somebody may have called the place.
+
 Copies of earlier releases have markers with the table's URI and id, the version and the rows alone.
 
 No PySpark here: copies are made by Spark, and deleted by whoever schedules them.
@@ -20,17 +22,19 @@ No PySpark here: copies are made by Spark, and deleted by whoever schedules them
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError
 from airflow_delta.engine.snapshot.timestamps import epoch_ms, utc_text
+from airflow_delta.engine.storage.place import without_user
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["MARKER", "CopyMarker", "read_marker", "write_marker"]
+__all__ = ["MARKER", "CopyMarker", "read_marker", "without_password", "write_marker"]
 
 MARKER = "_airflow_delta_copy.json"
 """The name of the file."""
@@ -91,10 +95,10 @@ class CopyMarker:
     def to_json(self) -> str:
         """The content of the file."""
         told: dict[str, Any] = {
-            "table_uri": self.table_uri,
+            "table_uri": without_password(self.table_uri),
             "table_id": self.table_id,
             "version": self.version,
-            "target_uri": self.target_uri,
+            "target_uri": None if self.target_uri is None else without_password(self.target_uri),
             "format": self.format,
             "num_rows": self.num_rows,
             "num_files": self.num_files,
@@ -163,6 +167,12 @@ def write_marker(storage: Storage, marker: CopyMarker) -> None:
     storage.replace(MARKER, marker.to_json().encode())
 
 
+def without_password(uri: str) -> str:
+    """A URI without a password, and the user's name before it; a container's name before an ``@`` stays."""
+    return without_user(uri) if _PASSWORD.search(uri) else uri
+
+
+_PASSWORD = re.compile(r"://[^/@:]*:[^/@]*@")
 _REQUIRED = object()
 
 
@@ -170,6 +180,9 @@ def _typed(told: Mapping[str, Any], name: str, expected: type, default: Any = _R
     value = told[name] if default is _REQUIRED else told.get(name, default)
     if type(value) is not expected and value is not default:
         raise TypeError(f"{name}: expected {expected.__name__}, found {value!r}")
+    if isinstance(value, str):
+        # The bytes of a path that are no UTF-8 are surrogates; any other can't be in a location.
+        value.encode(errors="surrogateescape")
     return value
 
 

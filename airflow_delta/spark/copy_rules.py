@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_delta.spark.copy_source import CopySource
 
 __all__ = [
+    "LONGEST_EXPIRY_MS",
     "CopyRequest",
     "CopyResult",
     "check_delta_target",
@@ -47,6 +48,10 @@ __all__ = [
 ]
 
 
+LONGEST_EXPIRY_MS = 365_000 * 86_400_000
+"""A thousand years, in ms: what is added to the time of a copy must remain a date."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
     """A copy to be made.
@@ -58,7 +63,11 @@ class CopyRequest:
         format: one of `copy_formats.FORMATS`.
         txn: application id and version of a Delta copy, by which a retry finds its commit.
         replace_newer: whether to replace a copy of a later version, too.
-        expire_after_ms: how old the copy must be to be deleted, in ms; None: it never is.
+        expire_after_ms: how old the copy must be to be deleted, in ms, up to `LONGEST_EXPIRY_MS`; None: it
+            never is.
+
+    Raises:
+        InvalidArgumentError: ``expire_after_ms`` is out of range.
     """
 
     table_uri: str
@@ -68,6 +77,14 @@ class CopyRequest:
     txn: tuple[str, int] | None = None
     replace_newer: bool = False
     expire_after_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.expire_after_ms is not None and not 0 <= self.expire_after_ms <= LONGEST_EXPIRY_MS:
+            raise InvalidArgumentError(
+                f"expire_after_ms: expected 0 to {LONGEST_EXPIRY_MS}, found {self.expire_after_ms}",
+                table=self.table_uri,
+                target=self.target_uri,
+            )
 
     def expires_at_ms(self, made_at_ms: int) -> int | None:
         """When the copy may be deleted, in epoch ms; None: never.
@@ -135,12 +152,14 @@ def check_delta_target(request: CopyRequest, source: CopySource, held: Snapshot)
         held: the target as it is.
 
     Raises:
-        InvalidArgumentError: the target is no copy of the source, or a newer one that hasn't expired.
-            Facts: target.
+        InvalidArgumentError: the target is no copy of the source, or one of which that can't be told any
+            more, or a newer one that hasn't expired. Facts: target.
         StorageError: the store failed.
     """
     marker = held_marker(request, held.state.storage)
     version = source.version_at(held)
+    if version is None and (unknown := source.unknown_version(held)) is not None:
+        raise _refusal_of_unknown(request, unknown)
     expired = (
         marker is not None
         and source.was(marker.table_id, marker.version)
@@ -178,7 +197,9 @@ def check_place(
         return
     if (marker.format == DELTA) is not (request.format == DELTA):
         raise refusal(request, f"it holds a copy as {marker.format}, not as {request.format}")
-    ours = source.was(marker.table_id, marker.version)
+    ours = source.had_id(marker.table_id, marker.version)
+    if ours is None:
+        raise _refusal_of_unknown(request, marker.version)
     if not (ours and marker.has_expired(now_ms())):
         check_held(request, marker.version if ours else None)
 
@@ -263,4 +284,13 @@ def refusal(request: CopyRequest, reason: str) -> InvalidArgumentError:
         f"the target {request.target_uri} isn't replaced: {reason}; empty it, or choose another",
         table=request.table_uri,
         target=request.target_uri,
+    )
+
+
+def _refusal_of_unknown(request: CopyRequest, version: int) -> InvalidArgumentError:
+    return refusal(
+        request,
+        "whether it holds a copy of this table can't be told any more: the copy is of a version "
+        f"{version}, at which its table had another id than this one has now, and cleanup, or damage, has "
+        f"taken version {version} of this one",
     )

@@ -2,8 +2,8 @@
 
 The mark is a transaction identifier: `copy_app_id` of the source's table id, with the source's version. A
 source that is replaced by another definition has another id from then on, and its copies go on
-(`table_identity`). So a commit sets the marks of all ids that the source is known to have had, and they
-never contradict one another.
+(`table_identity`). So a commit sets all marks of its target, which is a copy of one table, and they never
+contradict one another.
 
 No PySpark here.
 """
@@ -46,35 +46,61 @@ class CopySource:
         Raises:
             DeltaError: the table can't be read.
         """
-        return table_id == self.id or bool(is_same_log(self.table, table_id, version))
+        return bool(self.had_id(table_id, version))
 
-    def marks(self, held: Snapshot | None) -> dict[str, int]:
-        """The marks of a target that tell of copies of this table, with the versions that were copied.
+    def had_id(self, table_id: str, version: int) -> bool | None:
+        """Whether the table had an id at a version; None where that can't be told any more.
+
+        That is so once cleanup has taken the version, or damage, and the table has another id since.
+
+        Raises:
+            DeltaError: the table can't be read.
+        """
+        return table_id == self.id or is_same_log(self.table, table_id, version)
+
+    def app_ids(self, held: Snapshot | None) -> list[str]:
+        """The application ids of the marks that a copy sets.
 
         Args:
-            held: the target; None where there is none yet.
+            held: the target, an earlier copy of this table; None where there is none yet.
 
-        Returns:
-            By application id. That of the table's id now is there only where it has been set.
+        Raises:
+            DeltaError: the target can't be read.
+        """
+        return [copy_app_id(table_id) for table_id in sorted({self.id, *_marks(held)})]
+
+    def version_at(self, held: Snapshot) -> int | None:
+        """The version of this table that a target is a copy of; None where none is known.
 
         Raises:
             DeltaError: the table, or the target, can't be read.
         """
-        marks = {} if held is None else held.transactions
-        return {
-            app_id: mark.version
-            for app_id, mark in marks.items()
-            if app_id.startswith(_APP_ID) and self.was(app_id.removeprefix(_APP_ID), mark.version)
-        }
+        marks = _marks(held)
+        if self.id in marks:
+            return marks[self.id]
+        known = (version for mark, version in marks.items() if self.had_id(mark, version))
+        return max(known, default=None)
 
-    def version_at(self, held: Snapshot) -> int | None:
-        """The version of this table that a target is a copy of; None where it is none.
+    def unknown_version(self, held: Snapshot) -> int | None:
+        """A version of which a target is a copy, and nobody can tell whether it was this table's.
 
         Raises:
-            DeltaError: see `marks`.
+            DeltaError: the table, or the target, can't be read.
         """
-        marks = self.marks(held)
-        return marks.get(copy_app_id(self.id), max(marks.values(), default=None))
+        marks = _marks(held).items()
+        return next(
+            (version for mark, version in marks if self.had_id(mark, version) is None), None
+        )
+
+
+def _marks(held: Snapshot | None) -> dict[str, int]:
+    """The versions that were copied to a target, by the table ids of the sources."""
+    transactions = {} if held is None else held.transactions
+    return {
+        app_id.removeprefix(_APP_ID): mark.version
+        for app_id, mark in transactions.items()
+        if app_id.startswith(_APP_ID)
+    }
 
 
 def copy_app_id(table_id: str) -> str:

@@ -2,7 +2,7 @@
 
 The copy's half of what `deletion_list` tells: it looks before it begins, before it puts anything in place,
 and again once it has. A deletion that began and ended in between shows by the marker, which goes with the
-copy.
+copy. What a copy has committed to a table that is lost it takes back; see `CopyWatch.is_lost`.
 
 No PySpark here.
 """
@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import DeltaError
 from airflow_delta.spark.copy_rules import held_marker
-from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, is_being_deleted
+from airflow_delta.spark.deletion_list import (
+    DELETING,
+    LEASE_MS,
+    is_being_deleted,
+    read_list,
+)
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -89,6 +94,25 @@ class CopyWatch:
                 "can't be read then, empty it",
             )
         return now
+
+    def is_lost(self, table_id: str | None) -> bool:
+        """Whether a table is deleted, or is going to be whatever happens: its deletion is decided.
+
+        Where a deletion has begun that isn't decided, whoever decides it sees what was committed before.
+
+        Args:
+            table_id: its id; None where there was none, so that any other table is in its place.
+
+        Raises:
+            InvalidArgumentError: a file of the list's name, or the marker's, is none.
+            StorageError: the store failed.
+        """
+        # In this order: a deletion takes the marker first, and its own file last.
+        deletion = read_list(self._target)
+        if deletion is not None:
+            return deletion.decided
+        marker = held_marker(self._request, self._target)
+        return marker is None or marker.target_id != table_id
 
     def _look(self) -> CopyMarker | None:
         # In this order: a deletion takes the marker first, and its own file last.

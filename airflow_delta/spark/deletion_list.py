@@ -11,9 +11,13 @@ creates the file                         is committed, or renamed to its place
 looks again whether the copy is still    looks whether the file is there, and fails loudly if so
 what was listed; if not it takes the
 file back, and leaves all as it is
+writes into the file that it is decided  a commit: takes itself back where the file says so, or where
+                                         the copy that it was made to is gone already
+looks once more, as before
 =======================================  ========================================================
 
-Each says what it does before it looks at what the other one does, so that never both go on.
+Each says what it does before it looks at what the other one does, so that never both go on; and a commit
+that doesn't take itself back is seen by the last look.
 
 Lines of JSON: what the deletion is, the marker of the copy, and then a line for each file::
 
@@ -21,8 +25,8 @@ Lines of JSON: what the deletion is, the marker of the copy, and then a line for
     {"table_uri": "s3://lake/sales", …}
     ["part-00000-….parquet", 1024, 1769860800123]
 
-``decided`` is true once it has looked again; from then on files may be gone. Size and modification time
-tell a file that was listed from one that has got its name since.
+``decided`` is true once it has looked again; unless it is taken back files may be gone from then on. Size
+and modification time tell a file that was listed from one that has got its name since.
 
 No PySpark here.
 """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import VersionNotFoundError
+from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
@@ -21,7 +21,9 @@ __all__ = ["is_same_log"]
 
 
 def is_same_log(table: DeltaTable, table_id: str, version: int) -> bool | None:
-    """Whether a table is the one that had an id at a version; None where that version is gone.
+    """Whether a table is the one that had an id at a version; None where that can't be told.
+
+    Cleanup has taken that version then, or it is damaged below the newest checkpoint.
 
     Args:
         table: the table.
@@ -38,5 +40,5 @@ def is_same_log(table: DeltaTable, table_id: str, version: int) -> bool | None:
         return False
     try:
         return table.snapshot(version).metadata.id == table_id
-    except VersionNotFoundError:
+    except (VersionNotFoundError, CorruptLogError):
         return None

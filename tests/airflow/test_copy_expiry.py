@@ -10,18 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake import DeltaTable as Peer
-from deltalake import write_deltalake
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.copy_expiry import delete_expired_copies
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.snapshot_copy import SnapshotCopy
+from airflow_delta.operators.durations import as_duration_ms
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from airflow_delta.spark import copy_deletion
 from airflow_delta.spark.copy_marker import MARKER, CopyMarker
-from airflow_delta.spark.copy_rules import now_ms
+from airflow_delta.spark.copy_rules import LONGEST_EXPIRY_MS, CopyRequest, now_ms
+from airflow_delta.spark.copy_source import copy_app_id
 from airflow_delta.spark.copy_watch import CopyBeingDeletedError
 from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList
 from tests.airflow.test_operators import context
@@ -78,12 +81,31 @@ def test_expired_copies_go_and_others_stay(lake: Path) -> None:
 def test_copies_of_a_table_that_is_replaced_go_as_well(lake: Path) -> None:
     files_copy(lake, "of_it", expires=LONG_AGO)
     files_copy(lake, "of_another", expires=LONG_AGO, table_id="another")
-    log = lake / "sales" / "_delta_log"
+    replace_table(lake / "sales")
+    assert deleted(lake) == ["of_it"]
+
+
+def test_a_copy_of_which_nobody_can_tell_any_more_stays_with_a_word(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files_copy(lake, "of_it_perhaps", expires=LONG_AGO)
+    log = replace_table(lake / "sales")
+    DeltaTable(str(lake / "sales")).checkpoint()
+    for version in (0, 1):
+        (log / f"{version:020}.json").unlink()
+    with caplog.at_level(logging.WARNING):
+        assert deleted(lake) == []
+    assert any("of_it_perhaps stays" in line and "any more" in line for line in caplog.messages)
+
+
+def replace_table(table: Path) -> Path:
+    """Give a table another id in a version of its own, as REPLACE TABLE does; return its log."""
+    log = table / "_delta_log"
     actions = map(json.loads, (log / f"{0:020}.json").read_text().splitlines())
     metadata = next(action for action in actions if "metaData" in action)
     metadata["metaData"]["id"] = "what REPLACE TABLE has given it"
     (log / f"{2:020}.json").write_text(json.dumps(metadata))
-    assert deleted(lake) == ["of_it"]
+    return log
 
 
 def test_a_copy_that_holds_more_than_was_copied_stays(
@@ -117,6 +139,43 @@ def test_a_copy_that_holds_more_than_was_copied_stays(
         "replaced": "and the copy was of the old one",
     }.items():
         assert any(f"/{name} stays" in line and reason in line for line in caplog.messages), name
+
+
+def test_a_place_that_cannot_be_read_keeps_no_other(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files_copy(lake, "old", expires=LONG_AGO)
+    for name, file in (("looped", MARKER), ("looped_list", DELETING)):
+        place = files_copy(lake, name, expires=LONG_AGO)
+        (place / file).unlink(missing_ok=True)
+        (place / file).symlink_to(place / file)
+    odd = files_copy(lake, "odd", expires=LONG_AGO, table_id="another")
+    text = (odd / MARKER).read_text()
+    (odd / MARKER).write_text(text.replace(f"{lake}/odd", "/\\ud800"))
+    with caplog.at_level(logging.WARNING):
+        assert deleted(lake) == ["old"]
+    for name, reason in {
+        "looped": "symbolic links",
+        "looped_list": "symbolic links",
+        "odd": f"{MARKER} can't be read",
+    }.items():
+        assert any(f"/{name} stays" in line and reason in line for line in caplog.messages), name
+
+
+def test_a_deletion_that_cannot_even_begin_is_a_warning(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files_copy(lake, "old", expires=LONG_AGO)
+
+    def fails(storage: LocalStorage, directory: str) -> Any:
+        raise StorageError("the store has failed", table=storage.root, path=directory)
+
+    monkeypatch.setattr(LocalStorage, "folders", fails)
+    with caplog.at_level(logging.WARNING):
+        assert deleted(lake) == []
+    told = f"no expired copies beside {lake}/new are deleted: {lake}: the store has failed"
+    assert any(told in line for line in caplog.messages)
+    assert (lake / "old").exists()
 
 
 def test_links_are_not_followed(
@@ -253,6 +312,43 @@ def test_no_copy_is_made_where_one_is_being_deleted(lake: Path) -> None:
     )
     with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
         operator.execute(context())
+
+
+def test_a_retry_finds_no_copy_that_is_being_deleted(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the deletion begins behind the first look."""
+    source, place = DeltaTable(str(lake / "sales")), lake / "old"
+    marks = [Transaction("a", 1), Transaction(copy_app_id(source.snapshot().metadata.id), 1)]
+    properties = CommitProperties(app_transactions=marks)
+    write_deltalake(place, pa.table({"id": [1]}), commit_properties=properties)
+    copy = SnapshotCopy(
+        DeltaHook(),
+        table_uri=source.uri,
+        version=1,
+        target_uri=str(place),
+        target_format="delta",
+        identity=("a", 1),
+        replace_newer=False,
+    )
+    assert (copy.earlier() or {})["target_version"] == 0
+    find = DeltaHook.committed_version
+
+    def slow(*arguments: Any, **more: Any) -> int | None:
+        marker = CopyMarker.from_json((place / MARKER).read_bytes())
+        (place / DELETING).write_bytes(DeletionList("id", now_ms(), True, marker, ()).to_json())
+        return find(*arguments, **more)
+
+    monkeypatch.setattr(DeltaHook, "committed_version", slow)
+    with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
+        copy.earlier()
+
+
+def test_the_longest_expiry_of_the_operator_can_be_asked_for() -> None:
+    longest = as_duration_ms(LONGEST_EXPIRY_MS / 1000, name="expire_after")
+    assert CopyRequest("t", 0, "c", expire_after_ms=longest).expire_after_ms == LONGEST_EXPIRY_MS
+    with pytest.raises(ValueError, match="expected a timedelta"):
+        as_duration_ms(LONGEST_EXPIRY_MS / 1000 + 1, name="expire_after")
 
 
 def test_a_run_makes_its_copy_and_deletes_those_that_have_expired(lake: Path) -> None:

@@ -207,6 +207,52 @@ def test_new_statistics_come_along_and_row_ids_are_the_clones_own(
     assert snapshot(tmp_path / "copy").metadata.configuration == names
 
 
+def test_what_is_said_of_a_file_that_stays_comes_along(source: Path, tmp_path: Path) -> None:
+    """And nothing is said again where nothing has changed, be it in another order."""
+    write_commit(
+        source,
+        1,
+        add("plain", stats=told()),
+        add("none", stats=told(), tags={}),
+        add("same", stats=told(), tags={"a": "1", "b": None}),
+        add("tagged", stats=told()),
+        add("other", stats=told(), tags={"a": "1"}),
+        add("less", stats=told(), tags={"a": "1"}, clusteringProvider="liquid"),
+        add("clustered", stats=told()),
+    )
+    cloned(snapshot(source), tmp_path / "copy")
+    write_commit(
+        source,
+        2,
+        add("none", stats=told()),
+        add("same", stats=told(), tags={"b": None, "a": "1"}),
+        add("tagged", stats=told(), tags={"a": "1"}),
+        add("other", stats=told(), tags={"a": "2"}),
+        add("less", stats=told()),
+        add("clustered", stats=told(), clusteringProvider="liquid"),
+    )
+    files = cloned(snapshot(source), tmp_path / "copy")
+    assert (files.copies, files.removes) == ((), ())
+    renewed = {file.path.rpartition("/")[2]: file for file in files.adds}
+    assert set(renewed) == {"tagged", "other", "less", "clustered"}
+    assert not any(file.data_change for file in files.adds)
+    held = {
+        file.path.rpartition("/")[2]: (file.tags or None, file.clustering_provider)
+        for file in live_files(snapshot(tmp_path / "copy").files())
+    }
+    assert held == {
+        "plain": (None, None),
+        "none": (None, None),
+        "same": ({"a": "1", "b": None}, None),
+        "tagged": ({"a": "1"}, None),
+        "other": ({"a": "2"}, None),
+        "less": (None, None),
+        "clustered": (None, "liquid"),
+    }
+    again = cloned(snapshot(source), tmp_path / "copy")
+    assert (again.copies, again.adds, again.removes) == ((), (), ())
+
+
 @pytest.mark.parametrize(
     ("files", "strange"),
     [

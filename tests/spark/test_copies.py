@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
+from airflow_delta.engine.storage.hidden import hidden_name
 from airflow_delta.spark import directory_copies, write
 from airflow_delta.spark.copies import copy_snapshot
 from airflow_delta.spark.copy_marker import MARKER, CopyMarker
@@ -141,6 +143,122 @@ def test_a_newer_copy_that_comes_first_wins(
     assert siblings(target) == ["copy", "source"]
 
 
+def during_exchange(
+    monkeypatch: pytest.MonkeyPatch, renamed: str, happens: Callable[[], object]
+) -> None:
+    """Have something happen once, right before a directory with this suffix, or to it, is renamed."""
+    rename = HadoopDirectories.rename
+
+    def slow(self: HadoopDirectories, path: str, new_path: str) -> None:
+        if renamed in path + new_path:
+            monkeypatch.setattr(HadoopDirectories, "rename", rename)
+            happens()
+        rename(self, path, new_path)
+
+    monkeypatch.setattr(HadoopDirectories, "rename", slow)
+
+
+def test_a_newer_copy_that_comes_during_the_exchange_wins(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    newer = CopyRequest(source, 2, str(target))
+    during_exchange(monkeypatch, ".replaced-", lambda: copy_snapshot(spark, newer))
+    with pytest.raises(InvalidArgumentError, match="newer than version 1"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0, 1, 2]
+    assert siblings(target) == ["copy", "source"]
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_copy_that_comes_to_the_emptied_place_stays(
+    *,
+    spark: SparkSession,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    replaces: bool,
+) -> None:
+    target = tmp_path / "copy"
+    if replaces:
+        copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    newer = CopyRequest(source, 2, str(target))
+    during_exchange(monkeypatch, ".unfinished-", lambda: copy_snapshot(spark, newer))
+    told = "What was there is at .*Delete it once" if replaces else "another run may have"
+    with pytest.raises(StorageError, match=told):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0, 1, 2]
+    # What was there isn't deleted before the copy has taken its place.
+    (*left, _) = siblings(target)[1:]
+    assert [ids(spark, tmp_path / name) for name in left] == [[0]] * replaces
+    copy_snapshot(spark, newer)
+
+
+@pytest.mark.parametrize("marker_is", ["theirs", "ours"])
+def test_copies_that_come_to_lie_among_one_another_are_parted(
+    spark: SparkSession,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    marker_is: str,
+) -> None:
+    """As in an object store, which renames object by object."""
+    target, other = tmp_path / "copy", tmp_path / "other"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    copy_snapshot(spark, CopyRequest(source, 2, str(other)))
+    rename = HadoopDirectories.rename
+
+    def mixing(self: HadoopDirectories, path: str, new_path: str) -> None:
+        rename(self, path, new_path)
+        if ".unfinished-" in path:
+            for file in other.iterdir():
+                if marker_is == "theirs" or file.name != MARKER:
+                    shutil.copy(file, target)
+
+    monkeypatch.setattr(HadoopDirectories, "rename", mixing)
+    with pytest.raises(StorageError, match=r"another copy came to the target .* at the same time"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    theirs = {file.name for file in other.iterdir()} - ({MARKER} if marker_is == "ours" else set())
+    assert {file.name for file in target.iterdir()} == theirs
+    assert ids(spark, target) == [0, 1, 2]
+
+
+def test_what_breaks_off_between_is_put_back(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that renames object by object may fail among them."""
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    rename = HadoopDirectories.rename
+
+    def fails(self: HadoopDirectories, path: str, new_path: str) -> None:
+        if ".unfinished-" in path:
+            target.mkdir()
+            (unfinished,) = tmp_path.glob("*.unfinished-*")
+            for name in sorted(file.name for file in unfinished.iterdir())[:3]:
+                (unfinished / name).rename(target / name)
+            raise StorageError("no")
+        rename(self, path, new_path)
+
+    monkeypatch.setattr(HadoopDirectories, "rename", fails)
+    with pytest.raises(StorageError, match="no"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert ids(spark, target) == [0]
+    assert siblings(target) == ["copy", "source"]
+
+
+def test_a_place_that_vanishes_during_the_exchange(
+    spark: SparkSession, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    during_exchange(monkeypatch, ".replaced-", lambda: shutil.rmtree(target))
+    with pytest.raises(StorageError, match=r"another run may have .*try again"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert siblings(target) == ["source"]
+
+
 def test_a_parquet_copy_of_no_rows_has_the_columns(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -189,6 +307,35 @@ def test_what_somebody_has_put_into_a_copy_stays(
     with pytest.raises(InvalidArgumentError, match="it holds notes/part-1, which no copy has"):
         copy_snapshot(spark, CopyRequest(source, 1, str(target)))
     assert (target / "notes" / "part-1").read_text() == "mine"
+
+
+def test_a_part_that_somebody_has_put_into_a_copy_stays(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    """By a name as pyarrow gives it."""
+    target = tmp_path / "copy"
+    copy_snapshot(spark, CopyRequest(source, 0, str(target)))
+    (target / "part-0.parquet").write_text("mine")
+    with pytest.raises(InvalidArgumentError, match="it holds 2 files, and the copy wrote 1"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert (target / "part-0.parquet").read_text() == "mine"
+    target = tmp_path / "file"
+    target.write_text("mine")
+    with pytest.raises(InvalidArgumentError, match="it is a file"):
+        copy_snapshot(spark, CopyRequest(source, 1, str(target)))
+    assert target.read_text() == "mine"
+
+
+def test_what_a_killed_writer_of_a_marker_has_left_is_nobodys(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    target.mkdir()
+    for version in (0, 1):
+        for name in (MARKER, DELETING):
+            (target / hidden_name(name)).write_text("{")
+        copy_snapshot(spark, CopyRequest(source, version, str(target)))
+        assert not list(target.glob("*.tmp"))
 
 
 def test_an_expired_copy_is_replaced_whatever_its_version(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,19 @@ from airflow_delta.engine.errors import DeltaError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.spark import copy_deletion
 from airflow_delta.spark.copy_deletion import delete_copy
-from airflow_delta.spark.copy_marker import MARKER, read_marker
+from airflow_delta.spark.copy_marker import MARKER, read_marker, write_marker
 from airflow_delta.spark.copy_rules import CopyRequest, mark_delta_copy, now_ms
 from airflow_delta.spark.copy_source import CopySource, copy_app_id
 from airflow_delta.spark.copy_watch import CopyBeingDeletedError, CopyWatch
-from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList, read_list
+from airflow_delta.spark.deletion_list import (
+    DELETING,
+    LEASE_MS,
+    DeletionList,
+    read_list,
+    write_list,
+)
 from tests.conftest import write_sales
-from tests.spark.made_copies import LONG_AGO, RUN, contents, delta_copy, files_copy
+from tests.spark.made_copies import LONG_AGO, NEVER, RUN, contents, delta_copy, files_copy
 
 NEW_RUN = RUN.replace("0", "1")
 STEPS = ("read", "list", "walk", "create", "replace", "delete")
@@ -229,6 +236,80 @@ def test_a_place_that_changes_while_it_is_looked_at_stays(
     before = contents(place)
     assert delete(place) == "it has changed meanwhile"
     assert contents(place) == {**before, str(place / "part-of-mine.parquet"): b"mine"}
+
+
+def test_a_copy_whose_marker_changes_meanwhile_stays(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but the marker: it is kept for longer."""
+
+    def comes(storage: Any, deletion: DeletionList) -> bool:
+        write_marker(storage, replace(deletion.marker, expires_at_ms=NEVER))
+        return create_list(storage, deletion)
+
+    create_list = copy_deletion.create_list
+    monkeypatch.setattr(copy_deletion, "create_list", comes)
+    place = delta_copy(lake, "old", expires=LONG_AGO)
+    assert delete(place) == "it has changed meanwhile"
+    assert not (place / DELETING).exists()
+    assert Peer(place).to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize("look", [2, 3])
+def test_a_commit_between_listing_and_the_look_at_the_table(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """At the second look, and at the one behind the decision."""
+    place, looks = delta_copy(lake, "old", expires=LONG_AGO), []
+    why_table_kept = copy_deletion._why_table_kept
+
+    def slow(*arguments: Any) -> str | None:
+        looks.append(1)
+        if len(looks) == look:
+            write_deltalake(place, pa.table({"id": [2]}), mode="append")
+        return why_table_kept(*arguments)
+
+    monkeypatch.setattr(copy_deletion, "_why_table_kept", slow)
+    assert delete(place) == "it has changed meanwhile"
+    assert not (place / DELETING).exists()
+    assert Peer(place).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_that_stands_still_leaves_the_deletion_to_the_one_that_took_over(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """Be it that the place is as it was, or that files are gone already."""
+    place, look_again = files_copy(lake, "old", expires=LONG_AGO), copy_deletion._look_again
+    storage, theirs = LocalStorage(str(place)), []
+
+    def slow(table: DeltaTable, deletion: DeletionList) -> str | None:
+        theirs.append(replace(deletion.taken_over(now_ms=now_ms()), decided=True))
+        reason = None if changed else look_again(table, deletion)
+        write_list(storage, theirs[0])
+        if changed:
+            (place / "part-00000-x.parquet").unlink()
+            reason = look_again(table, deletion)
+        return reason
+
+    monkeypatch.setattr(copy_deletion, "_look_again", slow)
+    assert delete(place) == (
+        "it has changed meanwhile" if changed else "another run has begun to delete it"
+    )
+    assert read_list(storage) == theirs[0]
+
+
+def test_a_watch_sees_a_deletion_behind_which_another_copy_was_made(lake: Path) -> None:
+    place = delta_copy(lake, "old", expires=LONG_AGO)
+    storage = LocalStorage(str(place))
+    marker = read_marker(storage)
+    assert marker is not None
+    watch = CopyWatch(CopyRequest(str(lake / "sales"), 1, str(place), "delta"), storage)
+    write_marker(storage, replace(marker, committed_version=7))
+    assert watch.check() == replace(marker, committed_version=7)
+    write_marker(storage, replace(marker, target_id="another"))
+    with pytest.raises(CopyBeingDeletedError, match="has been deleted meanwhile"):
+        watch.check()
 
 
 def test_a_list_is_read_as_it_was_written(lake: Path) -> None:

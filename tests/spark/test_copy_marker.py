@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,28 @@ def test_that_of_an_earlier_release_is_read() -> None:
     assert not marker.has_expired(10**15), "it says nothing of expiring"
 
 
+def test_a_place_whose_name_is_no_utf_8_is_told() -> None:
+    odd = replace(FULL, target_uri=os.fsdecode(b"/lake/\xff"))
+    assert CopyMarker.from_json(odd.to_json()) == odd
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("sftp://me:secret@host:22/t", "sftp://host:22/t"),
+        ("sftp://:secret@host/t", "sftp://host/t"),
+        ("zip://t::sftp://me:secret@host/a.zip", "zip://t::sftp://host/a.zip"),
+        ("abfss://box@account.dfs.core.windows.net/t:1@2", None),
+        ("s3://bucket/a:b@c", None),
+        ("/lake/a:b@c", None),
+    ],
+)
+def test_no_password_is_told(uri: str, told: str | None) -> None:
+    text = replace(FULL, table_uri=uri, target_uri=uri).to_json()
+    marker = CopyMarker.from_json(text)
+    assert (marker.table_uri, marker.target_uri) == (told or uri, told or uri)
+
+
 def test_when_a_copy_has_expired() -> None:
     at = FULL.expires_at_ms or 0
     assert [FULL.has_expired(now) for now in (at - 1, at, at + 1)] == [False, True, True]
@@ -57,6 +81,8 @@ def test_when_a_copy_has_expired() -> None:
         {"version": True},
         {"target_uri": 5},
         {"table_id": None},
+        {"table_uri": "/\ud800"},
+        {"target_uri": "/\ud800"},
         {"expires_at": "soon"},
         {"expires_at": "2026-01-31T12:00:00"},
         {"expires_at": 5},

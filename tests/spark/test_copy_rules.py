@@ -17,11 +17,13 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
+from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.spark.copy_formats import check_format
 from airflow_delta.spark.copy_marker import CopyMarker, read_marker, write_marker
 from airflow_delta.spark.copy_rules import (
     CopyRequest,
     check_delta_target,
+    check_place,
     copied_by,
     mark_delta_copy,
 )
@@ -114,6 +116,62 @@ def test_a_table_that_is_replaced_goes_on_with_its_copies(
     first.write_text("\n".join(map(json.dumps, actions)))
     made_anew = DeltaTable(table.uri)
     refused(CopySource(made_anew, made_anew.snapshot(1)), target, "holds no copy of this table")
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_copy_of_which_nobody_can_tell_any_more_whose_it_is(
+    source: CopySource, tmp_path: Path, damaged: bool
+) -> None:
+    """The source was replaced by another definition, and cleanup, or damage, has taken the version."""
+    target = copy_of(source, tmp_path / "copy", struct(**FITTING), "p")
+    log = tmp_path / "source" / "_delta_log"
+    first = log / f"{0:020}.json"
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    metadata = next(action for action in actions if "metaData" in action)
+    metadata["metaData"]["id"] = "another"
+    (log / f"{1:020}.json").write_text(json.dumps(metadata))
+    DeltaTable(source.table.uri).checkpoint()
+    if damaged:
+        first.write_text("{")
+    else:
+        first.unlink()
+    table = DeltaTable(source.table.uri)
+    replaced = CopySource(table, table.snapshot())
+    assert replaced.had_id(source.id, 0) is None
+    assert not replaced.was(source.id, 0)
+    assert replaced.had_id("another", 0)
+    assert replaced.had_id(source.id, 2) is False
+    message = (
+        r"can't be told any more: the copy is of a version 0, .* has taken version 0 of this one"
+    )
+    refused(replaced, target, message)
+    place = LocalStorage(str(tmp_path / "files"))
+    write_marker(place, CopyMarker(source.table.uri, source.id, 0, expires_at_ms=1))
+    request = CopyRequest(source.table.uri, 1, place.root)
+    with pytest.raises(InvalidArgumentError, match=message):
+        check_place(request, replaced, place)
+
+
+def test_marks_of_a_copy_never_contradict_one_another(source: CopySource, tmp_path: Path) -> None:
+    """A copy goes on through two replacements of its table, and back, and to another version."""
+    log = tmp_path / "source" / "_delta_log"
+    first = (log / f"{0:020}.json").read_text().splitlines()
+    (metadata,) = (json.loads(line) for line in first if line.startswith('{"metaData"'))
+    for version, table_id in ((1, "b"), (2, "c")):
+        metadata["metaData"]["id"] = table_id
+        (log / f"{version:020}.json").write_text(json.dumps(metadata))
+    table = DeltaTable(source.table.uri)
+    target = create(tmp_path / "copy", struct(**FITTING), "p")
+    for version in (0, 1, 2, 0, 1):
+        copied, held = CopySource(table, table.snapshot(version)), target.snapshot()
+        request = CopyRequest(table.uri, version, target.uri, "delta", replace_newer=version == 0)
+        if held.version > 0:
+            check_delta_target(request, copied, held)
+        marked = target.snapshot(commit(target, **dict.fromkeys(copied.app_ids(held), version)))
+        assert copied.version_at(marked) == version
+        # Whatever version is the next, and whichever id it has.
+        for other in range(3):
+            assert CopySource(table, table.snapshot(other)).version_at(marked) == version
 
 
 def test_a_commit_is_the_copy_asked_for_only_by_its_mark(

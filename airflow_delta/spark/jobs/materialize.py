@@ -77,7 +77,7 @@ def copy_request(parameters: Mapping[str, Any]) -> CopyRequest:
     """Check the parameters.
 
     Raises:
-        InvalidArgumentError: one is missing, unknown, or of the wrong type.
+        InvalidArgumentError: one is missing, unknown, of the wrong type, or out of range.
     """
     given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
     if ("app_id" in parameters) != ("app_version" in parameters):

@@ -38,6 +38,8 @@ def test_parameters_make_a_request() -> None:
         ({"version": "7"}, "'version': expected int, found '7'"),
         ({"version": True}, "'version': expected int, found True"),
         ({"colour": "red"}, r"unknown \['colour'\]"),
+        ({"expire_after_ms": 10**15}, "expire_after_ms: expected 0 to 31536000000000, found 1000"),
+        ({"expire_after_ms": -1}, "expire_after_ms: expected 0 to 31536000000000, found -1"),
         ({"app_id": "a"}, "app_id and app_version belong together"),
         ({"format": "orc"}, "unknown format 'orc' of a copy: expected one of parquet, delta, csv"),
     ],
