@@ -6,8 +6,9 @@ your own and defaults for its params::
     airflow dags test delta_change_feed \
         -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_changes"}'
 
-The first run begins with ``start_version``; each other one goes on after the run before. Where nothing is
-new the run has nothing to do, and its tasks are skipped. How far the target has come it says itself.
+The first run begins with ``start_version``; each other one goes on after the run before, up to
+``end_version`` or else the newest. Where nothing is new the run has nothing to do, and its tasks are
+skipped. How far the target has come it says itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ with DAG(
     dag_id="delta_change_feed",
     schedule=None,
     catchup=False,
-    # Two runs at a time would both take the versions that are new.
     max_active_runs=1,
     doc_md=__doc__,
     tags=["delta"],
@@ -43,6 +43,12 @@ with DAG(
         ),
         "start_version": Param(
             0, type="integer", minimum=0, description="The version that the first run begins with"
+        ),
+        "end_version": Param(
+            None,
+            type=["null", "integer"],
+            minimum=0,
+            description="Go no farther than this version; empty: up to the newest",
         ),
         "delta_conn_id": Param(
             None,
@@ -70,8 +76,12 @@ with DAG(
         target_uri="{{ params.target_uri or '' }}",
         target_format="{{ params.target_format }}",
         start_version="{{ params.start_version }}",
+        end_version="{{ params.end_version }}",
         delta_conn_id="{{ params.delta_conn_id or '' }}",
         commit_owner_conn_id="{{ params.commit_owner_conn_id or '' }}",
         spark_conn_id="{{ params.spark_conn_id }}",
+        # Two at a time would both take the versions that are new, and backfills have runs of their own,
+        # which max_active_runs doesn't count.
+        max_active_tis_per_dag=1,
     )
     change_feed >> report(FOUND)

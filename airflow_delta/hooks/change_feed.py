@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,13 @@ if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
     from airflow_delta.engine.changes.plan import ChangePlan
     from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.spark.changes_rules import FeedRequest
 
-__all__ = ["ChangeFeed", "check_feed_format"]
+__all__ = ["ChangeFeed", "check_feed_format", "put_back_error"]
 
 _JOB = "change_feed"
+_MARKS = ("txnId", "inCommitTimestamp", "timestamp")
+# Fields of commitInfo. Not each writer has the first, few tables the second.
 
 
 def check_feed_format(name: str) -> None:
@@ -32,6 +37,23 @@ def check_feed_format(name: str) -> None:
         changes_rules.check_feed_format(name)
     except InvalidArgumentError as error:
         raise AirflowFailException(f"target_format: {error}") from error
+
+
+def put_back_error(table_uri: str, version: int, reason: str) -> AirflowFailException:
+    """The error that says that a table was put back to a state before the last version that was told.
+
+    Args:
+        table_uri: the table.
+        version: the version.
+        reason: what shows it, see `ChangeFeed.put_back`.
+    """
+    return AirflowFailException(
+        f"the changes of {table_uri} were told up to version {version}, but {reason}: it was put back to "
+        "an earlier state, as from a backup, and versions that were told are, or will be, made anew with "
+        f"other changes. To do without those, give start_version {version + 1}; to have them, begin with "
+        "the first version that was made anew, as start_version of a task with another task_id, and with "
+        "another target if there is one"
+    )
 
 
 class ChangeFeed:
@@ -69,7 +91,7 @@ class ChangeFeed:
         Raises:
             DeltaError: a location can't be understood.
         """
-        target = self._hook.table(self._target_uri).storage.place if self._target_uri else None
+        target = self._target.storage.place if self._target_uri else None
         return self._table.storage.place, target
 
     def goes_on_after(self, table_id: str, version: int) -> bool | None:
@@ -85,6 +107,49 @@ class ChangeFeed:
 
         return is_same_log(self._table, table_id, version)
 
+    def commit_mark(self, version: int) -> str | None:
+        """What tells the commit of a version from another one of that number; None where nothing does.
+
+        It is what the commit says of itself: the time of its file is another one in each copy of the log.
+
+        Raises:
+            DeltaError: the store failed.
+        """
+        from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
+        from airflow_delta.engine.log.commit_file import read_commit_info
+
+        path = self._newest.segment.path_of(version)
+        try:
+            info = read_commit_info(self._table.storage, version, path=path) or {}
+        except (ObjectNotFoundError, CorruptLogError):
+            # Cleaned up, or damaged. What was told of it doesn't depend on it any more.
+            return None
+        marks = (f"{name} {info[name]}" for name in _MARKS if info.get(name) is not None)
+        return next(marks, None)
+
+    def put_back(self, table_id: str, version: int, mark: str | None) -> str | None:
+        """What shows that the table was put back to an earlier state than a version; else None.
+
+        As by a backup, or a copy, that was taken before. Its versions from some on are made anew then,
+        with other changes. (A ``RESTORE`` is a version more.)
+
+        Args:
+            table_id: the id that the table had at the version.
+            version: the version.
+            mark: what its commit was known by; None where it had nothing.
+
+        Raises:
+            DeltaError: the table can't be read.
+        """
+        newest = self._newest
+        if newest.version < version:
+            # With another id it may be a table that was made anew, see `goes_on_after`.
+            return self._lack_of(version) if newest.metadata.id == table_id else None
+        found = None if mark is None else self.commit_mark(version)
+        if found in {None, mark}:
+            return None
+        return f"version {version} is another commit now, {found} and not {mark}"
+
     def new_range(
         self, *, after: int | None, start: int | None = None, end: int | None = None
     ) -> tuple[int, int] | None:
@@ -97,9 +162,14 @@ class ChangeFeed:
             end: no version after this one.
 
         Raises:
-            AirflowFailException: the target must not be appended to.
+            AirflowFailException: the target must not be appended to; or it tells versions that the table
+                doesn't have, and it isn't asked for later ones.
             DeltaError: the table or the target can't be read.
         """
+        told = -1 if self.told is None else self.told
+        lack = self._lack_of(told) if start is None or start <= told else None
+        if lack is not None:
+            raise put_back_error(self._table_uri, told, lack)
         newest = self._newest.version if end is None else min(self._newest.version, end)
         candidates = [v + 1 for v in (after, self.told) if v is not None]
         first = max([*candidates, start or 0])
@@ -113,41 +183,63 @@ class ChangeFeed:
             AirflowFailException: the target must not be appended to.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.engine.errors import InvalidArgumentError
-        from airflow_delta.spark.changes_rules import FeedRequest
         from airflow_delta.spark.changes_told import check_source, told_by_target
 
         if not self._target_uri:
             return None
-        newest = self._newest.version
-        request = FeedRequest(self._table_uri, 0, newest, self._target_uri, self._format)
-        try:
-            told = told_by_target(request, self._hook.table(self._target_uri))
+        request = self._request(0, self._newest.version)
+        with _refused():
+            told = told_by_target(request, self._target)
             check_source(request, told, self._table)
-        except InvalidArgumentError as error:
-            raise AirflowFailException(str(error)) from error
         return told.last
 
-    def plan(self, start: int, end: int) -> ChangePlan:
-        """What there is to read for a range, which shows before Spark starts that it can be told.
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no table.
 
         Raises:
-            DeltaError: it can't; see `DeltaTable.changes`.
+            DeltaError: its place can't be read.
         """
-        return self._table.changes(start, end)
+        return not self._table.exists()
+
+    def plan(self, start: int, end: int, *, unless_told: bool = False) -> ChangePlan | None:
+        """What there is to read for a range, which shows before Spark starts that it can be told.
+
+        Args:
+            start: the first version.
+            end: the last version.
+            unless_told: have None where the range can't be told, as after a cleanup, but the target has
+                all of it.
+
+        Raises:
+            DeltaError: it can't be told; see `DeltaTable.changes`.
+        """
+        from airflow_delta.engine.errors import DeltaError
+
+        try:
+            return self._table.changes(start, end)
+        except DeltaError:
+            if unless_told and self._target_has(start, end):
+                return None
+            raise
 
     def submit(self, job: SparkJobHook, start: int, end: int) -> dict[str, Any]:
         """Have Spark append the changes of a range to the target.
 
         The versions of a managed table are backfilled before, so that the job finds them wherever its
-        driver runs. Where table or target is one, the job is told of the commit owner.
+        driver runs. Where table or target is one, the job is told of the commit owner. A target that
+        can't take the range is refused before Spark starts, which takes seconds.
 
         Raises:
             DeltaError: the versions can't be backfilled, or the owner can't be asked.
             AirflowFailException: the target must not be appended to.
             AirflowException: the job failed.
         """
+        from airflow_delta.spark.changes_told import told_before
+
         hook, target = self._hook, str(self._target_uri)
+        with _refused():
+            told_before(self._request(start, end), self._table, self._target)
         backfill_missing(hook, self._table_uri, end)
         owner_url = owner_url_for_job(hook, self._table_uri) or owner_url_for_job(hook, target)
         return job.run(
@@ -163,6 +255,28 @@ class ChangeFeed:
             commit_owner_url=owner_url,
         )
 
+    def _lack_of(self, version: int) -> str | None:
+        """What shows that the table doesn't have a version, or not any more; None where it has it."""
+        if self._newest.version >= version:
+            return None
+        # Where the owner of a managed table can't be asked, it is read as far as it is backfilled.
+        newest = self._table.commit_status().ratified_version
+        return None if newest >= version else f"its newest version is {newest} now"
+
+    def _target_has(self, start: int, end: int) -> bool:
+        """Whether the target has all changes of a range, as far as it tells."""
+        from airflow_delta.spark.changes_told import told_by_target
+
+        if not self._target_uri:
+            return False
+        told = told_by_target(self._request(start, end), self._target)
+        return any(first <= start and end <= last for first, last in told.ranges)
+
+    def _request(self, start: int, end: int) -> FeedRequest:
+        from airflow_delta.spark.changes_rules import FeedRequest
+
+        return FeedRequest(self._table_uri, start, end, str(self._target_uri), self._format)
+
     @cached_property
     def _newest(self) -> Snapshot:
         """The newest version when it was first asked for."""
@@ -171,3 +285,18 @@ class ChangeFeed:
     @cached_property
     def _table(self) -> DeltaTable:
         return self._hook.table(self._table_uri)
+
+    @cached_property
+    def _target(self) -> DeltaTable:
+        return self._hook.table(str(self._target_uri))
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Fail for good where the target must not be appended to."""
+    from airflow_delta.engine.errors import InvalidArgumentError
+
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise AirflowFailException(str(error)) from error

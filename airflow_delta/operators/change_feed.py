@@ -21,6 +21,7 @@ _NOTHING: Mapping[str, Any] = {
     "num_changes": 0,
     "counts": {},
 }
+_UNTOLD: Mapping[str, Any] = {**_NOTHING, "num_changes": None, "counts": None}
 
 
 class ChangeFeedOperator(TableTask):
@@ -42,8 +43,10 @@ class ChangeFeedOperator(TableTask):
     follow: retries take the same, and so does the task when it is cleared, unless ``start_version`` or
     ``end_version`` was changed. What is at the target already isn't appended again. The versions of a run
     that failed are taken by the next one, whatever its date, and the failed one has nothing left to do when
-    it is cleared after that. Let only one run be active at a time (``max_active_runs=1``), and name a table
-    only once among mapped tasks.
+    it is cleared after that. A table that was put back to an earlier state, as from a backup, is an error.
+
+    Let only one try be active at a time: with ``max_active_tis_per_dag=1``, because ``max_active_runs=1``
+    doesn't count the runs of backfills. Name a table only once among mapped tasks.
 
     Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as ``end_version``),
     ``start_version``, ``end_version`` and ``num_files`` (that tell the changes), and with a target also
@@ -112,8 +115,8 @@ class ChangeFeedOperator(TableTask):
             the error says so.
         :raises DeltaError: the table or the target can't be read.
         :raises AirflowFailException: the target's format is unknown; the target must not be appended to,
-            see `airflow_delta.spark.changes_rules`; or nobody can tell what was processed, see
-            `airflow_delta.operators.feed_progress`.
+            see `airflow_delta.spark.changes_rules`; the table was put back to an earlier state; or nobody
+            can tell what was processed, see `airflow_delta.operators.feed_progress`.
         :raises AirflowException: the job failed.
         """
         target = as_text(self.target_uri)
@@ -126,34 +129,43 @@ class ChangeFeedOperator(TableTask):
             target_format=self.target_format,
         )
         progress, taken = FeedProgress(context, feed), _TakenRange(self, feed, context)
-        start, end = taken.versions(progress) or self._new_range(feed, progress)
-        plan = feed.plan(start, end)
-        table_id = plan.metadata.id
+        before = taken.versions(progress)
+        start, end = before or self._new_range(feed, progress)
+        plan = feed.plan(start, end, unless_told=before is not None)
+        if plan is None:
+            self.log.info("%s has versions %s to %s, which are gone", target, start, end)
+            return {**self._found(start, end, *taken.facts()), "target_uri": target, **_UNTOLD}
+        table_id, num_files = plan.metadata.id, plan.files.num_rows
         # Not before: a range that can't be told may need other bounds.
-        taken.keep(start, end, table_id)
-        found = {
-            "table_uri": self.table_uri,
-            "table_id": table_id,
-            "version": end,
-            "start_version": start,
-            "end_version": end,
-            "num_files": plan.files.num_rows,
-        }
+        taken.keep(start, end, table_id, num_files)
+        found = self._found(start, end, table_id, num_files)
         self.log.info("new versions of %s: %s to %s", self.table_uri, start, end)
         # Versions that changed no row need no Spark. The next run goes on after them by the progress.
-        appends = target and plan.files.num_rows
+        appends = target and num_files
         if target:
             told = self._append(feed, (start, end), context) if appends else _NOTHING
             self.log.info("changes: %s", told)
             found = {**found, "target_uri": target, **told}
-        progress.advance(self.table_uri, table_id, end, told=end if appends else feed.told)
-        taken.finish()
+        taken.finish("begun")
+        told_until = end if appends else feed.told
+        progress.advance(self.table_uri, table_id, (start, end), told=told_until)
+        taken.finish("done")
         return found
 
     def on_kill(self) -> None:
         """End the job."""
         if self._job is not None:
             self._job.on_kill()
+
+    def _found(self, start: int, end: int, table_id: str, num_files: int) -> dict[str, Any]:
+        return {
+            "table_uri": self.table_uri,
+            "table_id": table_id,
+            "version": end,
+            "start_version": start,
+            "end_version": end,
+            "num_files": num_files,
+        }
 
     def _append(
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
@@ -193,6 +205,7 @@ class _TakenRange:
     def __init__(self, operator: ChangeFeedOperator, feed: ChangeFeed, context: Context) -> None:
         self._state = task_state(context)
         self._feed = feed
+        self._is_kept = False
         self._asked = {
             "places": list(feed.places),
             "start_version": as_version(operator.start_version, name="start_version"),
@@ -207,27 +220,75 @@ class _TakenRange:
         Raises:
             AirflowSkipException: another run has told them.
         """
-        kept = self._state.get(_STATE_KEY) if self._state is not None else None
+        kept, feed = self._kept(), self._feed
         if not kept or any(kept.get(name) != value for name, value in self._asked.items()):
             return None
         start, end = kept["start"], kept["end"]
-        if self._feed.goes_on_after(kept["table_id"], end) is False:
-            return None
-        if self._feed.has_target or kept.get("done") or progress.is_of_this_run():
-            return start, end
-        told = progress.version(start=start)
-        if told is not None and told >= end:
-            raise AirflowSkipException(f"another run has told the versions {start} to {end}")
-        return (start if told is None else max(start, told + 1)), end
+        # A target may have what a table that is gone can't tell any more.
+        if not feed.is_gone:
+            if self._is_outdated(kept):
+                return None
+            if not (feed.has_target or kept["state"] == "done" or progress.is_of_this_run()):
+                start = self._first_left(kept, progress)
+        self._is_kept = start == kept["start"]
+        return start, end
 
-    def keep(self, start: int, end: int, table_id: str) -> None:
+    def _first_left(self, kept: Mapping[str, Any], progress: FeedProgress) -> int:
+        """The first of the versions that no other run has told."""
+        start: int = kept["start"]
+        end, told = kept["end"], progress.version(start=start)
+        if told is None:
+            return start
+        if told < end:
+            return max(start, told + 1)
+        # This run was stopped while it said that it has told them, and the others may have gone by that.
+        if kept["state"] == "begun" and progress.began_after(end):
+            return start
+        raise AirflowSkipException(f"another run has told the versions {start} to {end}")
+
+    def _is_outdated(self, kept: Mapping[str, Any]) -> bool:
+        """Whether the versions are others now, or have to wait for those that the target has lost."""
+        table_id, end, told = kept["table_id"], kept["end"], kept["target_told"]
+        return (
+            self._feed.goes_on_after(table_id, end) is False
+            or self._feed.put_back(table_id, end, kept["commit_mark"]) is not None
+            or (told is not None and (self._feed.told is None or self._feed.told < told))
+        )
+
+    def facts(self) -> tuple[str, int]:
+        """The table's id at the last of the versions, and the number of files, as they were found."""
+        kept = self._kept()
+        return kept["table_id"], kept["num_files"]
+
+    def keep(self, start: int, end: int, table_id: str, num_files: int) -> None:
         """Have later tries of the run take these versions."""
-        self._set({**self._asked, "start": start, "end": end, "table_id": table_id})
+        if self._is_kept:
+            return  # It may say that they are told.
+        found = {
+            "start": start,
+            "end": end,
+            "table_id": table_id,
+            "num_files": num_files,
+            "commit_mark": self._feed.commit_mark(end),
+            "target_told": self._feed.told,
+            "state": "taken",
+        }
+        self._set({**self._asked, **found})
 
-    def finish(self) -> None:
-        """Have a try that follows tell the same versions once more, whatever other runs have told."""
-        if self._state is not None:
-            self._set({**self._state.get(_STATE_KEY), "done": True})
+    def finish(self, state: str) -> None:
+        """Have a try that follows tell the same versions once more.
+
+        Args:
+            state: ``begun`` before the progress says that they are told, which other runs go by: a try
+                that follows tells them again unless another run has; or ``done`` afterwards: whatever
+                other runs have told.
+        """
+        kept = self._kept()
+        if kept is not None and kept["state"] != "done":
+            self._set({**kept, "state": state})
+
+    def _kept(self) -> Any:
+        return None if self._state is None else self._state.get(_STATE_KEY)
 
     def _set(self, value: Mapping[str, Any]) -> None:
         if self._state is not None:

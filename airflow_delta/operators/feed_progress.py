@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.hooks.change_feed import put_back_error
 from airflow_delta.version_compat import AirflowFailException, Asset, Context, asset_state
 
 if TYPE_CHECKING:
@@ -66,56 +68,80 @@ class FeedProgress:
             start: the version to begin with, if it is asked for.
 
         Raises:
-            AirflowFailException: nobody can tell whether the table was made anew, and it isn't asked for a
-                version after the last one.
+            AirflowFailException: the table was put back to an earlier state, or nobody can tell whether it
+                was made anew; and it isn't asked for a version after the last one.
             DeltaError: the table or the target can't be read.
         """
         entry = self._entry()
-        if entry is None:
+        if entry is None or self._begins_anew(entry):
             return None
         last: int = entry["end_version"]
-        if entry["target_told"] is not None and entry["target_told"] > _or_less(self._feed.told):
-            return None
-        same = self._feed.goes_on_after(entry["table_id"], last)
-        if same is None and (start is None or start <= last):
-            raise AirflowFailException(
-                f"version {last} of {entry['table_uri']} was processed last. The table has another id "
-                f"than it had then, and cleanup has taken that version, so that nobody can tell whether "
-                f"it is the same table: give a start_version, {last + 1} to go on"
-            )
-        return last if same else None
+        if start is None or start <= last:
+            self._check_certain(entry, last)
+        return last
 
     def is_of_this_run(self) -> bool:
         """Whether the run that has come farthest is this one."""
         entry = self._entry()
         return entry is not None and entry["run"] == self._run
 
-    def advance(self, table_uri: str, table_id: str, version: int, *, told: int | None) -> None:
-        """Keep that this run has processed up to a version, if no other has come farther.
+    def began_after(self, version: int) -> bool:
+        """Whether the run that has come farthest began after a version, and so hasn't told it.
+
+        A run begins after what was processed before. One that began at the version or before it has found
+        that no other had told it.
+        """
+        entry = self._entry()
+        return entry is not None and entry["start_version"] > version
+
+    def advance(
+        self, table_uri: str, table_id: str, versions: tuple[int, int], *, told: int | None
+    ) -> None:
+        """Keep that this run has processed some versions, if no other has come farther.
 
         Args:
             table_uri: the table, for people.
-            table_id: its id at the version.
-            version: the version.
+            table_id: its id at the last version.
+            versions: the first and the last version.
             told: the last version that the target tells by now.
         """
-        before = self.version(start=version + 1)
-        if self._store is None or (before is not None and before >= version):
+        start, end = versions
+        entry = self._entry()
+        is_behind = entry is None or entry["end_version"] < end or self._begins_anew(entry)
+        if self._store is None or not is_behind:
             return
         self._store.set(
             self._key,
             {
                 "table_uri": table_uri,
                 "table_id": table_id,
-                "end_version": version,
+                "start_version": start,
+                "end_version": end,
+                "commit_mark": self._feed.commit_mark(end),
                 "target_told": told,
                 "run": self._run,
             },
         )
 
+    def _begins_anew(self, entry: Mapping[str, Any]) -> bool:
+        """Whether what was processed is of another table, or of a target that was made anew."""
+        told = entry["target_told"]
+        if told is not None and told > (-1 if self._feed.told is None else self._feed.told):
+            return True
+        return self._feed.goes_on_after(entry["table_id"], entry["end_version"]) is False
+
+    def _check_certain(self, entry: Mapping[str, Any], last: int) -> None:
+        """Check that the table is known to go on after the last version that was processed."""
+        table_uri, table_id = entry["table_uri"], entry["table_id"]
+        reason = self._feed.put_back(table_id, last, entry["commit_mark"])
+        if reason is not None:
+            raise put_back_error(table_uri, last, reason)
+        if self._feed.goes_on_after(table_id, last) is None:
+            raise AirflowFailException(
+                f"version {last} of {table_uri} was processed last. The table has another id than it had "
+                "then, and cleanup has taken that version, so that nobody can tell whether it is the same "
+                f"table: give a start_version, {last + 1} to go on"
+            )
+
     def _entry(self) -> dict[str, Any] | None:
         return None if self._store is None else self._store.get(self._key)
-
-
-def _or_less(version: int | None) -> int:
-    return -1 if version is None else version

@@ -11,6 +11,11 @@ a range is to be read once it has it. What a run that was killed between the two
 is deleted before any of its versions are appended again. Beside the ranges such a run may leave a directory
 ``_unfinished-<uuid>``, which readers skip and anybody may delete.
 
+No run can tell a dead one from one that still copies. So what it deletes may be the work of another run
+that goes on; and whose range is complete looks afterwards whether the files are its own, all of them and no
+others, and whether no other complete range has some of its versions. Of runs that meet so one gives way or
+both do: it takes its marker and its files back, and fails with a conflict; a retry finds what is there.
+
 Either way a run that is killed or fails leaves the target as it was, for readers, and a retry does what
 is still to be done.
 """
@@ -20,16 +25,30 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import CommitConflictError, ObjectExistsError, StorageError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
 from airflow_delta.spark.changes import CHANGE_COLUMNS, read_changes
+from airflow_delta.spark.changes_ranges import (
+    MARKER,
+    UNFINISHED,
+    complete_ranges,
+    files_read_in,
+    incomplete_ranges,
+    marker_of,
+    overlapping,
+    range_directories,
+    range_directory,
+)
 from airflow_delta.spark.changes_rules import (
     CHANGE_KINDS,
     FeedRequest,
@@ -37,22 +56,14 @@ from airflow_delta.spark.changes_rules import (
     check_feed_format,
 )
 from airflow_delta.spark.changes_told import (
-    MARKER,
-    UNFINISHED,
-    Told,
-    check_lost,
-    check_source,
     identifiers_of,
-    incomplete_ranges,
-    is_new,
-    marker_of,
-    range_directory,
     start_mark,
-    told_by_files,
+    told_before,
+    told_before_table,
     told_by_table,
 )
 from airflow_delta.spark.columns import quoted
-from airflow_delta.spark.data_files import list_data_files, write_data_files
+from airflow_delta.spark.data_files import write_data_files
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.read import read_snapshot
@@ -66,8 +77,11 @@ __all__ = ["FeedResult", "append_changes"]
 
 _CHANGE_TYPE, _COMMIT_VERSION, _ = CHANGE_COLUMNS
 
-_RENAMED_AT_ONCE = frozenset({"file", "hdfs", "viewfs"})
-"""The schemes of the file systems in which a directory is renamed in one step, files and all."""
+_RENAMED_AT_ONCE = frozenset({"file", "hdfs"})
+"""The schemes of the file systems in which a directory is renamed in one step, files and all.
+
+Not ``viewfs``, which may have an object store behind it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +112,13 @@ def append_changes(
     """Append the changes of a range to a target that doesn't have them yet.
 
     A Delta target that isn't there is created, with the columns of the changes, and keeps these
-    columns: a range with other ones is refused. Parquet targets follow any.
+    columns: a range with other ones is refused, until they are added to it. Parquet targets follow any.
 
     Raises:
-        InvalidArgumentError: the format is unknown, table and target lie inside one another, or the
-            target tells a part of the range or the changes of another table, or may forget what it tells.
-        ConstraintViolationError: a Delta target has other columns.
-        CommitConflictError: another run appends to a Delta target at the same time.
+        InvalidArgumentError: the format is unknown or not that of the target, table and target lie inside
+            one another, or the target tells a part of the range or the changes of another table, may
+            forget what it tells, or is a Delta table with other columns.
+        CommitConflictError: another run appends to the target at the same time.
         DeltaError: the changes can't be read, see `read_changes`, or can't be committed.
         PySparkException: Spark's own errors.
     """
@@ -113,7 +127,7 @@ def append_changes(
     target = DeltaTable(request.target_uri, storage_options)
     check_apart(request, source.storage, target.storage)
     feed = _Feed(spark, request, source, storage_options)
-    return feed.to_files(target.storage) if request.format == "parquet" else feed.to_table(target)
+    return feed.to_files(target) if request.format == "parquet" else feed.to_table(target)
 
 
 class _AlreadyToldError(Exception):
@@ -133,15 +147,23 @@ class _Feed:
         self._spark = spark
         self._request = request
         self._source = source
-        # As of the range: a table that is replaced has another one from there on.
-        self._source_id = source.snapshot(request.end).metadata.id
         self._options = storage_options
+
+    @cached_property
+    def _source_id(self) -> str:
+        """As of the range: a table that is replaced has another one from there on.
+
+        Not asked for where nothing is appended: cleanup may have taken the version by then.
+        """
+        return self._source.snapshot(self._request.end).metadata.id
 
     def to_table(self, target: DeltaTable) -> FeedResult:
         """Append to a Delta table, or create it."""
         request = self._request
         try:
-            told = self._checked(target.snapshot()) if target.exists() else Told()
+            told = told_before(request, self._source, target)
+            if told is None:
+                return self._told(target)
             seen, rows = self._observed(self._changes())
             result = write_table(
                 rows,
@@ -157,37 +179,74 @@ class _Feed:
             return self._told(target)
         return FeedResult(seen.get, result.num_files, committed_version=result.version)
 
-    def to_files(self, target: Storage) -> FeedResult:
+    def to_files(self, table: DeltaTable) -> FeedResult:
         """Add a directory to a directory of parquet files."""
-        request = self._request
+        request, target = self._request, table.storage
         directory = range_directory(request.start, request.end)
-        if not self._is_new_to(target):
+        if told_before(request, self._source, table) is None:
             marker = marker_of(request, target, directory)
             return FeedResult(marker["counts"] if marker else None, appended=False)
         unfinished = f"{UNFINISHED}{uuid.uuid4()}"
-        place, finished = self._path(target, unfinished), self._path(target, directory)
+        place = self._path(target, unfinished)
         directories = HadoopDirectories(self._spark, place)
         # A void column has no values, and parquet has no type for it.
         changes = self._changes()
         kept = [f.name for f in changes.schema.fields if f.dataType.typeName() != VOID.name]
         seen, rows = self._observed(changes.select([quoted(name) for name in kept]))
-        at_once = place.partition(":")[0] in _RENAMED_AT_ONCE
         try:
             write_data_files(rows, place)
-            num_files = len(list_data_files(target, unfinished))
-            if at_once:
-                self._mark(target, unfinished, seen.get)
+            files = files_read_in(target, unfinished)
             # Looked at again: writing took its time, and another run may have been faster.
-            if not self._is_new_to(target):
-                return self.to_files(target)
-            for left in {directory, *incomplete_ranges(request, target)}:
-                directories.delete(self._path(target, left))
-            directories.rename(place, finished)
+            if told_before(request, self._source, table) is None:
+                return self.to_files(table)
+            self._put(target, directories, (unfinished, directory), self._marker(files, seen.get))
         finally:
             directories.delete(place)
-        if not at_once:
-            self._mark(target, directory, seen.get)
-        return FeedResult(seen.get, num_files)
+        return FeedResult(seen.get, len(files))
+
+    def _put(
+        self,
+        target: Storage,
+        directories: HadoopDirectories,
+        names: tuple[str, str],
+        marker: Mapping[str, Any],
+    ) -> None:
+        """Rename the directory of a range, so that it is complete.
+
+        Raises:
+            CommitConflictError: another run appends some of its versions at the same time.
+        """
+        unfinished, directory = names
+        place, finished = self._path(target, unfinished), self._path(target, directory)
+        content = _bytes(marker)
+        at_once = place.partition(":")[0] in _RENAMED_AT_ONCE
+        if at_once:
+            target.replace(f"{unfinished}/{MARKER}", content)
+        found = range_directories(self._request, target)
+        # Also an empty one, which isn't listed; but no range that has become complete meanwhile.
+        left = {directory, *incomplete_ranges(self._request, found)} - {*complete_ranges(found)}
+        for name in left:
+            directories.delete(self._path(target, name))
+        try:
+            directories.rename(place, finished)
+        except StorageError:
+            _take_back(target, directory, marker)
+            raise
+        path = f"{directory}/{MARKER}"
+        if not at_once and files_read_in(target, directory) == marker["files"]:
+            _create(target, path, content)
+        found = range_directories(self._request, target)
+        whole = directory in found and found[directory].sizes == marker["files"]
+        others = overlapping(self._request, found)
+        if whole and not others and target.read_many([path]) == [content]:
+            return
+        _take_back(target, directory, marker)
+        raise CommitConflictError(
+            f"{self._request.target_uri}: another run has written {others[0] if others else directory} "
+            f"while this one wrote {directory}, whose own files are deleted again; let only one run be "
+            "active at a time, and try again",
+            table=self._request.table_uri,
+        )
 
     def _path(self, target: Storage, name: str) -> str:
         return hadoop_path(resolve(target.root, name))
@@ -209,21 +268,8 @@ class _Feed:
         return seen, changes.observe(seen, *kinds)
 
     def _check(self, held: Snapshot) -> None:
-        self._checked(held)
-
-    def _checked(self, held: Snapshot) -> Told:
-        """What a Delta target tells, which is nothing of the range."""
-        told = told_by_table(self._request, held)
-        check_source(self._request, told, self._source)
-        if not is_new(self._request, told):
+        if told_before_table(self._request, self._source, held) is None:
             raise _AlreadyToldError
-        check_lost(self._request, told, held)
-        return told
-
-    def _is_new_to(self, target: Storage) -> bool:
-        told = told_by_files(self._request, target)
-        check_source(self._request, told, self._source)
-        return is_new(self._request, told)
 
     def _told(self, target: DeltaTable) -> FeedResult:
         """What an earlier call has appended, counted where it is: its source may be gone by now."""
@@ -242,12 +288,35 @@ class _Feed:
         counts = {kind: found.get(kind, 0) for kind in CHANGE_KINDS}
         return FeedResult(counts, appended=False, committed_version=commit)
 
-    def _mark(self, target: Storage, directory: str, counts: Mapping[str, int]) -> None:
-        marker = {
+    def _marker(self, files: Mapping[str, int], counts: Mapping[str, int]) -> Mapping[str, Any]:
+        return {
             "table_uri": self._request.table_uri,
             "table_id": self._source_id,
             "start_version": self._request.start,
             "end_version": self._request.end,
             "counts": counts,
+            "files": files,
         }
-        target.replace(f"{directory}/{MARKER}", json.dumps(marker).encode())
+
+
+def _bytes(marker: Mapping[str, Any]) -> bytes:
+    return json.dumps(marker).encode()
+
+
+def _take_back(target: Storage, directory: str, marker: Mapping[str, Any]) -> None:
+    """Delete what one run has put into the directory of a range, and nothing of another run."""
+    path = f"{directory}/{MARKER}"
+    # The marker first: what has none isn't told. Files have names that no other run gives.
+    if target.read_many([path]) == [_bytes(marker)]:
+        target.delete([path])
+    target.delete([f"{directory}/{name}" for name in marker["files"]])
+
+
+def _create(target: Storage, path: str, content: bytes) -> None:
+    """Write a marker, unless another run has: whose it is, is looked at by the caller."""
+    if not target.capabilities.put_if_absent:
+        # What the caller has looked at, and looks at again, has to do.
+        target.replace(path, content)
+        return
+    with suppress(ObjectExistsError):
+        target.create(path, content)

@@ -21,10 +21,9 @@ Identifiers can get lost: a table with ``delta.setTransactionRetentionDuration``
 be a target; and one that has no identifier, but rows of the versions that are to be appended, isn't
 appended to.
 
-**A directory of parquet files** says it by a directory for each range, `range_directory`, with a file
-`MARKER` in it once the range is complete. The directory is called like one of a partition, so that
-readers of the whole target see the ranges as a column ``change_versions``; without the marker it is
-what a run that was killed has left, and makes room for a range that has the same versions.
+**A directory of parquet files** says it by a directory for each range, see
+`airflow_delta.spark.changes_ranges`. A range that isn't complete doesn't count, and makes room for one that
+has the same versions.
 
 The source is known by its log, which goes on where a table is replaced (``REPLACE TABLE``, an overwrite of
 its schema), although its metadata get another id then: it is the source if it had, at the last version that
@@ -35,15 +34,20 @@ No PySpark here, see `airflow_delta.spark.changes_rules`.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_delta.engine.changes.file_changes import COMMIT_VERSION
-from airflow_delta.engine.errors import ObjectNotFoundError
-from airflow_delta.spark.changes_rules import FeedRequest, refusal
+from airflow_delta.spark.changes_ranges import (
+    check_listed,
+    check_no_ranges,
+    check_ranges_apart,
+    complete_ranges,
+    marker_of,
+    range_directories,
+)
+from airflow_delta.spark.changes_rules import FeedRequest, check_columns, refusal
 from airflow_delta.spark.table_identity import is_same_log
 
 if TYPE_CHECKING:
@@ -51,33 +55,23 @@ if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
-    "MARKER",
-    "UNFINISHED",
     "Told",
     "check_lost",
     "check_source",
     "identifiers_of",
-    "incomplete_ranges",
     "is_new",
-    "marker_of",
-    "range_directory",
     "start_mark",
+    "told_before",
+    "told_before_table",
     "told_by_files",
     "told_by_table",
     "told_by_target",
 ]
 
-MARKER = "_airflow_delta_changes.json"
-"""The file that says that a range of a parquet target is complete. Readers skip it for its name."""
-
-UNFINISHED = "_unfinished-"
-"""How the directories are called that a parquet target's ranges are written in. Readers skip them."""
-
 _FROM = "airflow-delta:changes-from:"
 _OF = "airflow-delta:changes-of:"
 _UNTIL = "airflow-delta:changes-until"
 _UNKNOWN = "unknown"
-_RANGE = re.compile(r"change_versions=([0-9]{20})-([0-9]{20})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +94,6 @@ class Told:
         """The last version that is told; None where none is."""
         unknown = [] if self.unknown_until is None else [self.unknown_until]
         return max([*unknown, *(last for _, last in self.ranges)], default=None)
-
-
-def range_directory(start: int, end: int) -> str:
-    """The directory of a range, below a parquet target."""
-    return f"change_versions={start:020}-{end:020}"
 
 
 def is_new(request: FeedRequest, told: Told) -> bool:
@@ -162,32 +151,79 @@ def told_by_table(request: FeedRequest, held: Snapshot) -> Told:
 def told_by_files(request: FeedRequest, target: Storage) -> Told:
     """What a directory of parquet files tells. Ranges that aren't complete don't count.
 
+    Of the range that is asked for, and of the newest one, the files are those that were written; looking
+    into all markers would take a request for each.
+
     Raises:
-        InvalidArgumentError: it holds what no feed has written, or a marker can't be read. Facts: target.
+        InvalidArgumentError: it holds what no feed has written, or a version twice, or a marker can't be
+            read. Facts: target.
+        CommitConflictError: another run writes the same range at this time, or was killed in doing so.
     """
-    complete = {
-        versions: name
-        for name, (versions, is_complete) in _range_directories(request, target).items()
-        if is_complete
-    }
+    found = range_directories(request, target)
+    check_ranges_apart(request, found)
+    complete = {(found[name].first, found[name].last): name for name in complete_ranges(found)}
     if not complete:
         return Told()
     newest = max(complete, key=lambda versions: versions[1])
-    marker = marker_of(request, target, complete[newest])
-    ids = {marker["table_id"]: newest[1]} if marker else {}
-    return Told(_united(complete), ids=ids)
+    ids = {}
+    for versions in {newest, (request.start, request.end)} & complete.keys():
+        marker = marker_of(request, target, complete[versions])
+        if marker is not None:
+            check_listed(request, complete[versions], marker, found[complete[versions]].sizes)
+            ids[versions] = marker["table_id"]
+    return Told(_united(complete), ids={ids[newest]: newest[1]} if newest in ids else {})
 
 
 def told_by_target(request: FeedRequest, target: DeltaTable) -> Told:
     """What a target of either format tells; nothing where there is none.
 
     Raises:
-        InvalidArgumentError: see `told_by_table` and `told_by_files`.
+        InvalidArgumentError: it is of the other format; see `told_by_table` and `told_by_files`.
         DeltaError: the target can't be read.
     """
     if request.format == "parquet":
         return told_by_files(request, target.storage)
-    return told_by_table(request, target.snapshot()) if target.exists() else Told()
+    if target.exists():
+        return told_by_table(request, target.snapshot())
+    check_no_ranges(request, target.storage)
+    return Told()
+
+
+def told_before(request: FeedRequest, source: DeltaTable, target: DeltaTable) -> Told | None:
+    """What a target tells before a range is appended to it; None where it has all of the range.
+
+    This is all that can be found out without Spark about whether the range can be appended.
+
+    Raises:
+        InvalidArgumentError: it can't, however often it is tried. Facts: target.
+        CommitConflictError: another run writes the same range at this time.
+        DeltaError: table or target can't be read.
+    """
+    if request.format == "delta" and target.exists():
+        return told_before_table(request, source, target.snapshot())
+    told = told_by_target(request, target)
+    check_source(request, told, source)
+    if not is_new(request, told):
+        return None
+    if request.format == "delta":
+        check_columns(request, source.snapshot(request.end).schema)
+    return told
+
+
+def told_before_table(request: FeedRequest, source: DeltaTable, held: Snapshot) -> Told | None:
+    """As `told_before`, of a Delta target at a version.
+
+    Raises:
+        InvalidArgumentError: see `told_before`.
+        DeltaError: table or target can't be read.
+    """
+    told = told_by_table(request, held)
+    check_source(request, told, source)
+    if not is_new(request, told):
+        return None
+    check_lost(request, told, held)
+    check_columns(request, source.snapshot(request.end).schema, held.schema)
+    return told
 
 
 def check_source(request: FeedRequest, told: Told, source: DeltaTable) -> None:
@@ -262,54 +298,6 @@ def identifiers_of(request: FeedRequest, told: Told, source_id: str) -> dict[str
 def start_mark(first: int) -> str:
     """The application id whose version is the last of those that a Delta target tells from this one on."""
     return f"{_FROM}{first}"
-
-
-def marker_of(request: FeedRequest, target: Storage, directory: str) -> Mapping[str, Any] | None:
-    """What the marker of a range says; None where there is none.
-
-    Raises:
-        InvalidArgumentError: it can't be read. Facts: target.
-    """
-    path = f"{directory}/{MARKER}"
-    try:
-        marker = json.loads(target.read(path))
-    except ObjectNotFoundError:
-        return None
-    except ValueError as error:
-        raise refusal(request, f"its {path} can't be read") from error
-    if not isinstance(marker, dict) or not isinstance(marker.get("table_id"), str):
-        raise refusal(request, f"its {path} doesn't say which table it is about")
-    return marker
-
-
-def incomplete_ranges(request: FeedRequest, target: Storage) -> list[str]:
-    """The directories of a parquet target that have versions of the range, and no marker.
-
-    Raises:
-        InvalidArgumentError: it holds what no feed has written. Facts: target.
-    """
-    return [
-        name
-        for name, ((first, last), is_complete) in _range_directories(request, target).items()
-        if not is_complete and first <= request.end and request.start <= last
-    ]
-
-
-def _range_directories(
-    request: FeedRequest, target: Storage
-) -> dict[str, tuple[tuple[int, int], bool]]:
-    """The versions of each range by its directory, and whether the range is complete."""
-    found: dict[str, tuple[tuple[int, int], bool]] = {}
-    # A loop over files: a listing comes one by one.
-    for info in target.walk(""):
-        directory, _, name = info.path.rpartition("/")
-        versions = _RANGE.fullmatch(directory)
-        if versions:
-            before = directory in found and found[directory][1]
-            found[directory] = (int(versions[1]), int(versions[2])), before or name == MARKER
-        elif not info.path.startswith(UNFINISHED):
-            raise refusal(request, f"it holds {info.path}, which no change feed has written")
-    return found
 
 
 def _by_rest(marks: Mapping[str, int], prefix: str) -> dict[str, int]:

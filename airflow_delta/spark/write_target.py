@@ -12,9 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable, OptimisticTransaction, RemoveFile
-from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
+from airflow_delta.engine.errors import (
+    InvalidArgumentError,
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
 from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
 from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.new_table import new_table
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -125,7 +130,8 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     Raises:
         InvalidArgumentError: the partition columns aren't different columns of the rows, or a
             property makes no sense.
-        InvalidTableError: a column's type is none of the protocol's, or none to partition by.
+        InvalidTableError: a column's type is none of the protocol's, or none to partition by; or data
+            files can't call it so without column mapping.
         UnsupportedFeatureError: the properties ask for what isn't done here.
     """
     uri, properties = request.table.uri, dict(request.properties)
@@ -137,6 +143,7 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
             f"which have {', '.join(schema.names)}",
             table=uri,
         )
+    _check_names(schema, request.partition_by, uri)
     made = new_table(
         schema,
         properties,
@@ -159,6 +166,20 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
 
 def _parameters(request: WriteRequest) -> dict[str, object]:
     return {"mode": MODES[request.mode], "partitionBy": list(request.partition_by)}
+
+
+def _check_names(schema: StructType, partition_by: tuple[str, ...], uri: str) -> None:
+    """Refuse names that only column mapping allows in data files, which the engine would advise."""
+    stored = StructType(tuple(column for column in schema if column.name not in partition_by))
+    try:
+        check_column_names(stored, table=uri)
+    except InvalidTableError as error:
+        raise InvalidTableError(
+            f"the names of the columns {list(error.columns)} have a character that needs column mapping, "
+            "and data files aren't written with physical column names: rename them in the rows",
+            table=uri,
+            columns=error.columns,
+        ) from error
 
 
 def _check_rows_can_be_made(protocol: Protocol, metadata: Metadata, uri: str) -> None:

@@ -22,13 +22,21 @@ from airflow_delta.operators import change_feed
 from airflow_delta.operators.change_feed import ChangeFeedOperator
 from airflow_delta.operators.feed_progress import PROGRESS, FeedProgress
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException, Asset
+from tests.airflow.feed_runs import (
+    COUNTS,
+    Runs,
+    Submissions,
+    begun,
+    broken,
+    feed,
+    grow,
+    made_range,
+    versions,
+)
 from tests.airflow.maintenance import rows_by_peer, run_dag
 from tests.airflow.managed_tables import commit, hand_over, in_log, use_owner
-from tests.airflow.run_context import context_of
-from tests.airflow.task_state import AssetStates, TaskState
-from tests.log_builder import add, commit_path, metadata, remove, write_commit
-
-COUNTS = {"insert": 2, "delete": 1, "update_preimage": 0, "update_postimage": 0}
+from tests.airflow.task_state import AssetStates
+from tests.log_builder import add, commit_path, remove, write_commit
 
 
 @pytest.fixture
@@ -38,56 +46,6 @@ def table(tmp_path: Path) -> str:
     for number in range(3):
         grow(uri, number)
     return uri
-
-
-def grow(uri: str, number: int) -> None:
-    feed = {"delta.enableChangeDataFeed": "true"}
-    rows = pa.table({"id": [number]})
-    write_deltalake(uri, rows, mode="append", configuration=None if number else feed)
-
-
-class Runs:
-    """The runs of one task, in the order in which they are executed, and what Airflow keeps of them."""
-
-    def __init__(self) -> None:
-        self.assets = AssetStates("airflow_delta_change_feeds")
-        self.states: dict[tuple[int, int], TaskState] = {}
-        self.newest = 0
-
-    def attempt(
-        self, operator: ChangeFeedOperator, run: int = 1, index: int = -1
-    ) -> dict[str, Any]:
-        """A try in a run, of which there were others perhaps."""
-        context = context_of("feed", run=run)
-        context["ti"].map_index = index
-        context["task_state_store"] = self.states.setdefault((run, index), TaskState())
-        context["asset_state_store"] = self.assets
-        return operator.execute(context)
-
-    def run(self, operator: ChangeFeedOperator, index: int = -1) -> dict[str, Any]:
-        """A try in a run of its own."""
-        self.newest += 1
-        return self.attempt(operator, self.newest, index)
-
-
-class Submissions:
-    """Takes the place of Spark: keeps what is submitted, and answers."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.taken: list[dict[str, Any]] = []
-        self.answer: dict[str, Any] = {"appended": True, "counts": COUNTS, "committed_version": 5}
-        monkeypatch.setattr("airflow_delta.hooks.spark_job.SparkJobHook", lambda *_, **__: self)
-
-    def run(self, job: str, parameters: dict[str, Any], **environment: Any) -> dict[str, Any]:
-        assert job == "change_feed"
-        self.taken.append(parameters)
-        self.environment = environment
-        self.in_log = in_log(Path(parameters["table_uri"]))
-        return self.answer
-
-
-def feed(table: str, **arguments: Any) -> ChangeFeedOperator:
-    return ChangeFeedOperator(task_id="feed", table_uri=table, **arguments)
 
 
 def test_each_run_goes_on_after_the_one_before(table: str) -> None:
@@ -131,10 +89,6 @@ def test_the_first_and_the_last_version_can_be_given(table: str) -> None:
         runs.run(feed(table, start_version=9))
     with pytest.raises(ValueError, match="start_version: expected a version"):
         runs.run(feed(table, start_version="soon"))
-
-
-def versions(found: dict[str, Any]) -> tuple[int, int]:
-    return found["start_version"], found["end_version"]
 
 
 def test_a_run_goes_on_after_the_last_one_executed_whatever_their_dates(table: str) -> None:
@@ -187,10 +141,6 @@ def test_a_run_that_failed_after_it_had_told_its_versions_tells_them_again(
     assert versions(runs.attempt(operator)) == (0, 2)
 
 
-def broken(*_: Any, **__: Any) -> None:
-    raise OSError("the store fails")
-
-
 def test_a_range_that_cannot_be_told_is_not_kept(tmp_path: Path) -> None:
     runs, uri = Runs(), str(tmp_path / "t")
     write_deltalake(uri, pa.table({"id": [0]}))
@@ -214,13 +164,6 @@ def test_versions_go_on_where_a_table_is_replaced(tmp_path: Path) -> None:
     assert (versions(found), found["table_id"]) == ((1, 1), "another")
     # Version 0 has the id that it had, and a clear of its run tells it again.
     assert versions(runs.attempt(feed(str(path)), 1)) == (0, 0)
-
-
-def begun(table_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Protocol and metadata of a table with a change data feed."""
-    action = metadata(configuration={"delta.enableChangeDataFeed": "true"})
-    action["metaData"]["id"] = table_id
-    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}, action
 
 
 def test_a_table_that_may_be_another_needs_a_start(tmp_path: Path) -> None:
@@ -247,14 +190,6 @@ def test_a_target_that_was_deleted_is_begun_anew(
             runs.run(feed(table, **arguments))
         shutil.rmtree(target)
     assert [(taken["start"], taken["end"]) for taken in submissions.taken] == [(0, 2), (0, 2)]
-
-
-def made_range(target: Path, table_id: object, start: int = 0, end: int = 2) -> None:
-    """A range of a directory, as the job leaves it."""
-    folder = target / f"change_versions={start:020}-{end:020}"
-    folder.mkdir(parents=True)
-    marker = {"table_id": str(table_id), "counts": COUNTS}
-    (folder / "_airflow_delta_changes.json").write_text(json.dumps(marker))
 
 
 def test_a_task_needs_the_inlet_that_leads_to_its_progress(table: str) -> None:
@@ -360,6 +295,16 @@ def test_what_must_not_be_appended_to_fails_for_good(
     assert submissions.taken == []
 
 
+def test_a_target_with_other_columns_is_refused_before_spark_starts(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submissions, target = Submissions(monkeypatch), str(tmp_path / "changes")
+    write_deltalake(target, pa.table({"other": pa.array([], pa.int64())}))
+    with pytest.raises(AirflowFailException, match=r"aren't appended to .* columns \['"):
+        Runs().run(feed(table, target_uri=target))
+    assert submissions.taken == []
+
+
 def test_changes_that_were_not_recorded_are_told_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,7 +391,7 @@ def load_dag() -> Any:
     return bag.dags["delta_change_feed"]
 
 
-@pytest.mark.parametrize(("number", "task"), [(1, "feed"), (2, "total")])
+@pytest.mark.parametrize(("number", "task"), [(1, "feed"), (3, "total")])
 def test_the_dags_of_the_guide_can_be_loaded(number: int, task: str) -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "read-changes.md"
     code = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)[number]
@@ -454,3 +399,18 @@ def test_the_dags_of_the_guide_can_be_loaded(number: int, task: str) -> None:
     exec(compile(code, str(page), "exec"), names)
     (operator,) = (found for found in names.values() if isinstance(found, ChangeFeedOperator))
     assert operator.dag.task_ids[-1] == task
+    check_one_at_a_time(operator)
+
+
+def test_the_example_dag_runs_one_at_a_time_and_takes_a_last_version(
+    airflow_database: Path, table: str
+) -> None:
+    check_one_at_a_time(load_dag().task_dict["change_feed"])
+    for given, found in ((1, (0, 1)), (None, (2, 2))):
+        _, returned = run_dag(load_dag(), table_uri=table, end_version=given)
+        assert versions(returned["change_feed"]) == found
+
+
+def check_one_at_a_time(operator: Any) -> None:
+    """Airflow counts the runs of each backfill apart, and the tries of a task in all runs together."""
+    assert (operator.max_active_tis_per_dag, operator.dag.max_active_runs) == (1, 1)

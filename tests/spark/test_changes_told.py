@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import CommitConflictError, InvalidArgumentError
+from airflow_delta.spark.changes_ranges import MARKER, range_directory
 from airflow_delta.spark.changes_rules import FeedRequest
 from airflow_delta.spark.changes_told import (
-    MARKER,
     Told,
     check_lost,
     check_source,
     identifiers_of,
-    incomplete_ranges,
     is_new,
-    range_directory,
     start_mark,
+    told_before,
     told_by_files,
     told_by_table,
     told_by_target,
@@ -183,16 +182,6 @@ def test_files_tell_by_the_markers_of_their_ranges(tmp_path: Path) -> None:
     assert told_by_files(REQUEST, storage) == Told(((0, 3), (9, 10)), ids={"ours": 10})
 
 
-def test_only_unmarked_ranges_make_room_for_their_versions(tmp_path: Path) -> None:
-    made_range(tmp_path, 0, 2, None)
-    made_range(tmp_path, 0, 3, None)
-    made_range(tmp_path, 4, 5, {"table_id": "ours"})
-    made_range(tmp_path, 7, 9, None)
-    made_range(tmp_path, 8, 9, None)
-    found = incomplete_ranges(REQUEST, DeltaTable(str(tmp_path)).storage)
-    assert sorted(found) == [range_directory(0, 3), range_directory(7, 9)]
-
-
 @pytest.mark.parametrize("marker", [[], {"table_id": 1}])
 def test_a_marker_that_says_nothing_is_refused(tmp_path: Path, marker: object) -> None:
     made_range(tmp_path, 0, 2, marker)
@@ -205,6 +194,75 @@ def test_a_marker_that_is_no_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / range_directory(0, 2) / MARKER).write_text("{")
     with pytest.raises(InvalidArgumentError, match="can't be read"):
         told_by_files(REQUEST, DeltaTable(str(tmp_path)).storage)
+
+
+@pytest.mark.parametrize("versions", [(3, 7), (0, 2), (9, 10)])
+def test_the_files_of_the_newest_range_and_of_the_one_asked_for_are_those_of_its_run(
+    tmp_path: Path, versions: tuple[int, int]
+) -> None:
+    """A run that was taken for dead goes on copying into the range that another one has completed."""
+    storage = DeltaTable(str(tmp_path)).storage
+    marker = {"table_id": "ours", "files": {"part-0.parquet": 4}}
+    for start, end in ((0, 2), (3, 7), (9, 10)):
+        made_range(tmp_path, start, end, marker)
+    assert told_by_files(REQUEST, storage).ranges == ((0, 7), (9, 10))
+    folder = tmp_path / range_directory(*versions)
+    (folder / ".part-0.parquet.crc").write_bytes(b"crc")
+    (folder / "part-1.parquet").write_bytes(b"rows")
+    if versions == (0, 2):
+        # Looking into all markers would take a request for each.
+        assert told_by_files(REQUEST, storage).ranges == ((0, 7), (9, 10))
+        return
+    with pytest.raises(CommitConflictError, match=r"it has part-1\.parquet; another run writes"):
+        told_by_files(REQUEST, storage)
+    (folder / "part-1.parquet").unlink()
+    (folder / "part-0.parquet").write_bytes(b"ro")
+    with pytest.raises(
+        CommitConflictError, match=r"lacks part-0\.parquet; .* delete the directory"
+    ):
+        told_by_files(REQUEST, storage)
+
+
+def test_a_version_that_two_ranges_tell_is_no_secret(tmp_path: Path) -> None:
+    for start, end in ((0, 1), (2, 5), (4, 9)):
+        made_range(tmp_path, start, end, {"table_id": "ours"})
+    storage = DeltaTable(str(tmp_path)).storage
+    both = (
+        f"{range_directory(2, 5)} and {range_directory(4, 9)} both have .* 4 to 5, .*: delete one"
+    )
+    with pytest.raises(InvalidArgumentError, match=both):
+        told_by_files(REQUEST, storage)
+
+
+def test_neither_format_is_taken_for_the_other(tmp_path: Path) -> None:
+    table = source(tmp_path / "t", "ours", "ours")
+    made_range(tmp_path / "files", 0, 1, {"table_id": "ours"})
+    (tmp_path / "log").mkdir()
+    source(tmp_path / "log", "other")
+    (tmp_path / "log" / "part-0.parquet").write_bytes(b"rows")
+    for name, kind, message in (
+        ("files", "delta", f"holds {range_directory(0, 1)}, .* ask for that format"),
+        ("log", "parquet", "is a Delta table, .* ask for the format delta"),
+    ):
+        target = str(tmp_path / name)
+        before = sorted((tmp_path / name).rglob("*"))
+        request = FeedRequest(table.uri, 1, 1, target, kind)
+        for look in (told_by_target, lambda r, t: told_before(r, table, t)):
+            with pytest.raises(InvalidArgumentError, match=message):
+                look(request, DeltaTable(target))
+        assert sorted((tmp_path / name).rglob("*")) == before
+
+
+def test_what_can_be_known_without_spark(tmp_path: Path) -> None:
+    table = source(tmp_path / "t", "ours", "ours")
+    request = FeedRequest(table.uri, 0, 1, str(tmp_path / "c"))
+    assert told_before(request, table, DeltaTable(request.target_uri)) == Told()
+    marks = identifiers_of(request, Told(), "ours")
+    target = held(tmp_path / "c", add("a"), *(txn(*mark) for mark in marks.items()))
+    assert told_before(request, table, target) is None
+    later = source(tmp_path / "t2", "ours", "ours", "ours")
+    with pytest.raises(InvalidArgumentError, match="no change feed has written it"):
+        told_before(FeedRequest(later.uri, 2, 2, request.target_uri), later, target)
 
 
 def test_the_start_of_a_range_is_in_its_identifier() -> None:
