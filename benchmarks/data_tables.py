@@ -63,16 +63,7 @@ def large(work: Path, rows: int, *, partitioned: bool = False) -> Path:
 
 def with_vectors(work: Path, rows: int, *, partitioned: bool = False) -> Path:
     """The same after a delete of two rows of a hundred, anywhere: each file has a deletion vector."""
-    source = large(work, rows, partitioned=partitioned)
-    return made(
-        source.with_name(f"{source.name}-vectors"),
-        lambda root: _change(
-            root,
-            source,
-            ("delta.enableDeletionVectors",),
-            [f"DELETE FROM {_sql_name(root)} WHERE pmod(hash(id), 50) = 0"],
-        ),
-    )
+    return _after_delete(large(work, rows, partitioned=partitioned), "pmod(hash(id), 50) = 0")
 
 
 def changed(work: Path, rows: int, *, vectors: bool) -> Path:
@@ -120,15 +111,7 @@ def changed_small_files(work: Path, files: int) -> Path:
     """Small files with a change data feed from version 0 on; at last each gets a deletion vector."""
     feed = {"delta.enableChangeDataFeed": "true"}
     source = made(work / f"data-small-feed-{files}", lambda root: _write_small(root, files, feed))
-    return made(
-        source.with_name(f"{source.name}-vectors"),
-        lambda root: _change(
-            root,
-            source,
-            ("delta.enableDeletionVectors",),
-            [f"DELETE FROM {_sql_name(root)} WHERE id % {_SMALL_ROWS} = 3"],
-        ),
-    )
+    return _after_delete(source, f"id % {_SMALL_ROWS} = 3")
 
 
 def _write_large(root: Path, rows: int, *, partitioned: bool) -> None:
@@ -270,6 +253,19 @@ def _write_log(
         actions = [*(() if version else begin), *({"add": add} for add in adds)]
         with (root / "_delta_log" / f"{version:020}.json").open("w", encoding="utf-8") as log:
             log.writelines(json.dumps(action) + "\n" for action in actions)
+
+
+def _after_delete(source: Path, condition: str) -> Path:
+    """A table after a delete that leaves deletion vectors."""
+    return made(
+        source.with_name(f"{source.name}-vectors"),
+        lambda root: _change(
+            root,
+            source,
+            ("delta.enableDeletionVectors",),
+            [f"DELETE FROM {_sql_name(root)} WHERE {condition}"],
+        ),
+    )
 
 
 def _change(root: Path, source: Path, properties: Iterable[str], statements: Sequence[str]) -> None:

@@ -16,9 +16,7 @@ from tests.airflow.maintenance import checkpoint_only, load_dag, rows_by_peer, r
 from tests.golden.expected_rows import ExpectedRows
 
 CASES = (
-    "basic-with-inserts-merge",
     "dat-all_primitive_types",
-    "dat-partitioned_with_null",
     "dat-with_checkpoint",
     "time-travel-schema-changes-b",
 )
