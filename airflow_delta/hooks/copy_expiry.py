@@ -76,7 +76,7 @@ def _expired_copies(
     folders = [folder for folder in beside.folders("") if folder != name]
     copied, now = CopySource(source, source.snapshot()), now_ms()
     found = []
-    markers, lists = (_read(beside, folders, name) for name in (MARKER, DELETING))
+    markers, lists = (_read(beside, folders, file) for file in (MARKER, DELETING))
     for folder, content, deletion in zip(folders, markers, lists, strict=True):
         uri = f"{parent}/{folder}"
         try:
@@ -100,12 +100,12 @@ def _expired_copies(
 
 
 def _read(
-    beside: Storage, folders: Sequence[str], name: str
+    beside: Storage, folders: Sequence[str], file: str
 ) -> Sequence[bytes | DeltaError | None]:
-    """The file of a name in each folder; None where there is none, or why it can't be read."""
+    """A file of each folder; None where there is none, or why it can't be read."""
     from airflow_delta.engine.errors import DeltaError
 
-    paths = [f"{folder}/{name}" for folder in folders]
+    paths = [f"{folder}/{file}" for folder in folders]
     try:
         return beside.read_many(paths)
     except DeltaError:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ _RANGE = re.compile(r"change_versions=([0-9]{20})-([0-9]{20})")
 _HADOOP_FOLDER = "_$folder$"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RangeFiles:
     """A range's directory as it was listed.
 
@@ -70,8 +70,8 @@ class RangeFiles:
 
     first: int
     last: int
-    complete: bool = False
-    sizes: dict[str, int] = field(default_factory=dict)
+    complete: bool
+    sizes: Mapping[str, int]
 
     def overlaps(self, first: int, last: int) -> bool:
         """Whether it has some of these versions."""
@@ -89,28 +89,21 @@ def range_directories(request: FeedRequest, target: Storage) -> dict[str, RangeF
     Raises:
         InvalidArgumentError: it holds what no feed has written. Facts: target.
     """
-    found: dict[str, RangeFiles] = {}
+    found: dict[str, list[FileInfo]] = {}
     # A loop over files: a listing comes one by one.
     for info in target.walk(""):
-        directory, _, name = info.path.rpartition("/")
-        versions = _RANGE.fullmatch(directory)
-        if versions:
-            if directory not in found:
-                found[directory] = RangeFiles(int(versions[1]), int(versions[2]))
-            _add(found[directory], info, name)
+        directory = info.path.rpartition("/")[0]
+        if _RANGE.fullmatch(directory):
+            found.setdefault(directory, []).append(info)
         # At any depth: a rename can put it into a range that has come first, and takes it out again.
         elif f"/{UNFINISHED}" not in f"/{info.path}" and not _stands_for_directory(info):
             raise refusal(request, _foreign(target, info.path))
-    return found
+    return {directory: _range_files(directory, files) for directory, files in found.items()}
 
 
 def files_read_in(target: Storage, directory: str) -> dict[str, int]:
     """The size of each file of a range that readers read, by name."""
-    found = RangeFiles(0, 0)
-    for info in target.walk(directory):
-        if info.path.startswith(f"{directory}/"):
-            _add(found, info, info.path.removeprefix(f"{directory}/"))
-    return found.sizes
+    return _sizes_read(directory, target.walk(directory))
 
 
 def check_ranges_apart(request: FeedRequest, found: Mapping[str, RangeFiles]) -> None:
@@ -213,11 +206,22 @@ def check_no_ranges(request: FeedRequest, target: Storage) -> None:
         )
 
 
-def _add(held: RangeFiles, info: FileInfo, name: str) -> None:
-    if name == MARKER:
-        held.complete = True
-    elif not name.startswith(("_", ".")) and not _stands_for_directory(info):
-        held.sizes[name] = info.size
+def _range_files(directory: str, files: Iterable[FileInfo]) -> RangeFiles:
+    first, last = map(int, directory.rpartition("=")[2].split("-"))
+    complete = any(info.path == f"{directory}/{MARKER}" for info in files)
+    return RangeFiles(first, last, complete, _sizes_read(directory, files))
+
+
+def _sizes_read(directory: str, files: Iterable[FileInfo]) -> dict[str, int]:
+    """The sizes of the files right in a directory whose names readers don't skip, by name."""
+    beside = f"{directory}/"
+    return {
+        info.path.removeprefix(beside): info.size
+        for info in files
+        if info.path.startswith(beside)
+        and not info.path.removeprefix(beside).startswith(("_", "."))
+        and not _stands_for_directory(info)
+    }
 
 
 def _stands_for_directory(info: FileInfo) -> bool:

@@ -140,6 +140,7 @@ def _number(metadata: Column, num_files: int) -> Column:
     message = F.concat(F.lit("not in the list of files: "), metadata["file_path"])
     strange = F.raise_error(message).cast("long")
     known = F.when((number >= 0) & (number < num_files), number).otherwise(strange)
+    # Never null, though it isn't anyway: else Spark infers a filter for the join, and computes all twice.
     return F.coalesce(known, F.lit(-1))
 
 

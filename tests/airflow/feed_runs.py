@@ -25,6 +25,7 @@ __all__ = [
     "feed",
     "grow",
     "made_range",
+    "three_versions",
     "versions",
 ]
 
@@ -35,6 +36,14 @@ def grow(uri: str, number: int) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     rows = pa.table({"id": [number]})
     write_deltalake(uri, rows, mode="append", configuration=None if number else feed)
+
+
+def three_versions(tmp_path: Path) -> str:
+    """A table with versions 0 to 2, each with a row more."""
+    uri = str(tmp_path / "table")
+    for number in range(3):
+        grow(uri, number)
+    return uri
 
 
 class Runs:

@@ -31,6 +31,7 @@ from tests.airflow.feed_runs import (
     feed,
     grow,
     made_range,
+    three_versions,
     versions,
 )
 from tests.airflow.maintenance import rows_by_peer, run_dag
@@ -41,11 +42,7 @@ from tests.log_builder import add, commit_path, remove, write_commit
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    """Versions 0 to 2, each with a row more."""
-    uri = str(tmp_path / "table")
-    for number in range(3):
-        grow(uri, number)
-    return uri
+    return three_versions(tmp_path)
 
 
 def test_each_run_goes_on_after_the_one_before(table: str) -> None:

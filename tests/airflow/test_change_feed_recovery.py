@@ -28,6 +28,7 @@ from tests.airflow.feed_runs import (
     feed,
     grow,
     made_range,
+    three_versions,
     versions,
 )
 from tests.airflow.managed_tables import commit, hand_over, use_owner
@@ -38,11 +39,7 @@ PUT_BACK = "was put back to an earlier state"
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    """Versions 0 to 2, each with a row more."""
-    uri = str(tmp_path / "table")
-    for number in range(3):
-        grow(uri, number)
-    return uri
+    return three_versions(tmp_path)
 
 
 def put_back(table: str, version: int) -> None:
