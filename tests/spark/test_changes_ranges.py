@@ -71,10 +71,10 @@ def test_only_unmarked_ranges_make_room_for_their_versions() -> None:
 
 def test_a_range_overlaps_with_all_but_itself() -> None:
     ranges = {
-        range_directory(*versions): RangeFiles(*versions, complete=True)
+        range_directory(*versions): RangeFiles(*versions, complete=True, sizes={})
         for versions in ((0, 2), (0, 3), (3, 7), (4, 5), (8, 9))
     }
-    ranges[range_directory(5, 6)] = RangeFiles(5, 6)
+    ranges[range_directory(5, 6)] = RangeFiles(5, 6, complete=False, sizes={})
     assert overlapping(REQUEST, ranges) == [range_directory(0, 3), range_directory(4, 5)]
 
 
