@@ -28,6 +28,7 @@ from pyspark.sql import types as T  # noqa: N812
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
 from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP, ChangePlan
+from airflow_delta.engine.changes.row_selection import named_rows
 from airflow_delta.engine.commit.owner import CommitOwner
 from airflow_delta.engine.errors import (
     InvalidTableError,
@@ -47,7 +48,6 @@ from airflow_delta.spark.columns import (
 from airflow_delta.spark.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.file_rows import file_rows, stored_column, with_facts
 from airflow_delta.spark.locations import hadoop_uris
-from airflow_delta.spark.row_vectors import VectorSource
 
 __all__ = ["CHANGE_COLUMNS", "read_changes"]
 
@@ -139,7 +139,7 @@ class _ChangeReader:
         self._partition_columns = plan.metadata.partition_columns
         self._mode = mapping_mode(plan.protocol, plan.metadata, table=plan.table)
         self._open_uri = partial(storage_for_uri, storage_options=storage_options)
-        self._vectors = VectorSource(table.storage, plan.table, self._open_uri)
+        self._storage = table.storage
 
     def rows(self) -> DataFrame:
         """All changes of the plan."""
@@ -196,7 +196,13 @@ class _ChangeReader:
             rows,
             pa.array(numbers),
             facts,
-            vectors=self._vectors.read(entries["deletionVector"], entries["selectionVector"]),
+            vectors=named_rows(
+                entries["deletionVector"],
+                entries["selectionVector"],
+                self._storage,
+                table=table,
+                open_uri=self._open_uri,
+            ),
             selects=F.col("selects"),
         )
         change = stored_column(CHANGE_TYPE) if cdc else F.col("change")

@@ -14,28 +14,21 @@ Spec: PROTOCOL.md, "Deletion Vectors". Reading the vectors is the engine's work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.engine.changes.row_selection import selected_rows
-from airflow_delta.engine.deletion_vectors.read import OpenUri, read_deletion_vector
 from airflow_delta.engine.deletion_vectors.roaring import positions
-from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
-from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["VECTOR_TYPE", "RowVectors", "VectorSource"]
+__all__ = ["VECTOR_TYPE", "RowVectors"]
 
 VECTOR_TYPE = T.ArrayType(T.ArrayType(T.LongType()))
 """The type of a vector as a column."""
@@ -47,89 +40,33 @@ _MOST_BLOCKS_BITS = 22
 _MOST_ROWS = 1 << 44
 """Positions from here on, which no file has in practice, would take memory and find no row."""
 
-_AT_A_TIME = 16
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSource:
-    """Where the vectors of a table are read from.
-
-    Attributes:
-        storage: the table's.
-        table: its location, for messages.
-        open_uri: opens the storage of vectors that lie elsewhere.
-    """
-
-    storage: Storage
-    table: str
-    open_uri: OpenUri
-
-    def read(
-        self, deleted: pa.ChunkedArray, selected: pa.ChunkedArray | None = None
-    ) -> dict[int, BitMap64]:
-        """The rows that entries name, by the number of the entry; those without vectors aren't there.
-
-        Args:
-            deleted: the entries' deletion vectors, as in the log, or null.
-            selected: their selection vectors, if they may have some: where not null, an entry names its
-                rows less those that are deleted (see ``engine.changes.file_changes``).
-
-        Raises:
-            DeletionVectorError: a vector can't be read as it is described.
-            StorageError: the store failed otherwise.
-        """
-        has_vector = deleted.is_valid()
-        if selected is not None:
-            has_vector = pc.or_(has_vector, selected.is_valid())
-        numbers = pc.indices_nonzero(has_vector)
-        columns = [deleted.take(numbers).to_pylist()]
-        columns += [] if selected is None else [selected.take(numbers).to_pylist()]
-        # Vector by vector: each is read by itself. Remote stores let one wait, so from them some at a time;
-        # from a file system threads would mostly wait for one another, and take three times as long.
-        if not self.storage.capabilities.remote:
-            return dict(zip(numbers.to_pylist(), map(self._named, *columns), strict=True))
-        with ThreadPoolExecutor(_AT_A_TIME) as pool:
-            return dict(zip(numbers.to_pylist(), pool.map(self._named, *columns), strict=True))
-
-    def _named(
-        self, deleted: dict[str, Any] | None, selected: dict[str, Any] | None = None
-    ) -> BitMap64:
-        if selected is not None:
-            read = partial(selected_rows, selected, deleted, self.storage)
-        else:
-            descriptor = DeletionVectorDescriptor.from_json(deleted, "deletionVector")
-            read = partial(read_deletion_vector, descriptor, self.storage)
-        return read(table=self.table, open_uri=self.open_uri)
+_ROWS_AT_A_TIME = 1 << 22
 
 
 class RowVectors:
     """The vectors of some entries, each of a file.
 
     Args:
-        vectors: the rows that entries name, by the number of the entry.
+        vectors: the rows that entries name, by the number of the entry; at least one.
     """
 
     def __init__(self, vectors: Mapping[int, BitMap64]) -> None:
-        self._vectors = vectors
-        last = max((bitmap.max() for bitmap in vectors.values() if bitmap), default=0)
+        self._numbers = sorted(vectors)
+        self._vectors = [vectors[number] for number in self._numbers]
+        last = max((bitmap.max() for bitmap in self._vectors if bitmap), default=0)
         last = min(last, _MOST_ROWS - 1)
         self._block_bits = max(_BLOCK_BITS, last.bit_length() - _MOST_BLOCKS_BITS)
 
     def column(self, num_entries: int) -> pa.Array:
         """The vectors as a column of `VECTOR_TYPE`, null for entries without one."""
-        ends = np.zeros(num_entries + 1, dtype=np.int32)
-        filled, words = [np.zeros(0, dtype=np.bool_)], [np.zeros(0, dtype=np.int64)]
-        # A loop over vectors, each of which is an array of its own.
-        for number, bitmap in self._vectors.items():
-            blocks, masks = self._blocks(positions(bitmap))
-            ends[number + 1] = blocks.size
-            filled.append(blocks)
-            words.append(masks)
-        is_filled = np.concatenate(filled)
-        starts = np.concatenate([[0], np.cumsum(is_filled)]) << (self._block_bits - _WORD_BITS)
-        inner = pa.ListArray.from_arrays(_offsets(starts, is_filled), np.concatenate(words))
+        parts = [self._blocks(vectors) for vectors in self._some_at_a_time()]
+        num_blocks, is_filled, words = map(np.concatenate, zip(*parts, strict=True))
         has_vector = np.zeros(num_entries, dtype=np.bool_)
-        has_vector[list(self._vectors)] = True
+        has_vector[self._numbers] = True
+        ends = np.zeros(num_entries, dtype=np.int64)
+        ends[self._numbers] = num_blocks
+        word_ends = np.cumsum(is_filled) << (self._block_bits - _WORD_BITS)
+        inner = pa.ListArray.from_arrays(_offsets(word_ends, is_filled), words)
         return pa.ListArray.from_arrays(_offsets(np.cumsum(ends), has_vector), inner)
 
     def names(self, vector: Column, row_index: Column) -> Column:
@@ -146,19 +83,50 @@ class RowVectors:
         # Null where the block is empty, or beyond the last.
         return F.coalesce(bit, F.lit(0).cast("tinyint")) == 1
 
+    def _some_at_a_time(self) -> Iterator[list[BitMap64]]:
+        """The vectors, in parts of so many rows that what is computed for each row has room."""
+        ends = np.cumsum([len(bitmap) for bitmap in self._vectors])
+        starts = np.flatnonzero(np.diff(ends // _ROWS_AT_A_TIME, prepend=-1))
+        for start, end in pairwise([*starts.tolist(), len(self._vectors)]):
+            yield self._vectors[start:end]
+
     def _blocks(
-        self, rows: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Of one vector, which of its blocks aren't empty, and the words of those."""
-        block_rows, rows = 1 << self._block_bits, rows[rows < _MOST_ROWS]
-        numbers, of_row = np.unique(rows >> self._block_bits, return_inverse=True)
-        filled = np.zeros(numbers[-1] + 1 if numbers.size else 0, dtype=np.bool_)
-        filled[numbers] = True
-        bits = np.zeros(numbers.size * block_rows, dtype=np.bool_)
-        bits[of_row * block_rows + (rows & (block_rows - 1))] = True
-        return filled, np.packbits(bits, bitorder="little").view(np.dtype("<i8"))
+        self, vectors: Sequence[BitMap64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """How many blocks each vector has, which of them aren't empty, and the words of those."""
+        each = [positions(bitmap) for bitmap in vectors]
+        vector = np.repeat(np.arange(len(each)), [rows.size for rows in each])
+        rows = np.concatenate(each)
+        vector, rows = vector[rows < _MOST_ROWS], rows[rows < _MOST_ROWS]
+
+        vector, word, starts = _runs(vector, rows >> _WORD_BITS)
+        bits = np.left_shift(np.uint64(1), (rows & (1 << _WORD_BITS) - 1).astype(np.uint64))
+        masks = np.bitwise_or.reduceat(bits, starts) if starts.size else bits
+
+        words_bits = self._block_bits - _WORD_BITS
+        vector_of_block, block, starts = _runs(vector, word >> words_bits)
+        in_place = np.repeat(np.arange(starts.size), np.diff(starts, append=word.size))
+        words = np.zeros(starts.size << words_bits, dtype=np.uint64)
+        words[(in_place << words_bits) + (word & (1 << words_bits) - 1)] = masks
+
+        num_blocks = np.zeros(len(each), dtype=np.int64)
+        np.maximum.at(num_blocks, vector_of_block, block + 1)
+        filled = np.zeros(num_blocks.sum(), dtype=np.bool_)
+        filled[(np.cumsum(num_blocks) - num_blocks)[vector_of_block] + block] = True
+        return num_blocks, filled, words.view(np.int64)
 
 
-def _offsets(starts: npt.NDArray[Any], is_valid: npt.NDArray[np.bool_]) -> pa.Array:
+def _runs(
+    vector: npt.NDArray[np.int64], place: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each place of each vector once, as both ascend, and where its first row is."""
+    is_first = np.ones(place.size, dtype=np.bool_)
+    is_first[1:] = (np.diff(vector) != 0) | (np.diff(place) != 0)
+    starts = np.flatnonzero(is_first)
+    return vector[starts], place[starts], starts
+
+
+def _offsets(ends: npt.NDArray[Any], is_valid: npt.NDArray[np.bool_]) -> pa.Array:
     """The offsets of lists, of which some are null."""
-    return pa.array(starts.astype(np.int32), mask=np.append(~is_valid, False))
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    return pa.array(offsets, mask=np.append(~is_valid, False))

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine.deletion_vectors.columns import read_vector_column
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.storage.location import storage_for_uri
 from airflow_delta.spark.columns import FIELD_IDS, file_schema, frame_schema
@@ -43,7 +44,6 @@ from airflow_delta.spark.metadata_columns import (
 )
 from airflow_delta.spark.other_formats import file_format, refuse_without_row_index
 from airflow_delta.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
-from airflow_delta.spark.row_vectors import VectorSource
 
 __all__ = ["SnapshotReader"]
 
@@ -70,8 +70,8 @@ class SnapshotReader:
     ) -> None:
         self._spark = spark
         self._snapshot = snapshot
-        open_uri = partial(storage_for_uri, storage_options=storage_options)
-        self._vectors = VectorSource(table.storage, snapshot.table, open_uri)
+        self._storage = table.storage
+        self._open_uri = partial(storage_for_uri, storage_options=storage_options)
         self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         self._format = file_format(snapshot, mapping_mode=self._mode)
         self._partition_columns = snapshot.metadata.partition_columns
@@ -147,7 +147,12 @@ class SnapshotReader:
             table=self._snapshot.table,
             file_format=self._format,
         )
-        vectors = self._vectors.read(adds["deletionVector"])
+        vectors = read_vector_column(
+            adds["deletionVector"],
+            self._storage,
+            table=self._snapshot.table,
+            open_uri=self._open_uri,
+        )
         if vectors:
             self._need_row_index("deletion vectors")
         if not vectors and not facts:

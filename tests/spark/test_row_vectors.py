@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -66,6 +68,31 @@ def test_places_far_behind(spark: SparkSession) -> None:
     found = _named(spark, vectors, rows).to_pylist()
     wanted = [(e, p) for e, p in pairs if p in vectors.get(e, BitMap64())]
     assert sorted((row["entry"], row["place"]) for row in found) == wanted
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 9), st.sets(st.sampled_from(EDGES) | st.integers(0, 300_000)), min_size=1
+    ),
+    st.integers(1, 12),
+)
+def test_the_column_holds_the_rows_of_each_vector(
+    rows: dict[int, set[int]], at_a_time: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_delta.spark.row_vectors._ROWS_AT_A_TIME", at_a_time)
+        column = RowVectors({n: BitMap64(some) for n, some in rows.items()}).column(11)
+    column.validate(full=True)
+    for number, blocks in enumerate(column.to_pylist()):
+        assert (blocks is None) == (number not in rows)
+        found = {
+            block * 4096 + word * 64 + bit
+            for block, words in enumerate(blocks or ())
+            for word, bits in enumerate(words or ())
+            for bit in range(64)
+            if bits >> bit & 1
+        }
+        assert found == rows.get(number, set())
 
 
 def test_a_place_that_no_file_has_costs_nothing(spark: SparkSession) -> None:

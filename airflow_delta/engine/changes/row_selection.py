@@ -1,52 +1,54 @@
-"""The rows of a file that a difference of two deletion vectors tells.
+"""The rows of files that a difference of two deletion vectors tells.
 
 See `file_changes`: an entry with a ``selectionVector`` stands for the rows in it, less those in its
 ``deletionVector``. Positions count all rows of the data file, in physical order, from 0. An entry
-without a selection is an ordinary file with a deletion vector, and needs nothing of this.
+without a selection is an ordinary file, with or without a deletion vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_delta.engine.deletion_vectors.read import OpenUri, read_deletion_vector
-from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.read import OpenUri
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyroaring import BitMap64
 
-__all__ = ["selected_rows"]
+__all__ = ["named_rows"]
 
 
-def selected_rows(
-    selection: Mapping[str, Any],
-    deleted: Mapping[str, Any] | None,
+def named_rows(
+    deleted: pa.ChunkedArray,
+    selected: pa.ChunkedArray,
     storage: Storage,
     *,
     table: str,
     open_uri: OpenUri | None = None,
-) -> BitMap64:
-    """The positions that an entry of a change plan selects; none, where it turns out to be empty.
+) -> dict[int, BitMap64]:
+    """The positions that the entries of a change plan name, by the numbers of the entries.
+
+    Of an entry with a selection they are those that it selects, if there are any; of one that has
+    a deletion vector only, those that are deleted. Entries without either aren't there.
 
     Args:
-        selection: the entry's ``selectionVector``.
-        deleted: the entry's ``deletionVector``.
+        deleted: the entries' ``deletionVector``.
+        selected: their ``selectionVector``.
         storage: the table's storage.
         table: the table's location, for messages.
-        open_uri: as in `read_deletion_vector`.
+        open_uri: as in `read_deletion_vectors`.
 
     Raises:
-        DeletionVectorError: one of the two can't be read as it is described.
+        CorruptLogError: a descriptor lacks a field.
+        DeletionVectorError: a vector can't be read as it is described.
         StorageError: the store failed otherwise.
     """
-    rows = _read(selection, storage, table, open_uri)
-    return rows if deleted is None else rows - _read(deleted, storage, table, open_uri)
-
-
-def _read(
-    vector: Mapping[str, Any], storage: Storage, table: str, open_uri: OpenUri | None
-) -> BitMap64:
-    descriptor = DeletionVectorDescriptor.from_json(vector, "deletionVector")
-    return read_deletion_vector(descriptor, storage, table=table, open_uri=open_uri)
+    rows = read_vector_column(deleted, storage, table=table, open_uri=open_uri)
+    # A loop over vectors, each of which is a set of its own.
+    for number, selection in read_vector_column(
+        selected, storage, table=table, open_uri=open_uri
+    ).items():
+        rows[number] = selection - rows[number] if number in rows else selection
+    return rows

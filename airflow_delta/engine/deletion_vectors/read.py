@@ -1,4 +1,4 @@
-"""From a descriptor in the log to the set of deleted positions.
+"""From descriptors in the log to the sets of deleted positions.
 
 ==============  ================================================================================
 storage type    where the serialised set is
@@ -12,16 +12,22 @@ storage type    where the serialised set is
 A wrong set silently returns deleted rows or hides live ones. So everything that the descriptor and
 the frame state is checked: version, size, checksum and cardinality.
 
+A file may hold thousands of vectors of some dozen bytes. Those that are near one another in it are
+read in one go (`spans`).
+
 Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema" and "Derived Fields".
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
+from airflow_delta.engine.deletion_vectors.spans import Extent, Span, spans
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeletionVectorError,
@@ -40,16 +46,15 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-__all__ = ["OpenUri", "read_deletion_vector", "relative_path"]
+__all__ = ["OpenUri", "read_deletion_vector", "read_deletion_vectors", "relative_path"]
 
 OpenUri: TypeAlias = Callable[[str], tuple[Storage, str]]
 """From a decoded absolute location to the storage that holds it and the path there."""
 
 _UUID_CHARACTERS = 20
+_AT_A_TIME = 16
 
-# Up to this offset the file's version is read in one go with the vector: the bytes between them
-# cost less than a second round trip to an object store.
-_READ_FROM_START = 64 * 1024
+_UNREADABLE = (CorruptLogError, DeletionVectorError, InvalidArgumentError, ObjectNotFoundError)
 
 
 def read_deletion_vector(
@@ -59,38 +64,36 @@ def read_deletion_vector(
     table: str,
     open_uri: OpenUri | None = None,
 ) -> BitMap64:
-    """Read and check a deletion vector.
+    """Read and check one deletion vector; see `read_deletion_vectors`."""
+    return read_deletion_vectors([descriptor], storage, table=table, open_uri=open_uri)[0]
+
+
+def read_deletion_vectors(
+    descriptors: Sequence[DeletionVectorDescriptor],
+    storage: Storage,
+    *,
+    table: str,
+    open_uri: OpenUri | None = None,
+) -> list[BitMap64]:
+    """Read and check deletion vectors.
 
     Args:
-        descriptor: the vector's descriptor, from an ``add`` or ``remove``.
+        descriptors: of the vectors, each from an ``add`` or ``remove``.
         storage: the table's storage.
         table: the table's location, for messages.
         open_uri: finds the storage of an absolute, decoded location, such as
             ``storage.location.storage_for_uri`` does; needed for storage type ``p``.
 
     Returns:
-        The positions of the deleted rows, from 0, in the physical order of the data file.
+        For each descriptor the positions of the deleted rows, from 0, in the physical order of the
+        data file.
 
     Raises:
-        DeletionVectorError: the descriptor is malformed, the file is missing, or the bytes are not
+        DeletionVectorError: a descriptor is malformed, a file is missing, or the bytes are not
             what descriptor, frame or format promise.
         StorageError: the store failed otherwise.
     """
-    try:
-        return _read(descriptor, storage, open_uri)
-    except (
-        CorruptLogError,
-        DeletionVectorError,
-        InvalidArgumentError,
-        ObjectNotFoundError,
-    ) as error:
-        raise DeletionVectorError(
-            f"{_described(descriptor)} can't be read: {error.message}; restore the file, or the "
-            "table to a version before it",
-            table=table,
-            path=_path_in_messages(descriptor),
-            offset=descriptor.offset,
-        ) from error
+    return _Reader(descriptors, storage, table, open_uri).read()
 
 
 def relative_path(descriptor: DeletionVectorDescriptor) -> str:
@@ -116,13 +119,91 @@ def relative_path(descriptor: DeletionVectorDescriptor) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _read(
-    descriptor: DeletionVectorDescriptor, storage: Storage, open_uri: OpenUri | None
-) -> BitMap64:
-    if descriptor.storage_type == INLINE:
-        data = _inline_data(descriptor)
-    else:
-        data = _file_data(descriptor, *_locate(descriptor, storage, open_uri))
+class _Reader:
+    """Reads some vectors, known by their numbers in the list of descriptors."""
+
+    def __init__(
+        self,
+        descriptors: Sequence[DeletionVectorDescriptor],
+        storage: Storage,
+        table: str,
+        open_uri: OpenUri | None,
+    ) -> None:
+        self._descriptors = descriptors
+        self._storage = storage
+        self._table = table
+        self._open_uri = open_uri
+
+    def read(self) -> list[BitMap64]:
+        """All of them, in their order."""
+        found: dict[int, BitMap64] = {}
+        files: dict[tuple[str, str], list[int]] = {}
+        for number, descriptor in enumerate(self._descriptors):
+            if descriptor.storage_type == INLINE:
+                found[number] = self._inline(number)
+            else:
+                file = (descriptor.storage_type, descriptor.path_or_inline_dv)
+                files.setdefault(file, []).append(number)
+        reads = list(chain.from_iterable(map(self._reads, files.values())))
+        # Remote stores let one wait; on a file system threads would mostly wait for one another.
+        if self._storage.capabilities.remote and len(reads) > 1:
+            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+                parts = list(pool.map(self._read_span, *zip(*reads, strict=True)))
+        else:
+            parts = [self._read_span(*read) for read in reads]
+        found.update(chain.from_iterable(parts))
+        return [found[number] for number in range(len(self._descriptors))]
+
+    def _inline(self, number: int) -> BitMap64:
+        descriptor = self._descriptors[number]
+        try:
+            return _vector(_inline_data(descriptor), descriptor)
+        except _UNREADABLE as error:
+            raise self._explained(error, number) from error
+
+    def _reads(self, numbers: Sequence[int]) -> list[tuple[Storage, str, Span]]:
+        """What to read for some vectors of one file."""
+        number, extents = numbers[0], []
+        try:
+            storage, path = _locate(self._descriptors[number], self._storage, self._open_uri)
+            for number in numbers:
+                extents.append(_extent(self._descriptors[number], number))
+        except _UNREADABLE as error:
+            raise self._explained(error, number) from error
+        return [(storage, path, span) for span in spans(extents)]
+
+    def _read_span(self, storage: Storage, path: str, span: Span) -> list[tuple[int, BitMap64]]:
+        number, found = span.number, []
+        try:
+            data = storage.read(path, start=span.start, length=span.end - span.start)
+            if span.start == 0:
+                file_format.check_version(data)
+            for extent in span.extents:
+                number = extent.number
+                descriptor = self._descriptors[number]
+                framed = data[extent.start - span.start : extent.end - span.start]
+                vector = file_format.unframe(framed, size=descriptor.size_in_bytes)
+                found.append((number, _vector(vector, descriptor)))
+        except _UNREADABLE as error:
+            raise self._explained(error, number) from error
+        return found
+
+    def _explained(
+        self,
+        error: CorruptLogError | DeletionVectorError | InvalidArgumentError | ObjectNotFoundError,
+        number: int,
+    ) -> DeletionVectorError:
+        descriptor = self._descriptors[number]
+        return DeletionVectorError(
+            f"{_described(descriptor)} can't be read: {error.message}; restore the file, or the "
+            "table to a version before it",
+            table=self._table,
+            path=_path_in_messages(descriptor),
+            offset=descriptor.offset,
+        )
+
+
+def _vector(data: bytes, descriptor: DeletionVectorDescriptor) -> BitMap64:
     bitmap = roaring.deserialize(data)
     if len(bitmap) != descriptor.cardinality:
         raise DeletionVectorError(
@@ -158,22 +239,15 @@ def _inline_data(descriptor: DeletionVectorDescriptor) -> bytes:
     return data[:size]
 
 
-def _file_data(descriptor: DeletionVectorDescriptor, storage: Storage, path: str) -> bytes:
+def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
+    """Where the vector's frame is in its file."""
     offset, size = _offset(descriptor), descriptor.size_in_bytes
     if offset < file_format.FIRST_OFFSET or size < 0:
         raise DeletionVectorError(
             f"its descriptor states offset {offset} and size {size}: expected an offset of at "
             f"least {file_format.FIRST_OFFSET} and no negative size"
         )
-    length = size + file_format.FRAME_OVERHEAD
-    if offset <= _READ_FROM_START:
-        whole = storage.read(path, start=0, length=offset + length)
-        file_format.check_version(whole)
-        framed = whole[offset:]
-    else:
-        file_format.check_version(storage.read(path, start=0, length=1))
-        framed = storage.read(path, start=offset, length=length)
-    return file_format.unframe(framed, size=size)
+    return Extent(offset, offset + size + file_format.FRAME_OVERHEAD, number)
 
 
 def _described(descriptor: DeletionVectorDescriptor) -> str:

@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.changes.plan import plan_changes
-from airflow_delta.engine.changes.row_selection import selected_rows
+from airflow_delta.engine.changes.row_selection import named_rows
 from airflow_delta.engine.errors import ChangesNotAvailableError, CorruptLogError
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.storage.base import Storage
 from tests.conftest import GOLDEN
 from tests.engine.changes.logs import FEED_ON, PROTOCOL, cdc, with_vector
 from tests.log_builder import SCHEMA, add, commit_path, metadata, remove, write_commit
@@ -58,6 +60,15 @@ def told(table: DeltaTable, start: int, end: int | None = None) -> list[tuple[An
 # Rows, as far as the log and the number of rows in a file tell them.
 
 
+def rows_named(entry: dict[str, Any], storage: Storage) -> BitMap64:
+    """The rows that an entry of a plan, which has a vector, names."""
+    columns = [
+        pa.chunked_array([pa.array([entry[name]])])
+        for name in ("deletionVector", "selectionVector")
+    ]
+    return named_rows(*columns, storage, table="t")[0]
+
+
 def counts(table: DeltaTable, start: int, end: int) -> Counter[tuple[int, str]]:
     """How many rows of each kind each version has."""
     found: Counter[tuple[int, str]] = Counter()
@@ -72,10 +83,7 @@ def counts(table: DeltaTable, start: int, end: int) -> Counter[tuple[int, str]]:
         assert entry["numRecords"] in {None, records}
         deleted = entry["deletionVector"]
         if entry["selectionVector"] is not None:
-            rows = selected_rows(
-                entry["selectionVector"], deleted, table.storage, table=table.storage.root
-            )
-            found[version, kind] += len(rows)
+            found[version, kind] += len(rows_named(entry, table.storage))
         else:
             found[version, kind] += records - (deleted["cardinality"] if deleted else 0)
     return +found
@@ -163,9 +171,9 @@ def rows_of(entry: dict[str, Any], table: MemoryTable) -> list[tuple[str, int]]:
     """The rows that an entry of a plan stands for."""
     selection, deleted = entry["selectionVector"], entry["deletionVector"]
     if selection is not None:
-        rows = set(selected_rows(selection, deleted, table.storage, table=table.uri))
+        rows = set(rows_named(entry, table.storage))
     elif deleted is not None:
-        gone = selected_rows(deleted, None, table.storage, table=table.uri)
+        gone = rows_named(entry, table.storage)
         rows = {row for row in range(ROWS) if row not in gone}
     else:
         rows = set(range(ROWS))
@@ -227,8 +235,7 @@ def test_a_restored_vector_undeletes_rows(tmp_path: Path) -> None:
     (entry,) = table.changes(1).files.to_pylist()
     assert entry["_change_type"] == "insert"
     assert entry["deletionVector"] is None
-    rows = selected_rows(entry["selectionVector"], None, table.storage, table=table.uri)
-    assert list(rows) == [1, 4]
+    assert list(rows_named(entry, table.storage)) == [1, 4]
 
 
 def test_spellings_of_one_path_are_one_file(tmp_path: Path) -> None:

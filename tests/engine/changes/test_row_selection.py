@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
-from airflow_delta.engine.changes.row_selection import selected_rows
-from airflow_delta.engine.errors import DeletionVectorError
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
+from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.changes.logs import inline_vector
 
 STORAGE = MemoryStorage("memory://rows/table")
 
 
+def vectors(*descriptors: dict[str, Any] | None) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(descriptors, DELETION_VECTOR_TYPE)])
+
+
 def test_the_rows_of_one_vector_less_those_of_the_other() -> None:
     newer, older = inline_vector([1, 5, 9, 2**40]), inline_vector([5, 7])
-    assert newer is not None
-    assert older is not None
-    assert list(selected_rows(newer, older, STORAGE, table="t")) == [1, 9, 2**40]
-    assert list(selected_rows(older, newer, STORAGE, table="t")) == [7]
-    assert list(selected_rows(older, None, STORAGE, table="t")) == [5, 7]
-    assert not selected_rows(older, older, STORAGE, table="t")
+    selected = vectors(newer, None, older, None, older, older)
+    deleted = vectors(older, None, newer, older, None, older)
+    named = named_rows(deleted, selected, STORAGE, table="t")
+    rows = {number: list(bitmap) for number, bitmap in named.items()}
+    assert rows == {0: [1, 9, 2**40], 2: [7], 3: [5, 7], 4: [5, 7], 5: []}
 
 
 def test_a_vector_that_is_gone_is_a_typed_error() -> None:
@@ -30,5 +37,15 @@ def test_a_vector_that_is_gone_is_a_typed_error() -> None:
         "sizeInBytes": 36,
         "cardinality": 2,
     }
-    with pytest.raises(DeletionVectorError, match="can't be read"):
-        selected_rows(gone, None, STORAGE, table="t")
+    for columns in [(vectors(gone), vectors(None)), (vectors(None), vectors(gone))]:
+        with pytest.raises(DeletionVectorError, match="can't be read"):
+            named_rows(*columns, STORAGE, table="t")
+
+
+@pytest.mark.parametrize("field", ["storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"])
+def test_a_descriptor_without_a_field_is_a_typed_error(field: str) -> None:
+    vector = inline_vector([5])
+    assert vector is not None
+    lacking = vectors({**vector, field: None})
+    with pytest.raises(CorruptLogError, match=field):
+        named_rows(lacking, vectors(None), STORAGE, table="t")

@@ -1,0 +1,42 @@
+"""Columns of descriptors, as snapshots and change plans have them, to the sets that they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.deletion_vectors.read import OpenUri, read_deletion_vectors
+from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.storage.base import Storage
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+__all__ = ["read_vector_column"]
+
+
+def read_vector_column(
+    vectors: pa.ChunkedArray, storage: Storage, *, table: str, open_uri: OpenUri | None = None
+) -> dict[int, BitMap64]:
+    """The vectors of a column, by the numbers of their rows in it; rows without one aren't there.
+
+    Args:
+        vectors: ``deletionVector`` or ``selectionVector``, as in the log.
+        storage: the table's storage.
+        table: the table's location, for messages.
+        open_uri: as in `read_deletion_vectors`.
+
+    Raises:
+        CorruptLogError: a descriptor lacks a field.
+        DeletionVectorError: a vector can't be read as it is described.
+        StorageError: the store failed otherwise.
+    """
+    numbers = pc.indices_nonzero(vectors.is_valid())
+    descriptors = [
+        DeletionVectorDescriptor.from_json(descriptor, "deletionVector")
+        for descriptor in vectors.take(numbers).to_pylist()
+    ]
+    found = read_deletion_vectors(descriptors, storage, table=table, open_uri=open_uri)
+    return dict(zip(numbers.to_pylist(), found, strict=True))
