@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
 from airflow_delta.engine.errors import StorageError
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, Storage
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, Storage
 
 __all__ = ["READS", "STREAMED", "Call", "Crash", "Fault", "FaultyStorage", "How"]
 
 _Result = TypeVar("_Result")
 
-READS = frozenset({"read", "read_many", "open", "list", "walk", "folders", "head", "file.read"})
+READS = frozenset({"read", "read_many", "open", "list", "walk", "level", "head", "file.read"})
 """The steps without an effect: it's all the same whether a crash comes before or after."""
 
 STREAMED = frozenset({"file.new", "file.read", "file.write"})
@@ -161,8 +161,8 @@ class FaultyStorage:
     def walk(self, directory: str) -> Iterator[FileInfo]:
         return iter(self.step("walk", directory, lambda: [*self.inner.walk(directory)]))
 
-    def folders(self, directory: str) -> Sequence[str]:
-        return self.step("folders", directory, lambda: self.inner.folders(directory))
+    def level(self, directory: str) -> Level:
+        return self.step("level", directory, lambda: self.inner.level(directory))
 
     def head(self, path: str) -> FileInfo:
         return self.step("head", path, lambda: self.inner.head(path))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from airflow_delta.engine.errors import DeltaError
-from airflow_delta.engine.storage.base import FileInfo, checked_path
+from airflow_delta.engine.storage.base import FileInfo, Level, checked_path
 from airflow_delta.engine.storage.memory import MemoryStorage
 
 __all__ = ["MEMORY_SERVER", "MemoryServerStorage", "memory_server"]
@@ -89,8 +89,8 @@ class MemoryServerStorage:
     def walk(self, directory: str) -> Iterator[FileInfo]:
         yield from self._ask("walk", directory)
 
-    def folders(self, directory: str) -> Sequence[str]:
-        return cast("Sequence[str]", self._ask("folders", directory))
+    def level(self, directory: str) -> Level:
+        return cast("Level", self._ask("level", directory))
 
     def head(self, path: str) -> FileInfo:
         return cast("FileInfo", self._ask("head", path))

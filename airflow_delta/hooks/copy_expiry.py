@@ -73,7 +73,7 @@ def _expired_copies(
     if parent.endswith(":/"):
         return []  # the target is a container of its own
     beside = hook.table(parent or "/").storage
-    folders = [folder for folder in beside.folders("") if folder != name]
+    folders = [folder for folder in beside.level("").folders if folder != name]
     copied, now = CopySource(source, source.snapshot()), now_ms()
     found = []
     markers, lists = (_read(beside, folders, file) for file in (MARKER, DELETING))

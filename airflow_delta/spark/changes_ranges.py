@@ -197,7 +197,7 @@ def check_no_ranges(request: FeedRequest, target: Storage) -> None:
     Raises:
         InvalidArgumentError: it has. Facts: target.
     """
-    there = [name for name in target.folders("") if _RANGE.fullmatch(name)]
+    there = [name for name in target.level("").folders if _RANGE.fullmatch(name)]
     if there:
         raise refusal(
             request,
@@ -232,7 +232,7 @@ def _stands_for_directory(info: FileInfo) -> bool:
 
 
 def _foreign(target: Storage, path: str) -> str:
-    if _LOG in target.folders(""):
+    if _LOG in target.level("").folders:
         return "it is a Delta table, and not a directory of parquet files: ask for the format delta"
     return f"it holds {path}, which no change feed has written"
 

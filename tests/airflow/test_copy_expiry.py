@@ -170,7 +170,7 @@ def test_a_deletion_that_cannot_even_begin_is_a_warning(
     def fails(storage: LocalStorage, directory: str) -> Any:
         raise StorageError("the store has failed", table=storage.root, path=directory)
 
-    monkeypatch.setattr(LocalStorage, "folders", fails)
+    monkeypatch.setattr(LocalStorage, "level", fails)
     with caplog.at_level(logging.WARNING):
         assert deleted(lake) == []
     told = f"no expired copies beside {lake}/new are deleted: {lake}: the store has failed"

@@ -338,13 +338,22 @@ def test_walks_all_depths(storage: Storage) -> None:
     assert below == {path: len(path) for path in paths if path.startswith("d/")}
 
 
-def test_folders_are_told_without_what_they_hold(storage: Storage) -> None:
-    for path in ("top", "d/x", "d/e/y", "d/e/f/z", "d 2%/x", "d/_delta_log/0.json"):
-        storage.create(path, b"")
-    assert sorted(storage.folders("")) == ["d", "d 2%"]
-    assert sorted(storage.folders("d")) == sorted(storage.folders("d/")) == ["d/_delta_log", "d/e"]
-    for none in ("d/e/f", "top", "missing"):
-        assert list(storage.folders(none)) == []
+def test_a_level_tells_of_folders_without_what_they_hold(storage: Storage) -> None:
+    for path in ("top", "d/x", "d/w %", "d/e/y", "d/e/f/z", "d 2%/x", "d/_delta_log/0.json"):
+        storage.create(path, path.encode())
+    levels = {
+        "": (["top"], ["d", "d 2%"]),
+        "d": (["d/w %", "d/x"], ["d/_delta_log", "d/e"]),
+        "d/": (["d/w %", "d/x"], ["d/_delta_log", "d/e"]),
+        "d/e/f": (["d/e/f/z"], []),
+        "top": ([], []),
+        "missing": ([], []),
+    }
+    for directory, (files, folders) in levels.items():
+        found = storage.level(directory)
+        assert sorted(found.folders) == folders
+        assert sorted(info.path for info in found.files) == files
+        assert sorted(found.files, key=lambda info: info.path) == list(storage.list(directory))
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

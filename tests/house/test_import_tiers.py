@@ -142,3 +142,27 @@ def test_new_commits_are_searched_for_metadata_lightly(root: str) -> None:
     write_commit(Path(root), 4, add("e"), modified_ms=1_004_000)
     assert loaded(root, "assert table.version_at(1003999) == 3") == set()
     assert loaded(root, "assert table.history(1)[0].timestamp == 1004000") == set()
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({optional!r}))
+import airflow_delta
+names = [found.name for found in pkgutil.walk_packages(airflow_delta.__path__, "airflow_delta.")]
+assert len(names) > 400
+failed = set()
+for name in names:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        failed.add(name)
+expected = {{f"airflow_delta.engine.storage.{{name}}" for name in {stores!r}}}
+assert failed == expected, sorted(failed ^ expected)
+"""
+
+
+def test_only_object_stores_need_what_is_optional() -> None:
+    optional = ["obstore", "psycopg", "airflow.providers.openlineage"]
+    of_stores = ["s3", "gcs", "azure", "object_store", "obstore_errors", "upload_parts"]
+    stores = [*of_stores, "exclusive_put"]
+    loaded_after(IMPORT_ALL.format(optional=optional, stores=stores))

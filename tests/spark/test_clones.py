@@ -438,7 +438,7 @@ def test_in_an_object_store(spark: SparkSession, source: str, tmp_path: Path) ->
     marker = read_marker(storage)
     assert marker is not None
     assert delete_copy(DeltaTable(targets[0], options), marker) is None
-    assert sorted(open_storage(f"{uri}/lake", options).folders("")) == ["later", "source"]
+    assert sorted(open_storage(f"{uri}/lake", options).level("").folders) == ["later", "source"]
 
 
 def test_the_memory_of_this_process_is_no_place(spark: SparkSession, source: str) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from obstore.store import MemoryStore
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -22,13 +21,10 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.vacuum import VacuumPlan, plan_vacuum
 from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files
-from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.location import open_storage
-from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.spark import vacuuming
 from airflow_delta.spark.vacuuming import vacuum
 from airflow_delta.spark.vacuuming_inventory import inventory_batches
-from airflow_delta.spark.vacuuming_listing import top_level
 from tests.log_builder import PROTOCOL, add, metadata, write_commit
 from tests.object_stores import new_place
 from tests.vacuum_world import DAY_MS, NOW_MS, random_world
@@ -140,21 +136,3 @@ def test_times_of_an_inventory_are_those_of_the_engine(spark: SparkSession, tmp_
         found = vacuuming._files(batch)
         expected = inventory_files(rows.toArrow(), root=str(tmp_path))
         assert found.to_pylist() == expected.to_pylist()
-
-
-@pytest.mark.parametrize("kind", ["local", "objects"])
-def test_what_tasks_list_and_the_driver_are_all_files(tmp_path: Path, kind: str) -> None:
-    if kind == "local":
-        storage: Any = open_storage(str(tmp_path))
-    else:
-        able = Capabilities(put_if_absent=True, start_after=True, remote=True)
-        storage = ObjectStorage("s3://b/t", "b/t", MemoryStore(), able)
-    names = ["a", "b c%20", "x/b", "x/y=1/c", "w/f", "_delta_log/0.json"]
-    for name in names:
-        storage.create(name, b"x")
-    found, directories = top_level(storage)
-    files = list(found)
-    assert sorted(directories) == ["w", "x"]
-    assert sorted(files, key=lambda info: info.path) == [*storage.list("")]
-    walked = [info for directory in directories for info in storage.walk(directory)]
-    assert sorted(info.path for info in [*files, *walked]) == sorted(names[:-1])

@@ -29,7 +29,7 @@ from typing import BinaryIO, Protocol
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["Capabilities", "FileInfo", "Storage", "checked_path"]
+__all__ = ["Capabilities", "FileInfo", "Level", "Storage", "checked_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,19 @@ class FileInfo:
     def name(self) -> str:
         """The last segment of the path."""
         return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What is directly in a directory.
+
+    Attributes:
+        files: the objects in it.
+        folders: the paths below the root of the directories in it, whose objects aren't listed.
+    """
+
+    files: Sequence[FileInfo]
+    folders: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +122,11 @@ class Storage(Protocol):
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """All objects at any depth below a directory, in any order."""
 
-    def folders(self, directory: str) -> Sequence[str]:
-        """The paths of the directories directly in a directory, in any order; what they hold isn't listed.
+    def level(self, directory: str) -> Level:
+        """What is directly in a directory: objects as `list` tells them, and directories, in any order.
 
         In an object store a directory is what the paths of objects begin with; in a file system it may be
-        empty, and linked ones are left out. A missing directory has none.
+        empty, and linked ones are left out. A missing directory has neither.
         """
 
     def head(self, path: str) -> FileInfo:

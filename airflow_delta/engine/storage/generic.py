@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, ClassVar, NoReturn, cast
+from typing import Any, BinaryIO, ClassVar, NoReturn, TypeAlias, cast
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -28,12 +28,15 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile
 from airflow_delta.engine.storage.place import without_user
 from airflow_delta.engine.storage.single_writer import says_single_writer, without_single_writer
 
 __all__ = ["GenericStorage", "open_generic"]
+
+_Entry: TypeAlias = Mapping[str, Any]
+"""What fsspec tells of a file or directory."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -151,29 +154,26 @@ class GenericStorage:
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`."""
-        infos = self._below(directory, lambda full: self.file_system.ls(full, detail=True))
         # Python orders text by code point, and that is the order of the UTF-8 bytes.
-        for info in sorted(infos, key=lambda info: info.path):
+        for info in sorted(self.level(directory).files, key=lambda info: info.path):
             if info.name > start_after:
                 yield info
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """See `Storage.walk`."""
-        yield from self._below(
+        found = self._below(
             directory, lambda full: self.file_system.find(full, detail=True).values()
         )
+        yield from map(self._info, _of_type(found, "file"))
 
-    def folders(self, directory: str) -> Sequence[str]:
-        """See `Storage.folders`."""
-        full = self._full(directory.rstrip("/"))
-        with self._failures("list", directory):
-            self.file_system.invalidate_cache()
-            try:
-                found = self.file_system.ls(full, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        names = [entry["name"].rstrip("/") for entry in found if entry["type"] == "directory"]
-        return [name.removeprefix(self._prefix) for name in names if name != full]
+    def level(self, directory: str) -> Level:
+        """See `Storage.level`."""
+        found = self._below(directory, lambda full: self.file_system.ls(full, detail=True))
+        folders = [
+            entry["name"].rstrip("/").removeprefix(self._prefix)
+            for entry in _of_type(found, "directory")
+        ]
+        return Level([*map(self._info, _of_type(found, "file"))], folders)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
@@ -216,23 +216,24 @@ class GenericStorage:
             return None
 
     def _below(
-        self, directory: str, entries: Callable[[str], Iterable[Mapping[str, Any]]]
-    ) -> Iterator[FileInfo]:
+        self, directory: str, entries: Callable[[str], Iterable[_Entry]]
+    ) -> Sequence[_Entry]:
         full = self._full(directory.rstrip("/"))
         with self._failures("list", directory):
             # A listing that was kept from an earlier call would miss what was created since.
             self.file_system.invalidate_cache()
             try:
-                found = [entry for entry in entries(full) if entry["type"] == "file"]
+                found = [*entries(full)]
             except (FileNotFoundError, NotADirectoryError):
-                return
-            for entry in found:
-                inside = entry["name"].removeprefix(self._prefix)
-                # Some file systems list a file as the only member of itself.
-                if entry["name"] != full:
-                    yield FileInfo(inside, entry["size"], self._modified_ms(entry, inside))
+                return []
+        # Some file systems list a file, or a directory, as a member of itself.
+        return [entry for entry in found if entry["name"].rstrip("/") != full]
 
-    def _modified_ms(self, info: Mapping[str, Any], path: str) -> int:
+    def _info(self, entry: _Entry) -> FileInfo:
+        inside = entry["name"].removeprefix(self._prefix)
+        return FileInfo(inside, entry["size"], self._modified_ms(entry, inside))
+
+    def _modified_ms(self, info: _Entry, path: str) -> int:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), None)
         if isinstance(time, tuple):
             # In an archive it has no zone, and years begin with the month 0 where it isn't known.
@@ -275,3 +276,7 @@ class GenericStorage:
             ) from error
         except OSError as error:
             raise StorageError(f"{operation} {path!r} failed: {error}", **facts) from error
+
+
+def _of_type(entries: Iterable[_Entry], type_: str) -> Iterator[_Entry]:
+    return (entry for entry in entries if entry["type"] == type_)

@@ -35,7 +35,7 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile, CheckedWriter
 from airflow_delta.engine.storage.durable import make_directories, sync, sync_directory
 from airflow_delta.engine.storage.hidden import hidden_name
@@ -129,16 +129,19 @@ class LocalStorage:
                             others.append(entry.name)
                 yield from self._infos(descriptor, others, prefix)
 
-    def folders(self, directory: str) -> Sequence[str]:
-        """See `Storage.folders`."""
-        prefix = _prefix(directory)
+    def level(self, directory: str) -> Level:
+        """See `Storage.level`."""
+        prefix, folders, others = _prefix(directory), [], []
         with self._directory(directory) as descriptor:
             if descriptor is None:
-                return []
+                return Level([], [])
             with self._failures("list", directory), os.scandir(descriptor) as entries:
-                return [
-                    prefix + entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
-                ]
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(prefix + entry.name)
+                    else:
+                        others.append(entry.name)
+            return Level([*self._infos(descriptor, others, prefix)], folders)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""

@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
 
 __all__ = ["MemoryStorage"]
 
@@ -108,11 +108,12 @@ class MemoryStorage:
         """See `Storage.walk`."""
         yield from self._below(_prefix(checked_path(directory)))
 
-    def folders(self, directory: str) -> Sequence[str]:
-        """See `Storage.folders`."""
+    def level(self, directory: str) -> Level:
+        """See `Storage.level`."""
         prefix = _prefix(checked_path(directory))
         below = (info.path.removeprefix(prefix) for info in self._below(prefix))
-        return sorted({f"{prefix}{path.partition('/')[0]}" for path in below if "/" in path})
+        folders = {f"{prefix}{path.partition('/')[0]}" for path in below if "/" in path}
+        return Level([*self.list(directory)], sorted(folders))
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""

@@ -45,7 +45,7 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.exclusive_put import puts_exclusively
 from airflow_delta.engine.storage.object_file import ObjectFile
@@ -144,12 +144,13 @@ class ObjectStorage:
         for page in self._pages(prefix):
             yield from map(_info, page)
 
-    def folders(self, directory: str) -> Sequence[str]:
-        """See `Storage.folders`."""
+    def level(self, directory: str) -> Level:
+        """See `Storage.level`."""
         prefix = self._prefix(directory)
         with self._failures("list", directory):
-            found = self.store.list_with_delimiter(prefix or None)["common_prefixes"]
-        return [path.rstrip("/") for path in found]
+            found = self.store.list_with_delimiter(prefix or None)
+        folders = [path.rstrip("/") for path in found["common_prefixes"]]
+        return Level([*map(_info, found["objects"])], folders)
 
     def head(self, path: str) -> FileInfo:
         """See `Storage.head`."""
@@ -339,10 +340,8 @@ class ObjectStorage:
         return [*map(_info, next(self._pages(prefix, offset), ()))]
 
     def _list_delimited(self, prefix: str) -> Iterator[FileInfo]:
-        with self._failures("list", prefix):
-            result = self.store.list_with_delimiter(prefix or None)
         # Python orders text by code point, and that is the order of the UTF-8 bytes.
-        yield from sorted(map(_info, result["objects"]), key=lambda info: info.path)
+        yield from sorted(self.level(prefix).files, key=lambda info: info.path)
 
     def _in_parallel(
         self, function: Callable[[str], _Result], paths: Sequence[str]
