@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from airflow_delta.engine.deletion_vectors.columns import read_vector_column
 from airflow_delta.engine.deletion_vectors.read import OpenUri
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyroaring import BitMap64
 
 __all__ = ["named_rows"]
@@ -45,10 +46,10 @@ def named_rows(
         DeletionVectorError: a vector can't be read as it is described.
         StorageError: the store failed otherwise.
     """
-    rows = read_vector_column(deleted, storage, table=table, open_uri=open_uri)
+    both = pa.chunked_array([*deleted.chunks, *selected.chunks], deleted.type)
+    rows = read_vector_column(both, storage, table=table, open_uri=open_uri)
     # A loop over vectors, each of which is a set of its own.
-    for number, selection in read_vector_column(
-        selected, storage, table=table, open_uri=open_uri
-    ).items():
+    for place in [place for place in rows if place >= len(deleted)]:
+        number, selection = place - len(deleted), rows.pop(place)
         rows[number] = selection - rows[number] if number in rows else selection
     return rows

@@ -21,16 +21,17 @@ Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema" and "Derived Fields".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
 from airflow_delta.engine.deletion_vectors.spans import Extent, Span, spans
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeletionVectorError,
+    DeltaError,
     InvalidArgumentError,
     ObjectNotFoundError,
 )
@@ -53,6 +54,7 @@ OpenUri: TypeAlias = Callable[[str], tuple[Storage, str]]
 
 _UUID_CHARACTERS = 20
 _AT_A_TIME = 16
+_INT_LIMIT = 1 << 31
 
 _UNREADABLE = (CorruptLogError, DeletionVectorError, InvalidArgumentError, ObjectNotFoundError)
 
@@ -119,6 +121,14 @@ def relative_path(descriptor: DeletionVectorDescriptor) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
+class _Read(NamedTuple):
+    """A part of a file to read."""
+
+    storage: Storage
+    path: str
+    span: Span
+
+
 class _Reader:
     """Reads some vectors, known by their numbers in the list of descriptors."""
 
@@ -133,6 +143,7 @@ class _Reader:
         self._storage = storage
         self._table = table
         self._open_uri = open_uri
+        self._storages: dict[str, Storage] = {}
 
     def read(self) -> list[BitMap64]:
         """All of them, in their order."""
@@ -144,15 +155,19 @@ class _Reader:
             else:
                 file = (descriptor.storage_type, descriptor.path_or_inline_dv)
                 files.setdefault(file, []).append(number)
-        reads = list(chain.from_iterable(map(self._reads, files.values())))
         # Remote stores let one wait; on a file system threads would mostly wait for one another.
-        if self._storage.capabilities.remote and len(reads) > 1:
+        if self._storage.capabilities.remote and len(self._descriptors) > 1:
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
-                parts = list(pool.map(self._read_span, *zip(*reads, strict=True)))
+                found.update(self._read_files(files.values(), pool.map))
         else:
-            parts = [self._read_span(*read) for read in reads]
-        found.update(chain.from_iterable(parts))
+            found.update(self._read_files(files.values(), map))
         return [found[number] for number in range(len(self._descriptors))]
+
+    def _read_files(
+        self, files: Iterable[Sequence[int]], each: Callable[..., Iterable[Any]]
+    ) -> Iterator[tuple[int, BitMap64]]:
+        reads = chain.from_iterable(each(self._reads, files))
+        return chain.from_iterable(each(self._read_span, reads))
 
     def _inline(self, number: int) -> BitMap64:
         descriptor = self._descriptors[number]
@@ -161,21 +176,24 @@ class _Reader:
         except _UNREADABLE as error:
             raise self._explained(error, number) from error
 
-    def _reads(self, numbers: Sequence[int]) -> list[tuple[Storage, str, Span]]:
+    def _reads(self, numbers: Sequence[int]) -> list[_Read]:
         """What to read for some vectors of one file."""
         number, extents = numbers[0], []
         try:
             storage, path = _locate(self._descriptors[number], self._storage, self._open_uri)
-            for number in numbers:
+            # Each storage of a remote place has connections of its own.
+            storage = self._storages.setdefault(storage.place, storage)
+            for number in numbers:  # an error tells of the one it came to
                 extents.append(_extent(self._descriptors[number], number))
         except _UNREADABLE as error:
             raise self._explained(error, number) from error
-        return [(storage, path, span) for span in spans(extents)]
+        return [_Read(storage, path, span) for span in spans(extents)]
 
-    def _read_span(self, storage: Storage, path: str, span: Span) -> list[tuple[int, BitMap64]]:
-        number, found = span.number, []
+    def _read_span(self, read: _Read) -> list[tuple[int, BitMap64]]:
+        span, found = read.span, []
+        number = span.number
         try:
-            data = storage.read(path, start=span.start, length=span.end - span.start)
+            data = read.storage.read(read.path, start=span.start, length=span.end - span.start)
             if span.start == 0:
                 file_format.check_version(data)
             for extent in span.extents:
@@ -188,11 +206,7 @@ class _Reader:
             raise self._explained(error, number) from error
         return found
 
-    def _explained(
-        self,
-        error: CorruptLogError | DeletionVectorError | InvalidArgumentError | ObjectNotFoundError,
-        number: int,
-    ) -> DeletionVectorError:
+    def _explained(self, error: DeltaError, number: int) -> DeletionVectorError:
         descriptor = self._descriptors[number]
         return DeletionVectorError(
             f"{_described(descriptor)} can't be read: {error.message}; restore the file, or the "
@@ -242,10 +256,10 @@ def _inline_data(descriptor: DeletionVectorDescriptor) -> bytes:
 def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
     """Where the vector's frame is in its file."""
     offset, size = _offset(descriptor), descriptor.size_in_bytes
-    if offset < file_format.FIRST_OFFSET or size < 0:
+    if not file_format.FIRST_OFFSET <= offset < _INT_LIMIT or not 0 <= size < _INT_LIMIT:
         raise DeletionVectorError(
             f"its descriptor states offset {offset} and size {size}: expected an offset of at "
-            f"least {file_format.FIRST_OFFSET} and no negative size"
+            f"least {file_format.FIRST_OFFSET}, no negative size, and numbers of 32 bits"
         )
     return Extent(offset, offset + size + file_format.FRAME_OVERHEAD, number)
 

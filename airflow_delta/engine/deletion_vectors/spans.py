@@ -51,17 +51,19 @@ class Span:
 def spans(extents: Iterable[Extent]) -> list[Span]:
     """The parts of one file to read for vectors in it, of which there is at least one.
 
-    A part is longer than 8 MiB only for a vector that is.
+    A part is longer than 8 MiB for a vector that is, and the first one by up to 64 KiB.
     """
     ordered = sorted(extents)
     groups, start, end = [[ordered[0]]], ordered[0].start, ordered[0].end
     # A loop over vectors: where a part ends depends on where it began.
     for extent in ordered[1:]:
-        if extent.start - end > _NEAR or extent.end - start > _LONGEST:
-            groups.append([])
-            start = extent.start
+        # What lies in the part already costs nothing, however long that is.
+        if extent.end > end:
+            if extent.start - end > _NEAR or extent.end - start > _LONGEST:
+                groups.append([])
+                start = extent.start
+            end = extent.end
         groups[-1].append(extent)
-        end = max(end, extent.end)
     found = [_span(group) for group in groups]
     first = found[0]
     if first.start > _NEAR:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.changes.plan import plan_changes
 from airflow_delta.engine.changes.row_selection import named_rows
 from airflow_delta.engine.errors import ChangesNotAvailableError, CorruptLogError
@@ -63,7 +64,7 @@ def told(table: DeltaTable, start: int, end: int | None = None) -> list[tuple[An
 def rows_named(entry: dict[str, Any], storage: Storage) -> BitMap64:
     """The rows that an entry of a plan, which has a vector, names."""
     columns = [
-        pa.chunked_array([pa.array([entry[name]])])
+        pa.chunked_array([pa.array([entry[name]], DELETION_VECTOR_TYPE)])
         for name in ("deletionVector", "selectionVector")
     ]
     return named_rows(*columns, storage, table="t")[0]

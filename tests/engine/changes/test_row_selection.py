@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.deletion_vectors import file_format, roaring
 from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.changes.logs import inline_vector
@@ -27,6 +29,26 @@ def test_the_rows_of_one_vector_less_those_of_the_other() -> None:
     named = named_rows(deleted, selected, STORAGE, table="t")
     rows = {number: list(bitmap) for number, bitmap in named.items()}
     assert rows == {0: [1, 9, 2**40], 2: [7], 3: [5, 7], 4: [5, 7], 5: []}
+
+
+def test_vectors_at_absolute_paths_are_opened() -> None:
+    data = roaring.serialize(BitMap64([1, 5]))
+    STORAGE.replace("v.bin", b"\x01" + file_format.frame(data))
+    far = {
+        "storageType": "p",
+        "pathOrInlineDv": "s3://elsewhere/v.bin",
+        "offset": 1,
+        "sizeInBytes": len(data),
+        "cardinality": 2,
+    }
+    named = named_rows(
+        vectors(inline_vector([5]), far),
+        vectors(far, None),
+        STORAGE,
+        table="t",
+        open_uri=lambda uri: (STORAGE, uri.removeprefix("s3://elsewhere/")),
+    )
+    assert {number: list(rows) for number, rows in named.items()} == {0: [1], 1: [1, 5]}
 
 
 def test_a_vector_that_is_gone_is_a_typed_error() -> None:

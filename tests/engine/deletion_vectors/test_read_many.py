@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
 from airflow_delta.engine.deletion_vectors.read import read_deletion_vectors, relative_path
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
-from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.base import Capabilities, Storage
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.location import storage_for_uri
 
@@ -102,6 +103,9 @@ def test_a_damaged_vector_is_named_among_others(tmp_path: Path, remote: bool) ->
     [
         ({"cardinality": 2}, "holds 1 positions, its descriptor states 2"),
         ({"offset": 0}, "offset 0"),
+        ({"offset": 2**31}, "numbers of 32 bits"),
+        ({"size_in_bytes": -8}, "size -8"),
+        ({"size_in_bytes": 2**63 - 1}, "numbers of 32 bits"),
         ({"size_in_bytes": 35}, "states a size of 34 bytes, the descriptor 35"),
         ({"offset": 10_000}, "cut off: found 0"),
         ({"path_or_inline_dv": "short"}, "holds no UUID"),
@@ -130,6 +134,68 @@ def test_a_file_of_another_version_is_refused_though_its_vectors_are_far_behind(
     path.write_bytes(b"\x02" + path.read_bytes()[1:])
     with pytest.raises(DeletionVectorError, match=r"offset 400\d\d\d of .* found version 2"):
         read_deletion_vectors(descriptors[4:], storage, table="t")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_second_file_of_another_version_is_named(tmp_path: Path, remote: bool) -> None:
+    storage = Counting(str(tmp_path), remote=remote)
+    vectors = [BitMap64([n]) for n in range(5)]
+    first, second = (written(storage, name, vectors, gap=100_000) for name in NAMES[:2])
+    path = tmp_path / relative_path(second[0])
+    path.write_bytes(b"\x02" + path.read_bytes()[1:])
+    message = f"offset {second[3].offset} of {relative_path(second[0])}"
+    with pytest.raises(DeletionVectorError, match=message):
+        read_deletion_vectors([*first, *second[3:]], storage, table="t")
+    path.unlink()
+    with pytest.raises(DeletionVectorError, match=message):
+        read_deletion_vectors([*first, *second[3:]], storage, table="t")
+
+
+@dataclass(frozen=True)
+class Meeting(Counting):
+    """Reads go on only when there are two at a time."""
+
+    remote: bool = True
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=20))
+
+    def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        self.barrier.wait()
+        return super().read(path, start=start, length=length)
+
+
+def test_a_remote_store_is_asked_for_several_parts_at_a_time(tmp_path: Path) -> None:
+    storage = Meeting(str(tmp_path))
+    wanted = [BitMap64([n]) for n in range(2)]
+    descriptors = [written(storage, NAMES[n], [wanted[n]])[0] for n in range(2)]
+    assert read_deletion_vectors(descriptors, storage, table="t") == wanted
+
+
+def test_storages_elsewhere_are_one_for_each_place(tmp_path: Path) -> None:
+    """Each has connections of its own: a table may have thousands of such files."""
+    elsewhere, opened = LocalStorage(str(tmp_path)), []
+    read_from = set()
+
+    class Opened(Counting):
+        def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+            read_from.add(id(self))
+            return super().read(path, start=start, length=length)
+
+    def open_uri(uri: str) -> tuple[Storage, str]:
+        opened.append(Opened(str(tmp_path)))
+        return opened[-1], uri.rpartition("/")[2]
+
+    descriptors = []
+    for number in range(6):
+        name = f"{number}.bin"
+        data = roaring.serialize(BitMap64([number]))
+        elsewhere.replace(name, b"\x01" + file_format.frame(data))
+        uri = f"memory://elsewhere/{name}"
+        descriptors.append(DeletionVectorDescriptor("p", uri, 1, len(data), 1))
+    found = read_deletion_vectors(
+        descriptors, LocalStorage(str(tmp_path / "t")), table="t", open_uri=open_uri
+    )
+    assert found == [BitMap64([number]) for number in range(6)]
+    assert (len(opened), len(read_from)) == (6, 1)
 
 
 def test_no_vectors(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_delta.engine.deletion_vectors.spans import Extent, spans
@@ -21,6 +21,7 @@ PLACES = st.lists(
 )
 
 
+@example([(1, 3 * LONGEST), (LONGEST - 6, 8), (LONGEST + NEAR + 3, 8)])
 @given(PLACES)
 def test_every_vector_is_read_once_and_little_else(places: list[tuple[int, int]]) -> None:
     extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(places)]
@@ -61,6 +62,11 @@ def test_what_is_read_for_vectors_of_42_bytes(
 ) -> None:
     found = spans([Extent(start, start + 42, n) for n, start in enumerate(starts)])
     assert [(span.start, span.end) for span in found] == parts
+
+
+def test_a_long_vector_of_several_files_is_read_once() -> None:
+    extents = [Extent(1, 10_000 * KIB, n) for n in range(3)]
+    assert [span.extents for span in spans(extents)] == [tuple(extents)]
 
 
 def test_neighbours_are_read_in_parts_of_eight_megabytes() -> None:
