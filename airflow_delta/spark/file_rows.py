@@ -32,9 +32,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.spark.columns import quoted
+from airflow_delta.spark.driver_tables import driver_frame
 from airflow_delta.spark.file_list import scan_files
 from airflow_delta.spark.other_formats import PARQUET, FileFormat
-from airflow_delta.spark.row_vectors import VECTOR_TYPE, RowVectors
+from airflow_delta.spark.row_vectors import RowVectors
 
 __all__ = ["FILE_NUMBER", "ROW_PLACE", "Facts", "file_rows", "stored_column", "with_facts"]
 
@@ -45,7 +46,6 @@ FILE_NUMBER = "number"
 ROW_PLACE = "row_index"
 
 _ENTRY_FILE = "entry_file"
-_VECTOR = "entry_vector"
 
 
 def stored_column(name: str) -> Column:
@@ -120,16 +120,15 @@ def with_facts(
             None where all stand for the others. An entry without one names no row.
     """
     facts = {_ENTRY_FILE: (T.LongType(), numbers), **facts}
-    found = RowVectors(vectors) if vectors else None
+    found = RowVectors(vectors, len(numbers)) if vectors else None
     if found:
-        facts = {**facts, _VECTOR: (VECTOR_TYPE, found.column(len(numbers)))}
-    # With its types: by itself Spark takes a time without zone for one of the session's.
+        facts = {**facts, **found.facts}
     types = T.StructType([T.StructField(name, type_) for name, (type_, _) in facts.items()])
     known = pa.table({name: values for name, (_, values) in facts.items()})
-    entries = spark.createDataFrame(known, types)
+    entries = driver_frame(spark, known, types)
     joined = rows.join(F.broadcast(entries), F.col(FILE_NUMBER) == F.col(_ENTRY_FILE))
     if found:
-        named = found.names(F.col(_VECTOR), F.col(ROW_PLACE))
+        named = found.names(F.col(ROW_PLACE))
         joined = joined.where(~named if selects is None else named == selects)
     return joined
 

@@ -235,9 +235,8 @@ class _Job:
                 told = log_parcels(
                     self._context, self._address, snapshot, names, cutoff_ms=cutoff_ms, until=until
                 )
-                parcels = self._context.union(
-                    [files_found, told, self._context.parallelize(extra, 1)]
-                )
+                known = self._context.parallelize(extra, max(len(extra), 1))
+                parcels = self._context.union([files_found, told, known])
                 with errors_of_executors():
                     return parcels.partitionBy(names.count, itself).mapPartitions(sifting).collect()
             except (CorruptLogError, ObjectNotFoundError) as error:

@@ -51,7 +51,8 @@ def listed_files(context: SparkContext, storage: Storage, address: StorageAddres
 
     slices = min(len(directories), _TASKS_PER_CORE * context.defaultParallelism)
     below: RDD[bytes] = context.parallelize(directories, max(slices, 1)).mapPartitions(walk)
-    return below.union(context.parallelize([*_batches(level.files)], 1))
+    batches = [*_batches(level.files)]
+    return below.union(context.parallelize(batches, max(len(batches), 1)))
 
 
 def _batches(infos: Iterable[FileInfo]) -> Iterator[bytes]:

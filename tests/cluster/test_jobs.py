@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
-from airflow_delta.engine import DeltaTable
+from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.spark.log_actions import live_files, removal
 from tests.airflow.maintenance import rows_by_peer
 from tests.cluster.conftest import BOTH_EXECUTORS
@@ -112,3 +114,23 @@ def test_a_profile(run: Run, sales: Path) -> None:
     figures = told["columns"]["id"]
     assert (figures["nulls"], figures["distinct"]) == (0, 25)
     assert (figures["min"], figures["max"]) == (5, 29)
+
+
+def test_what_is_known_of_files_is_larger_than_a_message(run: Run, tmp_path: Path) -> None:
+    """Partition values of six megabytes, while a task has to fit into one."""
+    root, texts = tmp_path / "t", [f"{number}" * 60_000 for number in range(10, 60)]
+    fields = (StructField("id", LONG), StructField("text", STRING))
+    table = DeltaTable.create(str(root), StructType(fields), partition_by=["text"])
+    transaction = table.transaction("WRITE")
+    for number, text in enumerate(texts):
+        path = root / f"{number}.parquet"
+        pq.write_table(pa.table({"id": [number]}), path)
+        values = {"text": text}
+        transaction.add_file(AddFile(path.name, values, path.stat().st_size, 0, data_change=True))
+    transaction.commit()
+    small = {"spark.rpc.message.maxSize": "1"}
+    told = run("table_profile", conf=small, table_uri=str(root), version=1)
+    assert told["num_rows"] == 50
+    figures = told["columns"]
+    assert (figures["id"]["min"], figures["id"]["max"]) == (0, 49)
+    assert (figures["text"]["min"][:8], figures["text"]["max"][:8]) == ("10101010", "59595959")

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.deletion_vectors import roaring, z85
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from airflow_delta.spark import read_snapshot
-from airflow_delta.spark.row_vectors import VECTOR_TYPE, RowVectors
+from airflow_delta.spark.row_vectors import RowVectors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,16 +31,34 @@ FAR = [0, 1, 62, 63, 64, 65, 4095, 4096, 8191, 2**31 - 1, 2**31, 2**32, 2**34, 2
 
 def _named(spark: SparkSession, vectors: dict[int, BitMap64], rows: DataFrame) -> pa.Table:
     """The rows, each with an ``entry`` and a ``place``, that their entry's vector names."""
-    found, count = RowVectors(vectors), max(vectors) + 2
-    column = found.column(count)
-    column.validate(full=True)
+    count = max(vectors) + 2
+    found = RowVectors(vectors, count)
+    columns = {name: values for name, (_, values) in found.facts.items()}
+    for column in columns.values():
+        column.validate(full=True)
+    types = [T.StructField(name, type_) for name, (type_, _) in found.facts.items()]
     entries = spark.createDataFrame(
-        pa.table({"number": range(count), "vector": column}),
-        f"number long, vector {VECTOR_TYPE.simpleString()}",
+        pa.table({"number": range(count), **columns}),
+        T.StructType([T.StructField("number", T.LongType()), *types]),
     )
     joined = rows.join(F.broadcast(entries), F.col("entry") == F.col("number"))
-    named = joined.where(found.names(F.col("vector"), F.col("place")))
-    return named.select("entry", "place").toArrow()
+    return joined.where(found.names(F.col("place"))).select("entry", "place").toArrow()
+
+
+def _rows_of(found: RowVectors, entry: int) -> set[int]:
+    """The rows that the columns have for an entry, by the forms that the module tells of."""
+    facts = {name: values[entry].as_py() for name, (_, values) in found.facts.items()}
+    rows = {
+        block * 4096 + word * 64 + bit
+        for block, words in enumerate(facts.get("entry_bits") or ())
+        for word, bits in enumerate(words or ())
+        for bit in range(64)
+        if bits >> bit & 1
+    }
+    for group, places in enumerate(facts.get("entry_places") or ()):
+        assert places is None or {place >> facts["entry_shift"] for place in places} == {group}
+        rows |= set(places or ())
+    return rows
 
 
 def test_rows_are_named_by_entry_and_place(spark: SparkSession) -> None:
@@ -81,23 +100,67 @@ def test_the_column_holds_the_rows_of_each_vector(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_delta.spark.row_vectors._ROWS_AT_A_TIME", at_a_time)
-        column = RowVectors({n: BitMap64(some) for n, some in rows.items()}).column(11)
-    column.validate(full=True)
-    for number, blocks in enumerate(column.to_pylist()):
-        assert (blocks is None) == (number not in rows)
-        found = {
-            block * 4096 + word * 64 + bit
-            for block, words in enumerate(blocks or ())
-            for word, bits in enumerate(words or ())
-            for bit in range(64)
-            if bits >> bit & 1
-        }
-        assert found == rows.get(number, set())
+        found = RowVectors({n: BitMap64(some) for n, some in rows.items()}, 11)
+    for _, column in found.facts.values():
+        column.validate(full=True)
+    assert {entry: _rows_of(found, entry) for entry in range(11)} == {
+        entry: rows.get(entry, set()) for entry in range(11)
+    }
+
+
+def _nbytes(found: RowVectors) -> int:
+    return sum(column.nbytes for _, column in found.facts.values())
+
+
+@pytest.mark.parametrize(
+    ("step", "form", "most_bytes"),
+    [
+        (10, "entry_bits", 140_000),
+        (1_000, "entry_places", 40_000),
+        (10_000, "entry_places", 4_000),
+        (400_000, "entry_places", 200),
+    ],
+)
+def test_a_sparse_vector_takes_little(step: int, form: str, most_bytes: int) -> None:
+    found = RowVectors({0: BitMap64(range(5, 1_000_000, step))}, 1)
+    assert form in found.facts
+    assert len(found.facts) == (1 if form == "entry_bits" else 2)
+    assert _nbytes(found) < most_bytes
+
+
+def test_the_last_place_there_can_be() -> None:
+    found = RowVectors({0: BitMap64([3, 2**44 - 1, 2**44])}, 1)
+    assert _rows_of(found, 0) == {3, 2**44 - 1}
+
+
+def test_neighbours_among_few_are_told_by_bits() -> None:
+    """Else all rows near them would look through them."""
+    rows = {3, *range(500_000, 500_100), 999_999}
+    found = RowVectors({0: BitMap64(rows)}, 1)
+    assert list(found.facts) == ["entry_bits"]
+    assert _rows_of(found, 0) == rows
+
+
+def test_vectors_of_both_forms_stand_side_by_side(spark: SparkSession) -> None:
+    chance = random.Random(5)
+    kinds = [range(0, 200_000, 3), range(7, 200_000, 50_000), (), range(9_000, 9_900)]
+    vectors = {
+        entry: BitMap64([p for p in kinds[entry % 4] if chance.random() < 0.9])
+        for entry in range(16)
+    }
+    assert len(RowVectors(vectors, 16).facts) == 3
+    rows = spark.range(17 * 200_000).select(
+        (F.col("id") / 200_000).cast("long").alias("entry"),
+        (F.col("id") % 200_000).alias("place"),
+    )
+    found = _named(spark, vectors, rows).to_pylist()
+    wanted = [(entry, place) for entry, bitmap in vectors.items() for place in bitmap]
+    assert sorted((row["entry"], row["place"]) for row in found) == wanted
 
 
 def test_a_place_that_no_file_has_costs_nothing(spark: SparkSession) -> None:
     vectors = {0: BitMap64([5, 2**62])}
-    assert RowVectors(vectors).column(1).nbytes < 50_000_000
+    assert _nbytes(RowVectors(vectors, 1)) < 1_000
     rows = spark.createDataFrame([(0, 5), (0, 6)], "entry long, place long")
     assert _named(spark, vectors, rows)["place"].to_pylist() == [5]
 
