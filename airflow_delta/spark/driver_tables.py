@@ -31,10 +31,9 @@ def driver_frame(spark: SparkSession, table: pa.Table, types: T.StructType) -> D
         table: the rows.
         types: of the columns. By itself Spark takes a time without zone for one of the session's.
     """
-    mebibytes = int(spark.sparkContext.getConf().get(_MESSAGE_SIZE, str(_MESSAGE_MIB)))
-    parts = [
-        spark.createDataFrame(part, types) for part in _parts(table, (mebibytes << 20) // _ROOM)
-    ]
+    mebibytes = spark.conf.get(_MESSAGE_SIZE, None) or _MESSAGE_MIB
+    most_bytes = (int(mebibytes) << 20) // _ROOM
+    parts = [spark.createDataFrame(part, types) for part in _parts(table, most_bytes)]
     return reduce(DataFrame.union, parts)
 
 
