@@ -262,7 +262,7 @@ def test_a_row_group_is_small_by_rows_and_by_bytes() -> None:
     assert rows.is_small("remove", 1000, 10_000)
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(1, 100), (100, 21), (1000, 8)])
+@pytest.mark.parametrize(("columns", "rows"), [(1, 100), (100, 21), (300, 8)])
 def test_typed_columns_count_before_they_are_made(
     monkeypatch: pytest.MonkeyPatch, columns: int, rows: int
 ) -> None:
