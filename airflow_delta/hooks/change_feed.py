@@ -193,6 +193,16 @@ class ChangeFeed:
             check_source(request, told, self._table)
         return told.last
 
+    def first_left(self, start: int, end: int) -> int:
+        """Where a range begins without the versions at its begin that the target has, unless it has all.
+
+        Raises:
+            AirflowFailException: the target must not be appended to.
+            DeltaError: the target can't be read.
+        """
+        with _refused():
+            return next((last + 1 for last in self._last_from(start, end) if last < end), start)
+
     @property
     def is_gone(self) -> bool:
         """Whether there is no table.
@@ -265,12 +275,16 @@ class ChangeFeed:
 
     def _target_has(self, start: int, end: int) -> bool:
         """Whether the target has all changes of a range, as far as it tells."""
+        return any(end <= last for last in self._last_from(start, end))
+
+    def _last_from(self, start: int, end: int) -> list[int]:
+        """The last of the versions that the target has one after another from the first of a range on."""
         from airflow_delta.spark.changes_told import told_by_target
 
         if not self._target_uri:
-            return False
+            return []
         told = told_by_target(self._request(start, end), self._target)
-        return any(first <= start and end <= last for first, last in told.ranges)
+        return [last for first, last in told.ranges if first <= start <= last]
 
     def _request(self, start: int, end: int) -> FeedRequest:
         from airflow_delta.spark.changes_rules import FeedRequest

@@ -228,7 +228,10 @@ class _TakenRange:
         if not feed.is_gone:
             if self._is_outdated(kept):
                 return None
-            if not (feed.has_target or kept["state"] == "done" or progress.is_of_this_run()):
+            if feed.has_target:
+                # What another run, or a job whose task was killed, has told since is told.
+                start = feed.first_left(start, end)
+            elif not (kept["state"] == "done" or progress.is_of_this_run()):
                 start = self._first_left(kept, progress)
         self._is_kept = start == kept["start"]
         return start, end

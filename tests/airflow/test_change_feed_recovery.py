@@ -199,6 +199,28 @@ def test_a_failed_run_begins_anew_with_a_target_that_was_deleted(
     assert versions(runs.attempt(operator, 2)) == (0, 3)
 
 
+def test_a_retry_takes_what_another_run_has_left_of_its_versions(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submissions, runs, target = Submissions(monkeypatch), Runs(), tmp_path / "changes"
+    operator = feed(table, target_uri=str(target), target_format="parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(submissions, "run", broken)
+        for run in (1, 2):
+            with pytest.raises(OSError, match="the store fails"):
+                runs.attempt(operator, run)
+            grow(table, 2 + run)
+    assert versions(runs.attempt(operator, 1)) == (0, 2)
+    made_range(target, Peer(table).metadata().id)
+    assert versions(runs.attempt(operator, 2)) == (3, 3)
+    made_range(target, Peer(table).metadata().id, 3, 3)
+    # All of it is there: a clear finds the same.
+    assert versions(runs.attempt(operator, 2)) == (3, 3)
+    assert versions(runs.attempt(operator, 1)) == (0, 2)
+    taken = [(job["start"], job["end"]) for job in submissions.taken]
+    assert taken[:2] == [(0, 2), (3, 3)]
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_clear_has_nothing_to_do_where_the_target_has_what_the_table_has_lost(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
