@@ -33,7 +33,8 @@ _UNFIT = {
     ),
     r'Cannot run program "([^"]+)": error=': (
         "an executor can't run the Python {!r}, which PYSPARK_PYTHON or spark.pyspark.python names: "
-        "name one that is there"
+        "name one that is there; if it comes with an archive, the name behind '#' in spark.archives and "
+        "the Python that the archive links to have to be right on that machine"
     ),
     r"Python in worker has different version: ([\d.]+)": (
         "an executor has Python {}, another minor version than the driver: let PYSPARK_PYTHON or "
