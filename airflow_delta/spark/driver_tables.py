@@ -39,7 +39,9 @@ def driver_frame(spark: SparkSession, table: pa.Table, types: T.StructType) -> D
 
 def _parts(table: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
     """The table in parts of so many bytes, or of one row, where that takes more."""
-    if table.num_rows < 2 or table.nbytes <= most_bytes:
+    # Each value takes eight bytes at least in Spark's rows, whatever it takes here.
+    size = table.nbytes + 8 * table.num_rows * table.num_columns
+    if table.num_rows < 2 or size <= most_bytes:
         yield table
         return
     middle = table.num_rows // 2

@@ -128,7 +128,7 @@ def with_facts(
     entries = driver_frame(spark, known, types)
     joined = rows.join(F.broadcast(entries), F.col(FILE_NUMBER) == F.col(_ENTRY_FILE))
     if found:
-        named = found.names(F.col(ROW_PLACE))
+        named = found.is_named(F.col(ROW_PLACE))
         joined = joined.where(~named if selects is None else named == selects)
     return joined
 

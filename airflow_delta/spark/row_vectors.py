@@ -7,8 +7,8 @@ of arrays (`vector_lists`), so that a row's answer is two lookups away, in gener
 ==========  ===========================================================================================
 as bits     for each 4,096 positions 64 words of 64 bits, or null where none is named. A dense vector
             takes a bit for each row of its file; of a sparse one half a kilobyte a position
-as places   for each 2 ** n positions, of which some two are named, those that are; n differs from
-            vector to vector. A position takes some thirty bytes
+as places   for each 2 ** n positions those that are named; n differs from vector to vector, so that
+            two to four are together on average. A position takes some twenty bytes
 ==========  ===========================================================================================
 
 Bits are as fast wherever the positions are, so they give way only to places that take much less.
@@ -53,13 +53,13 @@ _MOST_ROWS = 1 << 44
 """Positions from here on, which no file has in practice, would take memory and find no row."""
 
 _TOGETHER = 2
-"""So many places share a group on average, if they are spread evenly."""
-_MOST_TOGETHER = 16
-"""Where more do, the rows of that group would wait for them to be looked through."""
+"""So many places share a group on average, or up to twice as many."""
+_MOST_TOGETHER = 128
+"""A row is compared with all places of its group: rows among more than these are told faster by bits."""
 _CHEAPER = 4
 """So many times less than bits places have to take."""
-_BYTES_OF_LIST, _BYTES_OF_NULL = 24, 8
-"""What Spark needs for a list besides its members, and for one that isn't there."""
+_BYTES_OF_LIST, _BYTES_OF_PLACE = 16, 8
+"""What Spark needs for a list besides its members, and for its place among others, which null has too."""
 
 _ROWS_AT_A_TIME = 1 << 22
 """Each takes some fifty bytes on the way, besides its vector."""
@@ -73,7 +73,7 @@ class RowVectors:
         num_entries: how many entries there are.
 
     Attributes:
-        facts: columns for `names`: their types, and their values for each entry.
+        facts: columns for `is_named`: their types, and their values for each entry.
     """
 
     def __init__(self, vectors: Mapping[int, BitMap64], num_entries: int) -> None:
@@ -98,7 +98,7 @@ class RowVectors:
             self.facts[_PLACES] = _LISTS, places.column(at, num_entries)
             self.facts[_SHIFT] = T.IntegerType(), pa.array(shift_of_entry)
 
-    def names(self, row_index: Column) -> Column:
+    def is_named(self, row_index: Column) -> Column:
         """Whether a row is one that its entry's vector names; false where there is none.
 
         Args:
@@ -189,7 +189,7 @@ def _rows(vectors: Sequence[BitMap64]) -> _Rows:
 def _bytes_of_lists(groups: Groups, last_group: _Longs, bytes_each: int = 0) -> _Longs:
     """What the lists of each vector take."""
     num_groups = np.bincount(groups.vector, minlength=last_group.size)
-    return num_groups * (_BYTES_OF_LIST + bytes_each) + (last_group + 1) * _BYTES_OF_NULL
+    return num_groups * (_BYTES_OF_LIST + bytes_each) + (last_group + 1) * _BYTES_OF_PLACE
 
 
 def _add_places(lists: VectorLists, rows: _Rows, shift: _Longs) -> None:

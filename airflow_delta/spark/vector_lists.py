@@ -74,17 +74,18 @@ class VectorLists:
         return any(members.size for members in self._members)
 
     def column(self, numbers: _Longs, num_entries: int) -> pa.Array:
-        """The column: null but for the entries of some numbers, ascending, which are the vectors'."""
+        """The column: the vectors are the values of entries of these numbers, ascending; others are empty.
+
+        None is null: PySpark can't take a slice of a column of lists in which there are nulls.
+        """
         num_groups = np.zeros(num_entries, dtype=np.int64)
         num_groups[numbers] = np.concatenate(self._num_groups)
-        has_vector = np.zeros(num_entries, dtype=np.bool_)
-        has_vector[numbers] = True
         sizes = np.concatenate(self._sizes)
-        lists = pa.ListArray.from_arrays(_offsets(sizes, sizes > 0), np.concatenate(self._members))
-        return pa.ListArray.from_arrays(_offsets(num_groups, has_vector), lists)
+        is_null = np.append(sizes == 0, False)
+        lists = pa.ListArray.from_arrays(_offsets(sizes, is_null), np.concatenate(self._members))
+        return pa.ListArray.from_arrays(_offsets(num_groups), lists)
 
 
-def _offsets(sizes: _Longs, is_valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """The offsets of lists, of which some are null."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    return pa.array(offsets, mask=np.append(~is_valid, False)).cast(pa.int32())
+def _offsets(sizes: _Longs, is_null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """The offsets of lists, of which some may be null."""
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]), mask=is_null).cast(pa.int32())

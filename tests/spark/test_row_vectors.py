@@ -42,7 +42,7 @@ def _named(spark: SparkSession, vectors: dict[int, BitMap64], rows: DataFrame) -
         T.StructType([T.StructField("number", T.LongType()), *types]),
     )
     joined = rows.join(F.broadcast(entries), F.col("entry") == F.col("number"))
-    return joined.where(found.names(F.col("place"))).select("entry", "place").toArrow()
+    return joined.where(found.is_named(F.col("place"))).select("entry", "place").toArrow()
 
 
 def _rows_of(found: RowVectors, entry: int) -> set[int]:
@@ -134,7 +134,6 @@ def test_the_last_place_there_can_be() -> None:
 
 
 def test_neighbours_among_few_are_told_by_bits() -> None:
-    """Else all rows near them would look through them."""
     rows = {3, *range(500_000, 500_100), 999_999}
     found = RowVectors({0: BitMap64(rows)}, 1)
     assert list(found.facts) == ["entry_bits"]
@@ -156,6 +155,24 @@ def test_vectors_of_both_forms_stand_side_by_side(spark: SparkSession) -> None:
     found = _named(spark, vectors, rows).to_pylist()
     wanted = [(entry, place) for entry, bitmap in vectors.items() for place in bitmap]
     assert sorted((row["entry"], row["place"]) for row in found) == wanted
+
+
+def test_a_cluster_among_few_rows_costs_what_it_takes() -> None:
+    spread = [*range(0, 50_000_000, 5_000)]
+    alone, with_cluster = (
+        RowVectors({0: BitMap64([*spread, *more])}, 1) for more in ((), range(9, 40))
+    )
+    assert _nbytes(with_cluster) - _nbytes(alone) < 1_000
+
+
+def test_dense_rows_far_behind_are_told_by_bits(spark: SparkSession) -> None:
+    vectors = {0: BitMap64(range(2**40, 2**40 + 100_000, 2)), 1: BitMap64([7])}
+    assert "entry_bits" in RowVectors(vectors, 2).facts
+    rows = spark.range(2**40 - 10, 2**40 + 100_010).select(
+        F.lit(0).cast("long").alias("entry"), F.col("id").alias("place")
+    )
+    found = _named(spark, vectors, rows)["place"].to_pylist()
+    assert sorted(found) == list(vectors[0])
 
 
 def test_a_place_that_no_file_has_costs_nothing(spark: SparkSession) -> None:

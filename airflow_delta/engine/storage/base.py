@@ -126,7 +126,8 @@ class Storage(Protocol):
         """What is directly in a directory: objects as `list` tells them, and directories, in any order.
 
         In an object store a directory is what the paths of objects begin with; in a file system it may be
-        empty, and linked ones are left out. A missing directory has neither.
+        empty, and linked ones are left out. A missing directory has neither. An object that some tools
+        leave for a directory, of the same name with a slash behind it, is among what is in that one.
         """
 
     def head(self, path: str) -> FileInfo:
