@@ -41,9 +41,10 @@ class ChangeFeedOperator(TableTask):
 
     The first try of a run that can tell the changes decides which versions they are, however many commits
     follow: retries take the same, and so does the task when it is cleared, unless ``start_version`` or
-    ``end_version`` was changed. What is at the target already isn't appended again. The versions of a run
-    that failed are taken by the next one, whatever its date, and the failed one has nothing left to do when
-    it is cleared after that. A table that was put back to an earlier state, as from a backup, is an error.
+    ``end_version`` was changed, or another run has given the first of them to the target: then they take
+    the rest. What is at the target already isn't appended again. The versions of a run that failed are
+    taken by the next one, whatever its date, and the failed one has nothing left to do when it is cleared
+    after that. A table that was put back to an earlier state, as from a backup, is an error.
 
     Let only one try be active at a time: with ``max_active_tis_per_dag=1``, because ``max_active_runs=1``
     doesn't count the runs of backfills. Name a table only once among mapped tasks.
