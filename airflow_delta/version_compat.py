@@ -7,6 +7,7 @@ of a task over its retries (`task_state`), and that of an asset over the runs (`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.common.compat.connection import (
@@ -21,8 +22,16 @@ from airflow.sdk import (
     Connection,
     Context,
     PokeReturnValue,
+    XComArg,
     conf,
 )
+from airflow.sdk.definitions._internal.contextmanager import DagContext
+from airflow.sdk.definitions._internal.expandinput import (
+    DictOfListsExpandInput,
+    MappedArgument,
+)
+from airflow.sdk.definitions._internal.mixins import ResolveMixin
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -49,15 +58,95 @@ __all__ = [
     "Connection",
     "Context",
     "PokeReturnValue",
+    "ResolveMixin",
     "TriggerEvent",
+    "XComArg",
     "amask_secret",
     "asset_state",
     "conf",
     "get_async_connection",
     "get_async_extra_dejson",
+    "has_dag",
+    "is_made_from_mapped",
+    "is_written_none",
+    "mapped_references",
     "mask_secret",
+    "reference_text",
     "task_state",
+    "template_starts",
 ]
+
+_TEMPLATE_STARTS = {
+    "variable_start_string": "{{",
+    "block_start_string": "{%",
+    "comment_start_string": "{#",
+}
+
+
+def template_starts(dag: Any | None) -> tuple[str, ...]:
+    """The texts that begin something to be rendered in the templates of a DAG's tasks.
+
+    :param dag: the DAG, which may have its own for Jinja; None for the one that is being written.
+    """
+    own = getattr(dag or DagContext.get_current(), "jinja_environment_kwargs", None) or {}
+    return tuple(str(own.get(name, start)) for name, start in _TEMPLATE_STARTS.items())
+
+
+def reference_text(reference: Any) -> str:
+    """A reference to the result of another task, as a DAG's author writes it."""
+    operator, key = getattr(reference, "operator", None), getattr(reference, "key", None)
+    if operator is None:
+        return repr(reference)
+    output = f"{operator.task_id}.output"
+    return output if key in (None, "return_value") else f"{output}[{key!r}]"
+
+
+def has_dag(task: BaseOperator) -> bool:
+    """Whether a task belongs to a DAG."""
+    return bool(task.has_dag())  # type: ignore[no-untyped-call]  # untyped in Airflow
+
+
+def is_made_from_mapped(task: BaseOperator) -> bool:
+    """Whether a task was made, when it was run, as one of the instances of a mapped task."""
+    return bool(getattr(task, "_BaseOperator__from_mapped", False))
+
+
+def mapped_references(task: BaseOperator) -> Mapping[str, Any]:
+    """By argument, where ``expand`` or ``expand_kwargs`` of a mapped task has its value from.
+
+    Only of values that come from other tasks: those that are in the DAG file are left out.
+
+    :param task: one of the instances of the mapped task, before it is rendered.
+    """
+    mapped = task.dag.task_dict.get(task.task_id) if has_dag(task) else None
+    if not isinstance(mapped, MappedOperator):
+        return {}
+    found = mapped.expand_input.value
+    if isinstance(found, Mapping):
+        return {
+            name: value
+            for name, value in found.items()
+            if isinstance(value, XComArg | MappedArgument)
+        }
+    arguments = getattr(task, "_BaseOperator__init_kwargs", {})
+    known = {*mapped.partial_kwargs, *task.dag.default_args}
+    if isinstance(found, XComArg):
+        return {name: found for name in arguments if name not in known}
+    # A list, whose items are dictionaries of the DAG file, or references to one of each.
+    references = [item for item in found if isinstance(item, XComArg)]
+    return {name: references[0] for name in arguments if name not in known} if references else {}
+
+
+def is_written_none(reference: Any) -> bool:
+    """Whether a None that a reference has led to may be one that is written in the DAG file.
+
+    That is so for arguments of a mapped group of tasks whose values are listed there.
+    """
+    if not isinstance(reference, MappedArgument):
+        return False
+    source, key = reference._input, reference._key  # noqa: SLF001
+    given = source.value.get(key) if isinstance(source, DictOfListsExpandInput) else source.value
+    return not isinstance(given, XComArg)
 
 
 def task_state(context: Context) -> Any | None:

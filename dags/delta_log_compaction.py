@@ -1,50 +1,7 @@
-r"""Keep one Delta table quick to open between checkpoints: compact the commits of the last hour.
-
-Start it for any table::
-
-    airflow dags test delta_log_compaction -c '{"table_uri": "/data/sales"}'
-
-To run it every hour, give ``schedule`` and a default for ``table_uri``. An hour that brought few
-commits skips the task; the checkpoint of a nightly DAG makes the compactions before it superfluous.
-"""
+"""Show Airflow the example DAG of this name."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from airflow_delta.example_dags.delta_log_compaction import dag
 
-from airflow.sdk import DAG, Param
-
-from airflow_delta.operators.log_compaction import LogCompactionOperator
-
-with DAG(
-    dag_id="delta_log_compaction",
-    schedule=None,
-    catchup=False,
-    doc_md=__doc__,
-    tags=["delta"],
-    params={
-        "table_uri": Param(
-            type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
-        ),
-        "start": Param(
-            None, type=["null", "integer"], minimum=0, description="First version; empty: chosen"
-        ),
-        "end": Param(
-            None, type=["null", "integer"], minimum=0, description="Last version; empty: the newest"
-        ),
-        "delta_conn_id": Param(
-            None,
-            type=["null", "string"],
-            description="Connection of the store; empty: the default of the URI's scheme",
-        ),
-    },
-) as dag:
-    LogCompactionOperator(
-        task_id="compact_log",
-        table_uri="{{ params.table_uri }}",
-        start="{{ params.start }}",
-        end="{{ params.end }}",
-        delta_conn_id="{{ params.delta_conn_id or '' }}",
-        retries=2,
-        retry_delay=timedelta(seconds=30),
-    )
+__all__ = ["dag"]

@@ -185,7 +185,8 @@ Look further:
   {command} describe {shorter(TABLE)}
   {command} history {shorter(TABLE)} --limit 5
   . {shorter(DEMO)}/env.sh && {airflow} standalone     # Airflow's user interface
-  the DAG: dags/delta_table_maintenance.py; the logs of this demo: {shorter(DEMO)}/step-*.log"""
+  the DAG: airflow_delta/example_dags/delta_table_maintenance.py
+  the logs of this demo: {shorter(DEMO)}/step-*.log"""
     )
 
 

@@ -1,15 +1,46 @@
 #!/usr/bin/env bash
-# Make constraints.txt anew: names and versions of everything that set-up installs, for every Python
-# that is supported (markers tell them apart). Usage: scripts/pins.sh VENV
+# Make the locks anew: names, versions and hashes of everything that set-up installs, for every Python
+# that is supported (markers tell them apart) and every platform. They hold no addresses.
+# Usage: scripts/pins.sh VENV
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-pins=$(mktemp)
-trap 'rm -f "$pins"' EXIT
-# Beside the dependencies: the installer and the build backend.
-printf 'uv\nhatchling\neditables\n' |
-    "$1/bin/uv" pip compile --quiet --universal --python-version 3.10 --no-emit-index-url \
-        --no-annotate --no-header --extra dev pyproject.toml - --output-file "$pins"
-{
-    echo "# What set-up installs, by name and version. Made by \`make pins\`; do not edit by hand."
-    cat "$pins"
-} >constraints.txt
+venv=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+lock() { # lock FILE TITLE ARGUMENT... <REQUIREMENTS
+    local file=$1 title=$2
+    shift 2
+    "$venv/bin/uv" pip compile --quiet --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+        --generate-hashes "$@" --output-file "$work/lock"
+    {
+        echo "# $title. Made by \`make pins\`; do not edit by hand."
+        cat "$work/lock"
+    } >"$file"
+}
+
+# The installer, and what builds packages that have no wheel, this one among them.
+printf 'uv\nhatchling\neditables\nsetuptools\nwheel\n' |
+    lock constraints-build.txt "What builds what set-up installs" --universal --python-version 3.10 -
+lock constraints.txt "What set-up installs" --universal --python-version 3.10 \
+    --constraint constraints-build.txt --extra dev pyproject.toml
+# The image of docker/ has one Python and one kind of platform, and fewer packages.
+lock docker/constraints.txt "What the trial image installs" --python-version 3.12 --python-platform linux \
+    --constraint constraints.txt --extra s3 --extra spark pyproject.toml
+
+# The Azure emulator of the tests. What npm copies of its packages' pages (licenses, funding) holds addresses.
+if command -v npm >/dev/null; then
+    (cd tests/azurite && npm install --package-lock-only --ignore-scripts --silent --no-audit --no-fund)
+    "$venv/bin/python" - tests/azurite/package-lock.json <<'END'
+import json, pathlib, sys
+
+path = pathlib.Path(sys.argv[1])
+lock = json.loads(path.read_text())
+for package in lock["packages"].values():
+    package.pop("funding", None)
+    package.pop("license", None)
+path.write_text(json.dumps(lock, indent=2) + "\n")
+END
+else
+    echo "pins: no npm; tests/azurite/package-lock.json stays as it is" >&2
+fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Create the virtual environment and install the package with its development extras, pinned by
-# constraints.txt. Usage: scripts/setup.sh VENV
+# Create the virtual environment and install the package with its development extras. Everything that is
+# downloaded is one of the versions of the locks, and has one of their hashes, whatever index it comes from.
+# Usage: scripts/setup.sh VENV
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$1
@@ -30,29 +31,28 @@ fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing into $venv (the first time takes a minute or two)"
-pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt)
+pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+# Nothing is built in an environment of its own, whose packages would be fetched without hashes.
+locked=(--require-hashes --no-build-isolation --requirement constraints.txt)
+this=(--no-deps --no-build-isolation --editable .)
 
 # uv installs the same packages as pip, several times faster, but doesn't know pip's settings. Those
-# of the environment are handed on, and like pip it takes all indexes for one; where pip's files
-# have others, uv may fail where pip doesn't.
+# of the environment are handed on. Where several indexes have a package, uv takes it from the first
+# one alone; where that hasn't the version of the lock, uv fails, and pip looks into all of them.
 install_with_uv() {
-    "${pip[@]}" uv &&
-        env VIRTUAL_ENV="$PWD/$venv" \
-            ${PIP_INDEX_URL:+UV_DEFAULT_INDEX="$PIP_INDEX_URL"} \
-            ${PIP_EXTRA_INDEX_URL:+UV_INDEX="$PIP_EXTRA_INDEX_URL"} \
-            ${PIP_EXTRA_INDEX_URL:+UV_INDEX_STRATEGY=unsafe-best-match} \
-            ${PIP_FIND_LINKS:+UV_FIND_LINKS="${PIP_FIND_LINKS// /,}"} \
-            ${PIP_CERT:+SSL_CERT_FILE="$PIP_CERT"} \
-            "$venv/bin/uv" pip install --quiet --constraint constraints.txt \
-            --build-constraint constraints.txt --editable '.[dev]'
+    env VIRTUAL_ENV="$PWD/$venv" \
+        ${PIP_INDEX_URL:+UV_DEFAULT_INDEX="$PIP_INDEX_URL"} \
+        ${PIP_EXTRA_INDEX_URL:+UV_INDEX="$PIP_EXTRA_INDEX_URL"} \
+        ${PIP_FIND_LINKS:+UV_FIND_LINKS="${PIP_FIND_LINKS// /,}"} \
+        ${PIP_CERT:+SSL_CERT_FILE="$PIP_CERT"} \
+        "$venv/bin/uv" pip install --quiet "$@"
 }
 
-# pip's build environments take their constraints from the environment.
-install_with_pip() {
-    PIP_CONSTRAINT=constraints.txt "${pip[@]}" --editable '.[dev]'
-}
-
-if ! install_with_uv; then
+# First what builds the others, wheels all of them, and uv.
+"${pip[@]}" --require-hashes --only-binary :all: --requirement constraints-build.txt
+if ! install_with_uv "${locked[@]}"; then
     echo "setup: uv didn't get through; installing with pip, which takes longer"
-    install_with_pip
+    "${pip[@]}" "${locked[@]}"
 fi
+# The package itself has no hash, and needs nothing more.
+"${pip[@]}" "${this[@]}"

@@ -17,6 +17,7 @@ from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.maintenance.check.checking import check_table
 from airflow_delta.engine.maintenance.check.findings import CheckReport, Depth, Finding
+from airflow_delta.engine.storage.file_access import FileAccess
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata, remove
 from tests.table_builder import (
@@ -119,7 +120,9 @@ def checked(
 ) -> CheckReport:
     """What a check of some files finds. It must change none of them."""
     with MemoryTable(files) as table:
-        report = check_table(table.storage, CommitOwners(owners), depth=depth, now_ms=now_ms)
+        report = check_table(
+            FileAccess(table.storage), CommitOwners(owners), depth=depth, now_ms=now_ms
+        )
         assert table.files() == files, "a check has changed something"
     return report
 

@@ -27,6 +27,7 @@ from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_wit
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["read_rows", "rewrite_files"]
 
@@ -71,7 +72,9 @@ def _concerned(snapshot: Snapshot, rewrite: Rewrite) -> list[dict[str, Any]]:
         concerned = files_with("deletionVectors", snapshot)["path"].to_pylist()
         return [file for file in files if file["path"] in concerned]
     if rewrite.feature == "typeWidening":
-        narrow = files_with_narrow_types(snapshot.state.storage, snapshot)["path"].to_pylist()
+        narrow = files_with_narrow_types(snapshot, FileAccess(snapshot.state.storage))[
+            "path"
+        ].to_pylist()
         return [file for file in files if file["path"] in narrow]
     return files
 

@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> None:
         DeltaError: the table can't be read, or its log can't be cleaned up.
     """
     from airflow_delta.engine import DeltaTable
-    from airflow_delta.engine.maintenance.reports import cleanup_report
 
     older_than = options.older_than_hours
     result = DeltaTable(options.uri).cleanup_metadata(
@@ -53,4 +52,4 @@ def run(options: argparse.Namespace) -> None:
         write_checkpoint=options.write_checkpoint,
         dry_run=options.dry_run,
     )
-    print_report(options, cleanup_report(result))
+    print_report(options, result.to_dict())

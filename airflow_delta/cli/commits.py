@@ -12,8 +12,9 @@ the facts. They are for our own owner; others have tools of their own.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
+
+from airflow_delta.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
@@ -82,50 +83,17 @@ def commits(table: DeltaTable) -> dict[str, Any]:
         CommitOwnerError: the table's commit owner can't be asked.
         DeltaError: the table can't be read.
     """
-    from airflow_delta.engine.commit.owner import Standing
-
-    status = table.commit_status()
-    return {
-        "table_uri": table.uri,
-        "owner": status.owner,
-        "standing": None if status.standing is None else status.standing.value,
-        "accepts_commits": status.standing in (None, Standing.ACTIVE),
-        "ratified_version": status.ratified_version,
-        "backfilled_version": status.backfilled_version,
-        "lag": status.lag,
-    }
+    return {"table_uri": table.uri, **table.commit_status().to_dict()}
 
 
 def _repaired(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
     """What the owner was told, as facts; none where nothing was asked for."""
     if options.relocate:
-        owned = _owned(table)
-        before = owned.owner.relocate(owned.table)
-        return {"relocated_from": before, "relocated_to": owned.table.location}
+        return {"relocated_from": table.relocate(), "relocated_to": table.storage.place}
     if options.accept_log is not None:
-        owned = _owned(table)
-        latest = owned.owner.accept_log(owned.table, options.accept_log)
+        latest = table.accept_log(options.accept_log)
         return {"accepted_version": options.accept_log, "given_up_version": latest}
     return {}
-
-
-def _owned(table: DeltaTable) -> Any:
-    """The table with its owner, as the log has it; asking the owner may be what doesn't work."""
-    from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-    from airflow_delta.engine.commit.registry import CommitOwners
-    from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.engine.maintenance.backfilled import open_backfilled
-
-    newest = open_backfilled(table.storage)
-    owned = CommitOwners().owner_of(table.storage, newest.protocol, newest.metadata)
-    if owned is None or not isinstance(owned.owner, LedgerOwner):
-        whose = "the file system" if owned is None else f"the commit owner {owned.table.owner!r}"
-        raise InvalidArgumentError(
-            f"the commits of the table are managed by {whose}, which can't be told so: this is for tables "
-            "whose owner is 'sql'",
-            table=table.uri,
-        )
-    return owned
 
 
 def _backfilled_commits(table: DeltaTable) -> dict[str, Any]:
@@ -146,7 +114,7 @@ def _backfilled_commits(table: DeltaTable) -> dict[str, Any]:
 
 def _print(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     told = {
         "owner": facts["owner"] or "- (the file system)",
@@ -160,4 +128,4 @@ def _print(facts: dict[str, Any], *, as_json: bool) -> None:
     told |= {name.replace("_", " "): facts[name] for name in _DONE if name in facts}
     width = max(map(len, told))
     for name, value in told.items():
-        print(f"{name:<{width}}  {value}")
+        print_line(f"{name:<{width}}  {value}")

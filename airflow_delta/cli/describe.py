@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.wording import in_cli_words
+from airflow_delta.engine.model.sizes import size_text
 
 if TYPE_CHECKING:
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["add_parser", "describe", "run"]
+
+_DUE = {True: "due", False: "not due", None: "unknown"}
 
 
 def add_parser(verbs: Any) -> None:
@@ -34,14 +39,19 @@ def run(options: argparse.Namespace) -> None:
     """
     facts = describe(options.uri, version=options.version, timestamp=options.timestamp)
     if options.json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     width = max(map(len, facts))
     for name, value in facts.items():
-        lines = _feature_lines(value) if name == "table_features" else _lines(value)
-        print(f"{name.replace('_', ' '):<{width}}  {lines[0]}")
+        if name == "table_features":
+            lines = _feature_lines(value)
+        elif name == "maintenance":
+            lines = _maintenance_lines(value)
+        else:
+            lines = _lines(name, value)
+        print_line(f"{name.replace('_', ' '):<{width}}  {lines[0]}")
         for line in lines[1:]:
-            print(f"{'':<{width}}  {line}")
+            print_line(f"{'':<{width}}  {line}")
 
 
 def describe(
@@ -53,13 +63,17 @@ def describe(
     ``table_features`` has every feature that the engine or the table knows: whether the table
     supports and uses it (``supported``, ``active``), and whether the engine can read and append to
     a table that does (``can_read``, ``can_write``, ``note``).
+    ``maintenance`` tells the last checkpoint and vacuum and what is due, as
+    `MaintenanceStatus.to_dict`; None of a version that was asked for.
 
     Raises:
         DeltaError: the table or the version can't be read.
     """
     from airflow_delta.engine import DeltaTable
 
-    snapshot = DeltaTable(uri).snapshot(version=version, timestamp=timestamp)
+    table = DeltaTable(uri)
+    snapshot = table.snapshot(version=version, timestamp=timestamp)
+    is_newest = version is None and timestamp is None
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
         "table_uri": uri,
@@ -74,17 +88,19 @@ def describe(
         "partition_columns": list(metadata.partition_columns),
         "reader_version": protocol.min_reader_version,
         "writer_version": protocol.min_writer_version,
-        "table_features": [asdict(status) for status in snapshot.features],
+        "table_features": [status.to_dict() for status in snapshot.features],
         "properties": dict(metadata.configuration),
+        "maintenance": table.maintenance_status().to_dict() if is_newest else None,
         "schema": json.loads(metadata.schema_string or "{}").get("fields", []),
     }
 
 
 def _timestamp(snapshot: Snapshot) -> str | None:
     from airflow_delta.engine.errors import VersionNotFoundError
+    from airflow_delta.engine.model.times import utc_text
 
     try:
-        return snapshot.timestamp.isoformat(timespec="milliseconds")
+        return utc_text(snapshot.timestamp_ms)
     except VersionNotFoundError:
         return None
 
@@ -107,14 +123,42 @@ def _feature_lines(features: list[dict[str, Any]]) -> list[str]:
     return lines or ["-"]
 
 
-def _lines(value: Any) -> list[str]:
+def _maintenance_lines(status: dict[str, Any] | None) -> list[str]:
+    """The last checkpoint and vacuum, and what is due; the names of the verbs come first."""
+    if status is None:
+        return ["-"]
+    checkpoint, cleanup, vacuum = (status[name] for name in ("checkpoint", "cleanup", "vacuum"))
+    last = (
+        "none yet" if checkpoint["version"] is None else f"last at version {checkpoint['version']}"
+    )
+    interval = "" if checkpoint["interval"] is None else f" of {checkpoint['interval']:,}"
+    since = f"{checkpoint['commits_since']:,}{interval}"
+    files = "" if cleanup["files"] is None else f", {cleanup['files']:,} files of the log could go"
+    done = (
+        "no vacuum has left a note"
+        if vacuum["vacuumed_version"] is None
+        else f"done up to version {vacuum['vacuumed_version']}, noted at {vacuum['noted_at']}"
+    )
+    return [
+        f"checkpoint: {_DUE[checkpoint['due']]}, {last}, commits since: {since}",
+        f"cleanup: {_DUE[cleanup['due']]}{files}{_because(cleanup['reason'])}",
+        f"vacuum: {_DUE[vacuum['due']]}, {done}{_because(vacuum['reason'])}",
+    ]
+
+
+def _because(reason: str | None) -> str:
+    return "" if reason is None else f" ({in_cli_words(reason)})"
+
+
+def _lines(name: str, value: Any) -> list[str]:
     """A value for people: one line for each entry of a collection, ``-`` for nothing."""
     if isinstance(value, dict):
         lines = [f"{name} = {entry}" for name, entry in value.items()]
     elif isinstance(value, list):
         lines = [_entry(entry) for entry in value]
     else:
-        lines = [] if value is None else [str(value)]
+        text = size_text(value) if name == "size_in_bytes" else str(value)
+        lines = [] if value is None else [text]
     return lines or ["-"]
 
 

@@ -7,8 +7,12 @@ and where the table can't be looked at.
 from __future__ import annotations
 
 import argparse
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from airflow_delta.cli.allowed import add_allowed_outside, open_table
+from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.wording import in_cli_words
 
 if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.check.findings import CheckReport
@@ -20,6 +24,7 @@ def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser("doctor", help="what is wrong with a table, and what mends it")
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
+    add_allowed_outside(parser)
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument(
         "--quick",
@@ -48,22 +53,29 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         DeltaError: there is no table, or the store doesn't answer.
     """
-    from airflow_delta.engine import DeltaTable
-
-    report = DeltaTable(options.uri).check(depth=options.depth)
+    report = open_table(options).check(depth=options.depth)
     if options.json:
-        print(json.dumps(report.to_json(), indent=2))
+        print_json(_in_cli_words(report).to_dict())
     else:
-        _print(report)
+        _print(_in_cli_words(report))
     return 0 if report.ok else 1
+
+
+def _in_cli_words(report: CheckReport) -> CheckReport:
+    """The report, whose remedies name verbs and options."""
+    findings = (
+        replace(finding, message=in_cli_words(finding.message), mend=in_cli_words(finding.mend))
+        for finding in report.findings
+    )
+    return replace(report, findings=tuple(findings))
 
 
 def _print(report: CheckReport) -> None:
     for finding in report.findings:
-        print(f"{finding.severity:<7}  {finding.code}: {finding.message}")
-        print(f"{'':<7}  -> {finding.mend}")
+        print_line(f"{finding.severity:<7}  {finding.code}: {finding.message}")
+        print_line(f"{'':<7}  -> {finding.mend}")
     counts = ", ".join(
         f"{report.count(severity)} {severity}{'' if report.count(severity) == 1 else 's'}"
         for severity in ("error", "warning")
     )
-    print(f"version {report.version}: {counts}, {report.count('info')} for information")
+    print_line(f"version {report.version}: {counts}, {report.count('info')} for information")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from airflow_delta.cli.allowed import add_allowed_outside, open_table
 from airflow_delta.cli.reports import add_report_options, print_report
 
 __all__ = ["add_parser", "run"]
@@ -20,6 +21,7 @@ def add_parser(verbs: Any) -> None:
         help="take a table feature out of the protocol; exit status 3: not yet, run it again as it says",
     )
     add_report_options(parser)
+    add_allowed_outside(parser)
     parser.add_argument("feature", metavar="FEATURE", help="its name, such as deletionVectors")
     parser.add_argument(
         "--truncate-history",
@@ -39,11 +41,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         DeltaError: the feature can't be dropped, or the store failed.
     """
-    from airflow_delta.engine import DeltaTable
-    from airflow_delta.engine.maintenance.reports import drop_feature_report
-
-    result = DeltaTable(options.uri).drop_feature(
+    result = open_table(options).drop_feature(
         options.feature, truncate_history=options.truncate_history, dry_run=options.dry_run
     )
-    print_report(options, drop_feature_report(result))
+    print_report(options, result.to_dict())
     return 0 if result.status in ("dropped", "planned") else NOT_YET

@@ -6,6 +6,9 @@ import argparse
 import json
 from typing import Any
 
+from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.engine.public_text import printable
+
 __all__ = ["add_parser", "history", "run"]
 
 
@@ -27,13 +30,14 @@ def run(options: argparse.Namespace) -> None:
     commits = history(options.uri, limit=options.limit)
     if options.json:
         for commit in commits:
-            print(json.dumps(commit))
+            print_json(commit, indent=None)
         return
-    print(f"{'version':>7}  {'timestamp':<24}  {'operation':<20}  parameters")
+    print_line(f"{'version':>7}  {'timestamp':<24}  {'operation':<20}  parameters")
     for commit in commits:
         when = "-" if commit["timestamp"] is None else commit["timestamp"]
         parameters = json.dumps(commit["operation_parameters"] or {})
-        print(f"{commit['version']:>7}  {when:<24}  {commit['operation'] or '-':<20}  {parameters}")
+        operation = printable(commit["operation"] or "-")
+        print_line(f"{commit['version']:>7}  {when:<24}  {operation:<20}  {parameters}")
 
 
 def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -44,26 +48,7 @@ def history(uri: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """
     from airflow_delta.engine import DeltaTable
 
-    return [
-        {
-            "version": info.version,
-            "timestamp": _iso(
-                info.timestamp if info.in_commit_timestamp is None else info.in_commit_timestamp
-            ),
-            "operation": info.operation,
-            "operation_parameters": info.operation_parameters,
-            "operation_metrics": info.operation_metrics,
-            "engine": info.engine_info,
-        }
-        for info in DeltaTable(uri).history(limit=limit)
-    ]
-
-
-def _iso(timestamp_ms: int | None) -> str | None:
-    # Not at the top: the command line shall parse its words without the engine.
-    from airflow_delta.engine.snapshot.timestamps import utc_text
-
-    return None if timestamp_ms is None else utc_text(timestamp_ms)
+    return [info.to_dict() for info in DeltaTable(uri).history(limit=limit)]
 
 
 def _positive(text: str) -> int:

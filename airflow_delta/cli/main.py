@@ -1,7 +1,12 @@
 """Parse the command line and run one verb; each verb is a module of this package.
 
-Exit status: 0, or what the verb says; 1 where the table can't be read or changed, or its commit owner
-can't be asked, with the reason on standard error; 2 for a wrong command line.
+Exit status:
+
+* 0: done, or what the verb says;
+* 1: the table can't be read or changed, or its commit owner can't be asked, with the reason on standard
+  error; and errors among the findings of ``doctor``;
+* 2: a wrong command line;
+* 3: ``drop-feature`` alone: not yet dropped, run it again.
 """
 
 from __future__ import annotations
@@ -10,10 +15,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from airflow_delta.cli import (
+    backfill,
+    checkpoint,
     cleanup,
     commits,
+    compact_log,
     describe,
     doctor,
     drop_feature,
@@ -21,10 +30,37 @@ from airflow_delta.cli import (
     restore,
     vacuum,
 )
+from airflow_delta.cli.output import print_error, print_usage_error, warnings_as_lines
 from airflow_delta.engine.errors import DeltaError
 from airflow_delta.engine.version import VERSION
 
 __all__ = ["main"]
+
+_VERBS = (
+    describe,
+    history,
+    commits,
+    doctor,
+    checkpoint,
+    compact_log,
+    backfill,
+    cleanup,
+    vacuum,
+    restore,
+    drop_feature,
+)
+
+_WRONG_COMMAND_LINE = 2
+
+
+class _UsageError(Exception):
+    """The command line is wrong; with the usage of its verb, and what is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line, instead of printing and ending the process."""
+        raise _UsageError(self.format_usage(), message)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,23 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status.
+
+    Raises:
+        SystemExit: the command line is wrong, or asks for help.
     """
-    parser = argparse.ArgumentParser(
-        prog="airflow-delta",
-        description="Look at Delta tables, and maintain them. Object stores take their credentials from "
-        "the environment, as the tools of their vendors do; the commit owner of managed tables takes its "
-        "database from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
-    )
-    parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
-    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for verb in (describe, history, commits, cleanup, vacuum, restore, drop_feature, doctor):
-        verb.add_parser(verbs)
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = options.run(options) or 0
+        options = _parser().parse_args(words)
+    except _UsageError as wrong:
+        usage, message = wrong.args
+        print_usage_error(usage, message, as_json="--json" in words)
+        raise SystemExit(_WRONG_COMMAND_LINE) from None
+    try:
+        with warnings_as_lines(as_json=options.json):
+            status = options.run(options) or 0
         sys.stdout.flush()
     except DeltaError as error:
-        print(f"airflow-delta: {error}", file=sys.stderr)
+        print_error(error, as_json=options.json)
         return 1
     except BrokenPipeError:
         # The reader, `head` for instance, has seen enough. Python flushes standard output again
@@ -59,3 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return int(status)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="airflow-delta",
+        description="Look at Delta tables, and maintain them. Object stores take their credentials from "
+        "the environment, as the tools of their vendors do; the commit owner of managed tables takes its "
+        "database from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
+    )
+    parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
+    verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for verb in _VERBS:
+        verb.add_parser(verbs)
+    return parser

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["add_report_options", "hours", "print_report"]
+from airflow_delta.cli.output import print_json, print_line
+from airflow_delta.cli.wording import in_cli_words
+
+__all__ = ["add_report_options", "hours", "print_report", "version_number"]
 
 _MOST_HOURS = 1e9
 
@@ -31,12 +33,26 @@ def hours(text: str) -> float:
     return number
 
 
+def version_number(text: str) -> int:
+    """A version on the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a version, at least 0, found {text!r}")
+    return int(text)
+
+
 def print_report(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
     """Print a report: for people, or as one JSON object."""
     from airflow_delta.engine.maintenance.reports import report_lines
 
     facts = {**report, "dry_run": options.dry_run}
+    if isinstance(facts.get("reason"), str):
+        facts["reason"] = in_cli_words(facts["reason"])
     if options.json:
-        print(json.dumps({"table_uri": options.uri, **facts}, indent=2))
+        print_json({"table_uri": options.uri, **facts})
         return
-    print("\n".join(report_lines(facts)))
+    for line in report_lines(facts):
+        print_line(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from airflow_delta.cli.allowed import add_allowed_outside, open_table
 from airflow_delta.cli.reports import add_report_options, print_report
 
 __all__ = ["add_parser", "run"]
@@ -14,6 +15,7 @@ def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser("restore", help="bring back an earlier version by a commit")
     add_report_options(parser)
+    add_allowed_outside(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--version", type=int, help="bring back this version")
     which.add_argument(
@@ -35,17 +37,14 @@ def run(options: argparse.Namespace) -> None:
         DeltaError: the version can't be restored, or the checkpoint can't be written; the report is
             printed all the same where the commit was made.
     """
-    from airflow_delta.engine import DeltaTable
-    from airflow_delta.engine.maintenance.reports import restore_report
-
-    table = DeltaTable(options.uri)
+    table = open_table(options)
     result = table.restore(
         options.version,
         options.timestamp,
         ignore_missing_files=options.ignore_missing_files,
         dry_run=options.dry_run,
     )
-    print_report(options, restore_report(result))
+    print_report(options, result.to_dict())
     if result.checkpoint_due:
         # The commit may name as many files as the table has, and whoever opens the table reads it.
         table.checkpoint(result.version, backfill_first=True)

@@ -49,7 +49,6 @@ def run(options: argparse.Namespace) -> None:
         DeltaError: the table can't be read or vacuumed.
     """
     from airflow_delta.engine import DeltaTable
-    from airflow_delta.engine.maintenance.reports import vacuum_report
 
     result = DeltaTable(options.uri).vacuum(
         retention_hours=options.retention_hours,
@@ -58,4 +57,4 @@ def run(options: argparse.Namespace) -> None:
         enforce_retention=not options.ignore_retention,
         dry_run=options.dry_run,
     )
-    print_report(options, vacuum_report(result))
+    print_report(options, result.to_dict())

@@ -3,9 +3,8 @@
 The public names are loaded when they are first used: importing this package loads neither pyarrow
 nor numpy, so that it costs an Airflow DAG parse nothing.
 
-What has a place of its own: the types of columns without parameters (``LONG``, ``STRING``, …) are in
-`airflow_delta.engine.model.schema`, the other actions of the log in
-`airflow_delta.engine.model.actions`.
+Here is what a user of the engine writes down: tables, schemas and their types, and the actions that a
+transaction takes. What methods return needs no import; ``docs/reference/engine.md`` has it all.
 """
 
 from __future__ import annotations
@@ -25,6 +24,20 @@ if TYPE_CHECKING:
         RemoveFile,
     )
     from airflow_delta.engine.model.schema import (
+        BINARY,
+        BOOLEAN,
+        BYTE,
+        DATE,
+        DOUBLE,
+        FLOAT,
+        INTEGER,
+        LONG,
+        SHORT,
+        STRING,
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        VARIANT,
+        VOID,
         ArrayType,
         DecimalType,
         MapType,
@@ -37,6 +50,20 @@ if TYPE_CHECKING:
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = [
+    "BINARY",
+    "BOOLEAN",
+    "BYTE",
+    "DATE",
+    "DOUBLE",
+    "FLOAT",
+    "INTEGER",
+    "LONG",
+    "SHORT",
+    "STRING",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "VARIANT",
+    "VOID",
     "AddCdcFile",
     "AddFile",
     "ArrayType",
@@ -57,6 +84,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BINARY": "model.schema",
+    "BOOLEAN": "model.schema",
+    "BYTE": "model.schema",
+    "DATE": "model.schema",
+    "DOUBLE": "model.schema",
+    "FLOAT": "model.schema",
+    "INTEGER": "model.schema",
+    "LONG": "model.schema",
+    "SHORT": "model.schema",
+    "STRING": "model.schema",
+    "TIMESTAMP": "model.schema",
+    "TIMESTAMP_NTZ": "model.schema",
+    "VARIANT": "model.schema",
+    "VOID": "model.schema",
     "AddCdcFile": "model.actions",
     "AddFile": "model.actions",
     "ArrayType": "model.schema",

@@ -12,6 +12,7 @@ pickled, because Airflow carries errors between processes::
     │   ├── CorruptLogError                a file of the log breaks the protocol
     │   ├── InvalidTableError              the metadata contradicts the protocol
     │   ├── DeletionVectorError            a deletion vector can't be read as described
+    │   ├── OutsidePathError               a path of the log leads where the table may not read
     │   └── ChangesNotAvailableError       the changes of a range of versions can't be told
     ├── UnsupportedFeatureError            the table needs a feature we lack
     ├── CommitConflictError                another writer was there first
@@ -33,6 +34,7 @@ pickled, because Airflow carries errors between processes::
     │   ├── ObjectNotFoundError
     │   │   └── MissingFilesError          files that a version of the table needs
     │   ├── ObjectExistsError
+    │   ├── NotRegularFileError            a link, a FIFO or a device is where a file should be
     │   ├── NothingWrittenError            it failed before anything was written
     │   └── UnsafeStorageError             the store can't do what safety needs
     └── InvalidArgumentError               the caller asked for something that makes no sense
@@ -43,6 +45,8 @@ pickled, because Airflow carries errors between processes::
 from __future__ import annotations
 
 from typing import Any
+
+from airflow_delta.engine.public_text import message_text, public_text, without_password
 
 __all__ = [
     "ChangesNotAvailableError",
@@ -65,9 +69,11 @@ __all__ = [
     "MissingFilesError",
     "NoBooksError",
     "NotBackfilledError",
+    "NotRegularFileError",
     "NothingWrittenError",
     "ObjectExistsError",
     "ObjectNotFoundError",
+    "OutsidePathError",
     "ProtocolChangedError",
     "RetentionError",
     "StorageError",
@@ -82,11 +88,22 @@ __all__ = [
 
 
 class DeltaWarning(UserWarning):
-    """Something about a table was wrong, and the engine could go on without loss."""
+    """Something about a table was wrong, and the engine could go on without loss.
+
+    Args:
+        message: what was wrong; shown as in `DeltaError`.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message_text(message))
 
 
 class DeltaError(Exception):
     """The root of all errors of the engine.
+
+    What a table has put into names and texts may be anything: in the message its control characters are
+    escaped, locations are without passwords, and of what is too long the middle is left out. Facts are as
+    they are.
 
     Args:
         message: problem, reason and remedy, in one or two sentences.
@@ -95,9 +112,10 @@ class DeltaError(Exception):
     """
 
     def __init__(self, message: str, *, table: str | None = None, **facts: Any) -> None:
+        message = message_text(message)
         super().__init__(message)
         self.message = message
-        self.table = table
+        self.table = None if table is None else without_password(table)
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
@@ -112,7 +130,7 @@ class DeltaError(Exception):
         return _rebuild, (type(self), self.message, self.table, self.facts)
 
     def __str__(self) -> str:
-        return f"{self.table}: {self.message}" if self.table else self.message
+        return f"{public_text(self.table)}: {self.message}" if self.table else self.message
 
 
 def _rebuild(
@@ -147,6 +165,10 @@ class InvalidTableError(TableStateError):
 
 class DeletionVectorError(TableStateError):
     """A deletion vector can't be read as its descriptor says. Facts, where known: path, offset."""
+
+
+class OutsidePathError(TableStateError):
+    """A path of the log leads out of the table, to where nobody has allowed it to read. Facts: path."""
 
 
 class ChangesNotAvailableError(TableStateError):
@@ -244,6 +266,14 @@ class MissingFilesError(ObjectNotFoundError):
 
 class ObjectExistsError(StorageError):
     """The object is there already. Facts: path."""
+
+
+class NotRegularFileError(StorageError):
+    """A symbolic link, a FIFO, a socket or a device is where a file or a directory should be.
+
+    In the directory of a table these are neither followed nor read. Facts: path, operation, found (what
+    it is: the path, or a directory on the way to it).
+    """
 
 
 class NothingWrittenError(StorageError):

@@ -27,11 +27,14 @@ from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.model.arguments import check_mapping, check_type, wrong_argument
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.public_text import without_password
+from airflow_delta.engine.snapshot.commit_check import check_logged_commit
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess, checked_prefixes
 from airflow_delta.engine.storage.location import open_storage
 
 if TYPE_CHECKING:
@@ -56,9 +59,12 @@ class DeltaTable(TableMaintenance):
         storage_options: credentials and settings of the store, by the names that its clients use.
         commit_owners: commit owners of managed tables by name, beside those that are installed; see
             ``commit/registry.py``.
+        allowed_outside: locations outside of the table below which it may read files that its log names, as
+            a shallow clone has them, such as ``["s3://shared-lake/"]``. All other paths that lead out of
+            the table are refused; see ``storage/file_access.py``.
 
     Raises:
-        InvalidArgumentError: the location or an option makes no sense.
+        InvalidArgumentError: the location, an option or an allowed location makes no sense.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class DeltaTable(TableMaintenance):
         uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         commit_owners: Mapping[str, CommitOwner] | None = None,
+        *,
+        allowed_outside: Iterable[str] = (),
     ) -> None:
         location = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         check_type("uri", location, str, "a path or a URI")
@@ -77,13 +85,15 @@ class DeltaTable(TableMaintenance):
             expected = "a mapping of names to commit owners, or None"
             check_type("commit_owners", commit_owners, Mapping, expected, table=location)
         self._owners = CommitOwners(commit_owners)
+        self._allowed_outside = checked_prefixes(allowed_outside, table=location)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is open or known here is of no use to another process.
-        return {"_uri": self._uri, "_options": self._options, "_owners": self._owners}
+        kept = ("_uri", "_options", "_owners", "_allowed_outside")
+        return {name: self.__dict__[name] for name in kept}
 
     def __repr__(self) -> str:
-        return f"DeltaTable({self._uri!r})"
+        return f"DeltaTable({without_password(self._uri)!r})"
 
     @property
     def uri(self) -> str:
@@ -94,6 +104,19 @@ class DeltaTable(TableMaintenance):
     def storage(self) -> Storage:
         """The store that the table is in, bound to the table's root."""
         return open_storage(self._uri, self._options)
+
+    @property
+    def allowed_outside(self) -> tuple[str, ...]:
+        """The locations outside of the table below which it may read."""
+        return self._allowed_outside
+
+    @property
+    def file_access(self) -> FileAccess:
+        """Opens the files that the log names, as far as the table may read them.
+
+        Made anew each time, so that what links lead to is found out for each operation.
+        """
+        return FileAccess(self.storage, self._options, self._allowed_outside)
 
     def exists(self) -> bool:
         """Whether there is a Delta table at the location."""
@@ -122,19 +145,46 @@ class DeltaTable(TableMaintenance):
             return logged
         return max(logged, open_newest(self.storage, owners=self._owners).version)
 
-    def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
+    def check_commit(self, version: int) -> None:
+        """Check, with one request as a rule, that the commit of the newest version can be read.
+
+        That is for those who wait for a version with `latest_version`, which goes by names alone. See
+        ``snapshot/commit_check.py`` for what is checked; `snapshot` reads the rest of the log as well.
+
+        Args:
+            version: the newest version.
+
+        Raises:
+            VersionNotFoundError: the log has no such version.
+            CorruptLogError: its commit breaks the protocol.
+            UnsupportedFeatureError: its protocol demands a feature that the engine lacks.
+        """
+        if not check_logged_commit(self.storage, version, table=self.storage.root):
+            # It was cleaned up, and a checkpoint has it; or the owner of the table's commits has it.
+            self._open(version)
+
+    def snapshot(
+        self,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        *,
+        can_return_latest: bool = False,
+    ) -> Snapshot:
         """The table at a version, at a time, or now.
 
         Args:
             version: the version.
             timestamp: an aware datetime, an ISO-8601 text with an offset, or epoch milliseconds: the
                 newest version that was there then.
+            can_return_latest: a ``timestamp`` after the newest commit means the newest version, and is no
+                error. Which version that is may change until the time has come.
 
         Raises:
             InvalidArgumentError: both are given, or one makes no sense.
             TableNotFoundError: there is no table.
             VersionNotFoundError: the log can't rebuild the version.
-            TimestampOutOfRangeError: no version belongs to the time.
+            TimestampOutOfRangeError: no version belongs to the time: it is before the earliest one that
+                can be read, or after the newest commit.
             CorruptLogError: a file of the log breaks the protocol.
             UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
         """
@@ -144,7 +194,11 @@ class DeltaTable(TableMaintenance):
         # that a commit of it was broken all the time.
         if version is None and timestamp is None:
             return open_newest(self.storage, owners=self._owners, parsed=True)
-        snapshot = self._open(version) if timestamp is None else self._at(timestamp)
+        snapshot = (
+            self._open(version)
+            if timestamp is None
+            else self._at(timestamp, can_return_latest=can_return_latest)
+        )
         snapshot.state.parse_commits()
         return snapshot
 
@@ -152,18 +206,19 @@ class DeltaTable(TableMaintenance):
         """A snapshot for questions about the log, whose file actions aren't parsed."""
         return open_snapshot(self.storage, version, owners=self._owners)
 
-    def _at(self, timestamp: Timestamp) -> Snapshot:
+    def _at(self, timestamp: Timestamp, *, can_return_latest: bool) -> Snapshot:
         milliseconds = epoch_ms(timestamp, table=self._uri)
         newest = self._open()
-        version = newest.timeline.version_at(milliseconds)
+        version = newest.timeline.version_at(milliseconds, can_return_latest=can_return_latest)
         if version == newest.version:
             return newest
         return Snapshot(self.storage, newest.timeline.segment_at(version))
 
-    def version_at(self, timestamp: Timestamp) -> int:
+    def version_at(self, timestamp: Timestamp, *, can_return_latest: bool = False) -> int:
         """The newest version that was there at a time; see `snapshot`."""
         milliseconds = epoch_ms(timestamp, table=self._uri)
-        return self._open().timeline.version_at(milliseconds)
+        timeline = self._open().timeline
+        return timeline.version_at(milliseconds, can_return_latest=can_return_latest)
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What the commits say of themselves, newest first.
@@ -402,6 +457,8 @@ class DeltaTable(TableMaintenance):
         partition_by: Sequence[str] = (),
         cluster_by: Sequence[str | Sequence[str]] = (),
         properties: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        conf: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -414,8 +471,10 @@ class DeltaTable(TableMaintenance):
             schema: the columns.
             partition_by: partition columns, in order.
             cluster_by: clustering columns, in order; a column inside a struct as a list of names.
-            properties: table properties; ``delta.feature.<name>=supported`` adds a feature, and
-                ``delta.managedCommit.commitOwner`` gives the table to that owner.
+            properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
+            owner: the name of the commit owner that gets the table; None: the file system manages it. See
+                `convert_to_managed`. (The property ``delta.managedCommit.commitOwner`` does the same.)
+            conf: what the owner is to know of the table; see `convert_to_managed`.
             name: a name for the metadata.
             description: a description for the metadata.
             storage_options: see the class.
@@ -443,6 +502,8 @@ class DeltaTable(TableMaintenance):
             partition_by=partition_by,
             cluster_by=cluster_by,
             properties=properties,
+            owner=owner,
+            conf=conf,
             name=name,
             description=description,
             owners=table._owners,

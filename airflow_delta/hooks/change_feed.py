@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,26 +15,11 @@ if TYPE_CHECKING:
     from airflow_delta.hooks.spark_job import SparkJobHook
     from airflow_delta.spark.changes_rules import FeedRequest
 
-__all__ = ["ChangeFeed", "check_feed_format", "put_back_error"]
+__all__ = ["ChangeFeed", "put_back_error"]
 
 _JOB = "change_feed"
 _MARKS = ("txnId", "inCommitTimestamp", "timestamp")
 # Fields of commitInfo. Not each writer has the first, few tables the second.
-
-
-def check_feed_format(name: str) -> None:
-    """Check that there are targets of a format.
-
-    Raises:
-        AirflowFailException: there are none, however often the task is tried.
-    """
-    from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.spark import changes_rules
-
-    try:
-        changes_rules.check_feed_format(name)
-    except InvalidArgumentError as error:
-        raise AirflowFailException(f"target_format: {error}") from error
 
 
 def put_back_error(table_uri: str, version: int, reason: str) -> AirflowFailException:
@@ -162,8 +145,9 @@ class ChangeFeed:
             end: no version after this one.
 
         Raises:
-            AirflowFailException: the target must not be appended to; or it tells versions that the table
-                doesn't have, and it isn't asked for later ones.
+            InvalidArgumentError: the target must not be appended to.
+            AirflowFailException: the target has changes of versions that the table doesn't have, and no
+                later ones are wanted.
             DeltaError: the table or the target can't be read.
         """
         told = -1 if self.told is None else self.told
@@ -180,7 +164,7 @@ class ChangeFeed:
         """The last version whose changes the target has; None where it has none, and without a target.
 
         Raises:
-            AirflowFailException: the target must not be appended to.
+            InvalidArgumentError: the target must not be appended to.
             DeltaError: the table or the target can't be read.
         """
         from airflow_delta.spark.changes_told import check_source, told_by_target
@@ -188,20 +172,18 @@ class ChangeFeed:
         if not self._target_uri:
             return None
         request = self._request(0, self._newest.version)
-        with _refused():
-            told = told_by_target(request, self._target)
-            check_source(request, told, self._table)
+        told = told_by_target(request, self._target)
+        check_source(request, told, self._table)
         return told.last
 
     def first_left(self, start: int, end: int) -> int:
         """Where a range begins without the versions at its begin that the target has, unless it has all.
 
         Raises:
-            AirflowFailException: the target must not be appended to.
+            InvalidArgumentError: the target must not be appended to.
             DeltaError: the target can't be read.
         """
-        with _refused():
-            return next((last + 1 for last in self._last_from(start, end) if last < end), start)
+        return next((last + 1 for last in self._last_from(start, end) if last < end), start)
 
     @property
     def is_gone(self) -> bool:
@@ -233,23 +215,41 @@ class ChangeFeed:
                 return None
             raise
 
+    def earlier(self, start: int, end: int) -> dict[str, Any] | None:
+        """The report of a range that the target has all of, for which no Spark is started; else None.
+
+        A target that can't take the range is refused here as well. ``counts`` are None where the target
+        would have to be read for them.
+
+        Raises:
+            DeltaError: table or target can't be read.
+            InvalidArgumentError: the target must not be appended to.
+        """
+        from airflow_delta.spark.changes_earlier import earlier_append
+        from airflow_delta.spark.changes_told import told_before
+
+        request = self._request(start, end)
+        if told_before(request, self._table, self._target) is not None:
+            return None
+        found = earlier_append(request, self._target)
+        return {
+            "appended": False,
+            "counts": found.counts,
+            "committed_version": found.committed_version,
+        }
+
     def submit(self, job: SparkJobHook, start: int, end: int) -> dict[str, Any]:
         """Have Spark append the changes of a range to the target.
 
         The versions of a managed table are backfilled before, so that the job finds them wherever its
-        driver runs. Where table or target is one, the job is told of the commit owner. A target that
-        can't take the range is refused before Spark starts, which takes seconds.
+        driver runs. Where table or target is one, the job is told of the commit owner. Call `earlier`
+        before: Spark takes seconds to start.
 
         Raises:
             DeltaError: the versions can't be backfilled, or the owner can't be asked.
-            AirflowFailException: the target must not be appended to.
             AirflowException: the job failed.
         """
-        from airflow_delta.spark.changes_told import told_before
-
         hook, target = self._hook, str(self._target_uri)
-        with _refused():
-            told_before(self._request(start, end), self._table, self._target)
         backfill_missing(hook, self._table_uri, end)
         owner_url = owner_url_for_job(hook, self._table_uri) or owner_url_for_job(hook, target)
         return job.run(
@@ -260,6 +260,7 @@ class ChangeFeed:
                 "end": end,
                 "target_uri": target,
                 "format": self._format,
+                **hook.allowed_parameter(self._table_uri),
             },
             storage_options=hook.common_storage_options(self._table_uri, target),
             commit_owner_url=owner_url,
@@ -303,14 +304,3 @@ class ChangeFeed:
     @cached_property
     def _target(self) -> DeltaTable:
         return self._hook.table(str(self._target_uri))
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Fail for good where the target must not be appended to."""
-    from airflow_delta.engine.errors import InvalidArgumentError
-
-    try:
-        yield
-    except InvalidArgumentError as error:
-        raise AirflowFailException(str(error)) from error

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import backfill_missing
-from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.spark_job import SparkJobHook
@@ -36,15 +35,10 @@ def takes_spark(
     :param version: the version to checkpoint; None: the newest.
     :param has_spark: whether a Spark connection is named.
     :param threshold_bytes: that size; None: ``SPARK_THRESHOLD_BYTES``.
-    :raises AirflowFailException: there is no such engine.
     :raises DeltaError: the log can't be listed.
     """
     from airflow_delta.spark.checkpoint_rules import SPARK_THRESHOLD_BYTES, log_bytes
 
-    if engine not in ENGINES:
-        raise AirflowFailException(
-            f"engine: expected one of {', '.join(ENGINES)}, found {engine!r}"
-        )
     if engine != "auto" or not has_spark:
         return engine == "spark"
     threshold = SPARK_THRESHOLD_BYTES if threshold_bytes is None else threshold_bytes

@@ -49,9 +49,9 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
             reason = str(error)
         if reason is None:
             deleted.append(uri)
-            _LOG.info("deleted the expired copy %s of version %s", uri, marker.version)
+            _LOG.info("deleted the expired copy %r of version %s", uri, marker.version)
         else:
-            _LOG.warning("the expired copy %s stays: %s", uri, reason)
+            _LOG.warning("the expired copy %r stays: %s", uri, reason)
     return deleted
 
 
@@ -86,11 +86,11 @@ def _expired_copies(
             if not _is_copy_of(hook, copied, marker, uri):
                 continue
         except DeltaError as error:
-            _LOG.warning("%s stays: %s", uri, error)
+            _LOG.warning("%r stays: %s", uri, error)
             continue
         place = hook.table(uri).storage.place
         if _place(hook, uri, marker.target_uri) != place:
-            _LOG.warning("%s stays: it is a copy of the expired copy %s", uri, marker.target_uri)
+            _LOG.warning("%r stays: it is a copy of the expired copy %r", uri, marker.target_uri)
         elif all(
             not f"{other}/".startswith(f"{place}/")
             for other in (source.storage.place, target.place)
@@ -154,7 +154,7 @@ def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: st
     had = copied.had_id(marker.table_id, marker.version)
     if had is None:
         _LOG.warning(
-            "%s stays: it is a copy of version %d of the table %s at %s, and nobody can tell any more "
+            "%r stays: it is a copy of version %d of the table %r at %r, and nobody can tell any more "
             "whether that is the one that was replaced there; delete it by hand",
             uri,
             marker.version,

@@ -6,7 +6,8 @@ engine inside its methods, so that parsing a DAG file stays cheap.
 
 Which credentials a table is opened with:
 
-* ``delta_conn_id`` names a connection: that one, and it is an error if it doesn't exist;
+* ``delta_conn_id`` names a connection, or the URI does in front of its bucket
+  (``s3://<connection>@<bucket>/…``): that one, and it is an error if it doesn't exist, or if they name two;
 * otherwise the connection that Airflow's provider for the URI's scheme uses by default
   (``aws_default`` for ``s3://``, …), where it exists;
 * otherwise none: the store's own chain (environment, instance role) decides.
@@ -18,21 +19,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
 from airflow_delta.hooks.storage_options import (
+    allowed_locations,
     default_connection_id,
     secrets,
     storage_options,
     store_of,
 )
+from airflow_delta.hooks.table_locations import as_locations, one_connection, split_connection
 from airflow_delta.version_compat import (
     AirflowException,
-    AirflowFailException,
     AirflowNotFoundException,
     BaseHook,
+    Connection,
     amask_secret,
     get_async_connection,
     get_async_extra_dejson,
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaHook"]
 
+_CLOCKS_DIFFER_MS = 60_000
+"""The scheduler, whose clock ``{{ ts }}`` is of, may be so much ahead of the worker."""
+
 
 class DeltaHook(BaseHook):
     """Open, inspect and maintain Delta tables.
@@ -53,6 +60,8 @@ class DeltaHook(BaseHook):
         clouds' own types. None: the default connection of each table URI's scheme.
     :param commit_owner_conn_id: the connection with the database of the SQL commit owner, for managed
         tables. None: ``delta_commit_owner_default`` where that exists, else what the environment says.
+    :param allowed_outside: locations outside of the tables below which they may read files that their logs
+        name, beside those that the connection allows (its extra of the same name); see `DeltaTable`.
     """
 
     conn_name_attr = "delta_conn_id"
@@ -61,30 +70,58 @@ class DeltaHook(BaseHook):
     hook_name = "Delta Lake"
 
     def __init__(
-        self, delta_conn_id: str | None = None, commit_owner_conn_id: str | None = None
+        self,
+        delta_conn_id: str | None = None,
+        commit_owner_conn_id: str | None = None,
+        allowed_outside: Iterable[str] | str | None = None,
     ) -> None:
         super().__init__()
         self.delta_conn_id = delta_conn_id or None
+        self._allowed_outside = as_locations(allowed_outside)
         self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
         """The options to open a table's store with; their secrets are masked in all logs.
 
-        :raises InvalidArgumentError: the location isn't a text, as where an XCom has nothing.
+        :raises InvalidArgumentError: the location isn't a text, as where an XCom has nothing, is relative,
+            or has a password.
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
         :raises AirflowException: the connection can't be translated.
         """
-        connection_id = self._connection_id(table_uri)
+        return self._access(table_uri).options
+
+    def allowed_outside(self, table_uri: str) -> list[str]:
+        """The locations outside of a table below which it may read files.
+
+        :raises AirflowException: see `storage_options`.
+        """
+        return list(self._access(table_uri).allowed_outside)
+
+    def allowed_parameter(self, table_uri: str) -> dict[str, list[str]]:
+        """The parameter ``allowed_outside`` of a job that opens a table's files; nothing without any.
+
+        :raises AirflowException: see `storage_options`.
+        """
+        allowed = self.allowed_outside(table_uri)
+        return {"allowed_outside": allowed} if allowed else {}
+
+    def _access(self, table_uri: str) -> _Access:
+        connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
-            return {}
+            return _Access(uri, {}, self._allowed_outside)
         try:
             connection = self.get_connection(connection_id)
         except AirflowNotFoundException:
-            return self._without_connection()
-        options = storage_options(connection, connection.extra_dejson)
-        for secret in secrets(options):
+            return self._without_connection(connection_id, uri)
+        access = self._access_by(connection, connection.extra_dejson, uri)
+        for secret in secrets(access.options):
             mask_secret(secret)
-        return options
+        return access
+
+    def _access_by(self, connection: Connection, extra: Mapping[str, Any], uri: str) -> _Access:
+        allowed = allowed_locations(connection, extra)
+        options = storage_options(connection, extra)
+        return _Access(uri, options, (*allowed, *self._allowed_outside))
 
     def common_storage_options(self, *uris: str) -> dict[str, str]:
         """The options for a job that works on several tables of one store.
@@ -112,17 +149,20 @@ class DeltaHook(BaseHook):
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
         """As `storage_options`, for triggers: never blocks the event loop."""
-        connection_id = self._connection_id(table_uri)
+        return (await self._access_async(table_uri)).options
+
+    async def _access_async(self, table_uri: str) -> _Access:
+        connection_id, uri = self._connection_id(table_uri)
         if connection_id is None:
-            return {}
+            return _Access(uri, {}, self._allowed_outside)
         try:
             connection = await get_async_connection(connection_id)
         except AirflowNotFoundException:
-            return self._without_connection()
-        options = storage_options(connection, await get_async_extra_dejson(connection))
-        for secret in secrets(options):
+            return self._without_connection(connection_id, uri)
+        access = self._access_by(connection, await get_async_extra_dejson(connection), uri)
+        for secret in secrets(access.options):
             await amask_secret(secret)
-        return options
+        return access
 
     def table(self, table_uri: str) -> DeltaTable:
         """A table of the engine, for what this hook has no method for.
@@ -133,13 +173,13 @@ class DeltaHook(BaseHook):
         :raises AirflowNotFoundException: a connection that is named doesn't exist.
         :raises AirflowException: a connection can't be translated.
         """
-        return _table(table_uri, self.storage_options(table_uri), self.commit_owner.url())
+        return _table(self._access(table_uri), self.commit_owner.url())
 
     async def table_async(self, table_uri: str) -> DeltaTable:
         """As `table`, for triggers: importing the engine takes its time, in a thread here."""
-        options = await self.storage_options_async(table_uri)
+        access = await self._access_async(table_uri)
         owner_url = await self.commit_owner.url_async()
-        return await asyncio.to_thread(_table, table_uri, options, owner_url)
+        return await asyncio.to_thread(_table, access, owner_url)
 
     @staticmethod
     def latest_version(
@@ -170,19 +210,26 @@ class DeltaHook(BaseHook):
 
         :param version: this version; or
         :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch
-            milliseconds. Neither: the newest version.
+            milliseconds. A time after the newest commit means the newest version, unless it is yet to
+            come, when later commits may still belong to it. Neither: the newest version.
         :param check_files: make sure that the files of an earlier version are there, and log a warning
             where a vacuum may take some at any time. See `DeltaTable.check_version` for what it costs.
         :returns: ``table_uri``, ``version``, ``timestamp_ms`` (None where the commit's file is gone
             and a checkpoint stands for it), ``num_files``, ``size_in_bytes`` and ``num_rows`` (None
             where the statistics don't tell).
-        :raises AirflowFailException: ``check_files``, and some are gone, whatever another try may do.
+        :raises MissingFilesError: ``check_files``, and some are gone.
+        :raises OutsidePathError: ``check_files``, and some are where the table may not read.
+        :raises TimestampOutOfRangeError: the time is before the log, or yet to come.
         :raises DeltaError: the table or the version can't be read.
         """
         from airflow_delta.engine.errors import VersionNotFoundError
 
         table = self.table(table_uri)
-        snapshot = table.snapshot(version=version, timestamp=timestamp)
+        snapshot = table.snapshot(
+            version=version,
+            timestamp=timestamp,
+            can_return_latest=timestamp is not None and _has_come(timestamp, table_uri),
+        )
         # What was just opened as the newest version is the newest one.
         if check_files and (version is not None or timestamp is not None):
             self._check_files(table, snapshot)
@@ -214,14 +261,9 @@ class DeltaHook(BaseHook):
         :param if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come
             since the last one.
         :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-        :returns: ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path`` of the
-            checkpoint below the table, ``written`` and the ``reason`` why or why not; of one that was
-            written its live ``files``, the ``bytes`` that were written for it, its ``rows``,
-            ``sidecars_written`` and ``sidecars_reused`` (None otherwise); and ``duration_ms``.
+        :returns: ``table_uri``, what `CheckpointResult.to_dict` has, and ``duration_ms``.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
         """
-        from airflow_delta.spark.checkpoint_rules import checkpoint_report
-
         began = time.monotonic()
         # The engine itself tells what the policies are.
         result = self.table(table_uri).checkpoint(
@@ -231,7 +273,7 @@ class DeltaHook(BaseHook):
             backfill_first=backfill_first,
         )
         duration = round((time.monotonic() - began) * 1000)
-        return {"table_uri": table_uri, **checkpoint_report(result), "duration_ms": duration}
+        return {"table_uri": table_uri, **result.to_dict(), "duration_ms": duration}
 
     def compact_log(
         self,
@@ -249,11 +291,7 @@ class DeltaHook(BaseHook):
         :param end: the last version of the range; None: the newest.
         :param dry_run: only tell what would be done.
         :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-        :returns: ``table_uri``, ``version`` (the end that was asked for, or the newest version),
-            ``kind`` (``compaction``), ``start``, ``end`` and ``path`` of the compaction below the
-            table (None where the range is empty), ``files`` (commits in the range), ``bytes`` and
-            ``rows`` (size and actions of the compaction; None where none was written), ``written``,
-            ``reason`` (why nothing is to be written, else None) and ``duration_ms``.
+        :returns: ``table_uri``, what `LogCompactionResult.to_dict` has, and ``duration_ms``.
         :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
             written.
         """
@@ -261,21 +299,8 @@ class DeltaHook(BaseHook):
         result = self.table(table_uri).compact_log(
             start, end, dry_run=dry_run, backfill_first=backfill_first
         )
-        plan = result.plan
-        return {
-            "table_uri": table_uri,
-            "version": plan.version,
-            "kind": "compaction",
-            "start": plan.start,
-            "end": plan.end,
-            "path": plan.path,
-            "files": len(plan.commits),
-            "bytes": result.size_in_bytes,
-            "rows": result.num_actions,
-            "written": result.written,
-            "reason": plan.reason,
-            "duration_ms": round((time.monotonic() - began) * 1000),
-        }
+        duration = round((time.monotonic() - began) * 1000)
+        return {"table_uri": table_uri, **result.to_dict(), "duration_ms": duration}
 
     def committed_version(self, table_uri: str, *, app_id: str, app_version: int) -> int | None:
         """The version that carries an application transaction: a commit of an earlier try.
@@ -305,12 +330,7 @@ class DeltaHook(BaseHook):
         return errors.DeltaError(f"{kind}: {message}")
 
     def _check_files(self, table: DeltaTable, snapshot: Snapshot) -> None:
-        from airflow_delta.engine.errors import MissingFilesError
-
-        try:
-            found = table.check_version(snapshot)
-        except MissingFilesError as error:
-            raise AirflowFailException(str(error)) from error
+        found = table.check_version(snapshot)
         if found.num_unprotected:
             self.log.warning(
                 "version %s of %s may become unreadable at any time: %s of its files were removed from "
@@ -321,26 +341,43 @@ class DeltaHook(BaseHook):
                 found.num_unprotected,
             )
 
-    def _connection_id(self, table_uri: object) -> str | None:
-        """The connection to open a table with; None for none."""
-        if not isinstance(table_uri, str):
-            # Else not imported here, which takes its time, and a trigger asks from the event loop.
-            from airflow_delta.engine.model.arguments import wrong_argument
+    def _connection_id(self, table_uri: object) -> tuple[str | None, str]:
+        """The connection to open a table with, None for none, and the URI without it."""
+        connection_id, uri = split_connection(check_location(table_uri))
+        named = one_connection(self.delta_conn_id, connection_id)
+        return named or default_connection_id(uri), uri
 
-            raise wrong_argument("table_uri", "a path or a URI", table_uri)
-        return self.delta_conn_id or default_connection_id(table_uri)
-
-    def _without_connection(self) -> dict[str, str]:
+    def _without_connection(self, connection_id: str, uri: str) -> _Access:
         """No options where a default connection is missing; a named one must exist."""
-        if self.delta_conn_id is not None:
+        if connection_id == self.delta_conn_id or connection_id != default_connection_id(uri):
             raise AirflowNotFoundException(
-                f"the connection {self.delta_conn_id!r} (delta_conn_id) isn't defined; define it, "
+                f"the connection {connection_id!r} (delta_conn_id) isn't defined; define it, "
                 "or leave delta_conn_id out to use the default credentials of the table's scheme"
             )
-        return {}
+        return _Access(uri, {}, self._allowed_outside)
 
 
-def _table(table_uri: str, options: Mapping[str, str], owner_url: str | None) -> DeltaTable:
+class _Access(NamedTuple):
+    """A table's URI, without a connection, and what a connection says of it."""
+
+    uri: str
+    options: dict[str, str]
+    allowed_outside: tuple[str, ...]
+
+
+def _has_come(timestamp: str | int, table_uri: str) -> bool:
+    """Whether a time isn't in the future, as far as clocks agree."""
+    from airflow_delta.engine.snapshot.timestamps import epoch_ms
+
+    return epoch_ms(timestamp, table=table_uri) <= time.time_ns() // 1_000_000 + _CLOCKS_DIFFER_MS
+
+
+def _table(access: _Access, owner_url: str | None) -> DeltaTable:
     from airflow_delta.engine import DeltaTable
 
-    return DeltaTable(table_uri, storage_options=options, commit_owners=commit_owners(owner_url))
+    return DeltaTable(
+        access.uri,
+        storage_options=access.options,
+        commit_owners=commit_owners(owner_url),
+        allowed_outside=access.allowed_outside,
+    )

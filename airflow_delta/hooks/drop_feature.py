@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
     from airflow_delta.hooks.delta import DeltaHook
 
-__all__ = ["TruncationLook", "TruncationWatch", "drop_feature", "look_at_truncation"]
+__all__ = [
+    "TruncationLook",
+    "TruncationWatch",
+    "drop_feature",
+    "look_at_truncation",
+    "wanted_truncation",
+]
 
 _PAUSE_MS = 60 * 60 * 1000
 """A look costs as much as the log is long, and before its time brings little: whoever changes the table's
@@ -32,6 +38,11 @@ class TruncationLook:
     reached: bool
     ready_at_ms: int | None
     facts: dict[str, Any]
+
+    @property
+    def seen(self) -> str:
+        """What was seen, in words."""
+        return str(self.facts["reason"] or "it can be dropped")
 
 
 class TruncationWatch:
@@ -62,6 +73,11 @@ class TruncationWatch:
         return found
 
 
+def wanted_truncation(feature: str) -> str:
+    """What is waited for, in words."""
+    return f"the history with the feature {feature} to expire"
+
+
 def drop_feature(
     hook: DeltaHook,
     table_uri: str,
@@ -79,11 +95,9 @@ def drop_feature(
     :param rewrite: has the data files written anew in which there are traces of a feature, whose name it is
         given; None: nobody does.
     :param dry_run: only tell what would be done.
-    :returns: ``table_uri``, what `drop_feature_report` has, ``dry_run`` and ``duration_ms``.
+    :returns: ``table_uri``, what `DropFeatureResult.to_dict` has, ``dry_run`` and ``duration_ms``.
     :raises DeltaError: the feature can't be dropped.
     """
-    from airflow_delta.engine.maintenance.reports import drop_feature_report
-
     began = time.monotonic()
     result = hook.table(table_uri).drop_feature(
         feature,
@@ -92,7 +106,7 @@ def drop_feature(
         dry_run=dry_run,
     )
     duration = round((time.monotonic() - began) * 1000)
-    report = drop_feature_report(result)
+    report = result.to_dict()
     return {"table_uri": table_uri, **report, "dry_run": dry_run, "duration_ms": duration}
 
 
@@ -108,7 +122,6 @@ def look_at_truncation(table: DeltaTable, feature: str) -> TruncationLook:
     :raises DeltaError: the table can't be read.
     """
     from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.engine.maintenance.reports import drop_feature_report
 
     result = table.drop_feature(feature, truncate_history=True, dry_run=True)
     plan = result.plan
@@ -122,7 +135,7 @@ def look_at_truncation(table: DeltaTable, feature: str) -> TruncationLook:
             table=table.uri,
             feature=plan.feature,
         )
-    report = drop_feature_report(result)
+    report = result.to_dict()
     names = ("version", "feature", "ready_at", "reason")
     facts = {"table_uri": table.uri, "dropped": result.status == "dropped"}
     return TruncationLook(

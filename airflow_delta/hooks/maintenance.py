@@ -1,7 +1,7 @@
 """What tasks do that destroys: clean up a log, vacuum a table, and bring back an earlier version.
 
-Each function gives the engine's report of it (`airflow_delta.engine.maintenance.reports`), which XCom can
-carry: numbers, bytes and reasons, and never a list of files.
+Each function returns the engine's result of it as plain JSON values, ``to_dict()``, which XCom can carry:
+numbers, bytes and reasons, and never a list of files.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ def clean_up(
     :param write_checkpoint: where a checkpoint of an older version would let more go, write it before.
     :param backfill_first: have the commit owner of a managed table backfill what is missing before.
     :param dry_run: only tell what would be deleted; nothing is backfilled and no checkpoint written.
-    :returns: ``table_uri``, what `cleanup_report` has, ``dry_run`` and ``duration_ms``.
+    :returns: ``table_uri``, what `MetadataCleanupResult.to_dict` has, ``dry_run`` and ``duration_ms``.
     :raises RetentionError: the table keeps its log for longer than that.
     :raises DeltaError: the table can't be read, or its log can't be cleaned up.
     """
-    from airflow_delta.engine.maintenance.reports import cleanup_report
-
     began = time.monotonic()
     if backfill_first and not dry_run:
         backfill_missing(hook, table_uri)
@@ -55,7 +53,7 @@ def clean_up(
         write_checkpoint=write_checkpoint,
         dry_run=dry_run,
     )
-    return _finished(table_uri, cleanup_report(result), began=began, dry_run=dry_run)
+    return _finished(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
 
 def vacuum(
@@ -76,12 +74,10 @@ def vacuum(
     :param inventory: the Parquet file of files to be looked at in place of a listing.
     :param enforce_retention: refuse less than the table's property says.
     :param dry_run: only tell what would be deleted.
-    :returns: ``table_uri``, what `vacuum_report` has, ``dry_run`` and ``duration_ms``.
+    :returns: ``table_uri``, what `VacuumResult.to_dict` has, ``dry_run`` and ``duration_ms``.
     :raises RetentionError: the table keeps its files for longer than that.
     :raises DeltaError: the table can't be read, or can't be vacuumed.
     """
-    from airflow_delta.engine.maintenance.reports import vacuum_report
-
     began = time.monotonic()
     # The engine itself tells what the modes are.
     result = hook.table(table_uri).vacuum(
@@ -91,7 +87,7 @@ def vacuum(
         enforce_retention=enforce_retention,
         dry_run=dry_run,
     )
-    return _finished(table_uri, vacuum_report(result), began=began, dry_run=dry_run)
+    return _finished(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
 
 def restore(
@@ -117,13 +113,12 @@ def restore(
         backfilled, or a cleanup has gone beyond it since an earlier try, is left out.
     :param backfill_first: have the commit owner of a managed table backfill the commit for it.
     :param dry_run: only tell what would be restored.
-    :returns: ``table_uri``, what `restore_report` has, ``checkpoint`` (what `DeltaHook.checkpoint` tells of
-        ``version``, ``path``, ``written`` and ``reason``; None for none), ``dry_run`` and ``duration_ms``.
+    :returns: ``table_uri``, what `RestoreResult.to_dict` has, ``checkpoint`` (``version``, ``path``,
+        ``written`` and ``reason`` of what `DeltaHook.checkpoint` returns; None for none), ``dry_run`` and
+        ``duration_ms``.
     :raises DeltaError: the version can't be restored. After an error of the checkpoint the table is
         restored: a repetition with the same ``once`` finds that done.
     """
-    from airflow_delta.engine.maintenance.reports import restore_report
-
     began = time.monotonic()
     result = hook.table(table_uri).restore(
         version,
@@ -132,7 +127,7 @@ def restore(
         once=None if dry_run else once,
         dry_run=dry_run,
     )
-    report = restore_report(result)
+    report = result.to_dict()
     checkpoint = None
     if write_checkpoint and result.checkpoint_due:
         _LOG.info("%s: restored by version %s", table_uri, result.version)
@@ -148,9 +143,12 @@ def log_report(logger: Any, what: str, report: Mapping[str, Any]) -> None:
     :param report: what one of the functions here returns.
     """
     from airflow_delta.engine.maintenance.reports import report_lines
+    from airflow_delta.engine.public_text import printable
 
     facts = {name: value for name, value in report.items() if name != "table_uri"}
-    logger.info("%s of %s\n%s", what, report["table_uri"], "\n".join(report_lines(facts)))
+    # A line of the report must not become two.
+    lines = "\n".join(map(printable, report_lines(facts)))
+    logger.info("%s of %s\n%s", what, report["table_uri"], lines)
 
 
 def _checkpoint(

@@ -20,6 +20,7 @@ __all__ = [
     "convert_to_managed",
     "look_at_backfill",
     "owner_url_for_job",
+    "wanted_backfill",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -38,29 +39,26 @@ class BackfillLook:
     reached: bool
     facts: dict[str, Any]
 
+    @property
+    def seen(self) -> str:
+        """What was seen, in words."""
+        backfilled, ratified = self.facts["backfilled_version"], self.facts["ratified_version"]
+        return f"version {backfilled} backfilled, version {ratified} ratified"
+
 
 def backfill(hook: DeltaHook, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
     """Have the commit owner of a managed table backfill it.
 
     :param hook: reaches the table and its owner.
     :param version: the last version to be backfilled; None: all that are ratified by now.
-    :returns: ``table_uri``, ``version`` and ``backfilled_version`` (the newest that is backfilled),
-        ``ratified_version``, ``lag`` (ratified versions that aren't backfilled), ``num_backfilled`` (by
-        this call) and ``duration_ms``.
+    :returns: ``table_uri``, what `BackfillResult.to_dict` has, and ``duration_ms``.
     :raises DeltaError: the file system manages the table, the owner hasn't ratified the version or
         can't be asked, or the store fails.
     """
     began = time.monotonic()
     result = hook.table(table_uri).backfill(version)
-    return {
-        "table_uri": table_uri,
-        "version": result.backfilled_version,
-        "ratified_version": result.ratified_version,
-        "backfilled_version": result.backfilled_version,
-        "lag": result.lag,
-        "num_backfilled": result.num_backfilled,
-        "duration_ms": round((time.monotonic() - began) * 1000),
-    }
+    duration = round((time.monotonic() - began) * 1000)
+    return {"table_uri": table_uri, **result.to_dict(), "duration_ms": duration}
 
 
 def look_at_backfill(
@@ -96,6 +94,15 @@ def look_at_backfill(
             "lag": max(status.ratified_version - backfilled, 0),
         },
     )
+
+
+def wanted_backfill(version: int | None) -> str:
+    """What is waited for, in words.
+
+    :param version: the version; None: the newest that is ratified when the first look succeeds.
+    """
+    which = "all versions that are ratified now" if version is None else f"version {version}"
+    return f"{which} to be backfilled"
 
 
 def backfill_missing(hook: DeltaHook, table_uri: str, version: int | None = None) -> None:
@@ -153,6 +160,7 @@ def convert_to_managed(
     :raises DeltaError: the table can't be read or handed over.
     """
     from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError
+    from airflow_delta.engine.transaction.conversion import ConversionResult
 
     table = hook.table(table_uri)
     try:
@@ -165,8 +173,9 @@ def convert_to_managed(
         if conf is not None or _owner_name(newest) != owner:
             raise
         _LOG.warning("%s: by its log it has the commit owner %r; %s", table_uri, owner, error)
-        return _facts(table_uri, newest.version, owner, converted=False)
-    return _facts(table_uri, result.version, result.owner, converted=result.converted)
+        unchanged = ConversionResult(newest.version, owner, converted=False)
+        return {"table_uri": table_uri, **unchanged.to_dict()}
+    return {"table_uri": table_uri, **result.to_dict()}
 
 
 def convert_to_file_system(
@@ -181,7 +190,7 @@ def convert_to_file_system(
     result = hook.table(table_uri).convert_to_file_system(
         keep_in_commit_timestamps=keep_in_commit_timestamps
     )
-    return _facts(table_uri, result.version, result.owner, converted=result.converted)
+    return {"table_uri": table_uri, **result.to_dict()}
 
 
 def _backfilled_snapshot(table: DeltaTable) -> Snapshot:
@@ -196,7 +205,3 @@ def _owner_name(snapshot: Snapshot) -> str | None:
     from airflow_delta.engine.features.protocol import supported_features
 
     return commit_owner(supported_features(snapshot.protocol), snapshot.properties)
-
-
-def _facts(table_uri: str, version: int, owner: str | None, *, converted: bool) -> dict[str, Any]:
-    return {"table_uri": table_uri, "version": version, "owner": owner, "converted": converted}

@@ -27,12 +27,11 @@ def rewrite_with_spark(
     :param feature: ``deletionVectors``, ``columnMapping`` or ``typeWidening``.
     :returns: ``table_uri``, and what `airflow_delta.spark.rewriting.rewrite_report` has.
     :raises DeltaError: the commit owner can't be told to the job.
-    :raises AirflowFailException: the arguments make no sense.
     :raises AirflowException: the job failed.
     """
     report = job.run(
         _JOB,
-        {"table_uri": table_uri, "feature": feature},
+        {"table_uri": table_uri, "feature": feature, **hook.allowed_parameter(table_uri)},
         storage_options=hook.storage_options(table_uri),
         commit_owner_url=owner_url_for_job(hook, table_uri),
     )

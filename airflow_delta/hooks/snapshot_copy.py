@@ -7,31 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
-from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.spark_job import SparkJobHook
     from airflow_delta.spark.copy_rules import CopyRequest
     from airflow_delta.spark.copy_source import CopySource
 
-__all__ = ["SnapshotCopy", "check_format"]
+__all__ = ["SnapshotCopy"]
 
 _JOB = "materialize"
-
-
-def check_format(name: str) -> None:
-    """Check that copies of a format can be made.
-
-    Raises:
-        AirflowFailException: they can't, however often the task is tried.
-    """
-    from airflow_delta.engine.errors import InvalidArgumentError
-    from airflow_delta.spark import copy_formats
-
-    try:
-        copy_formats.check_format(name)
-    except InvalidArgumentError as error:
-        raise AirflowFailException(f"target_format: {error}") from error
 
 
 class SnapshotCopy:
@@ -78,25 +62,22 @@ class SnapshotCopy:
         job looks again, at the version that its commit is based on.
 
         Raises:
-            AirflowFailException: the format can't hold the table, or the target must not or can't be
-                replaced.
+            InvalidArgumentError: the format is unknown or can't hold the table, or the target must not or
+                can't be replaced.
             CopyBeingDeletedError: an expired copy is being deleted there.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.engine.errors import InvalidArgumentError
-        from airflow_delta.spark.copy_formats import check_columns
+        from airflow_delta.spark.copy_formats import check_columns, check_format
         from airflow_delta.spark.copy_source import CopySource
 
         request = self._request
+        check_format(request.format)
         if request.format == "parquet":
             return None  # it holds any table, and the job looks at the target
         table = self._hook.table(request.table_uri)
         source = CopySource(table, table.snapshot(request.version))
-        try:
-            check_columns(request.format, source.snapshot.schema, table=request.table_uri)
-            return self._earlier_commit(source) if request.format == "delta" else None
-        except InvalidArgumentError as error:
-            raise AirflowFailException(str(error)) from error
+        check_columns(request.format, source.snapshot.schema, table=request.table_uri)
+        return self._earlier_commit(source) if request.format == "delta" else None
 
     def _earlier_commit(self, source: CopySource) -> dict[str, Any] | None:
         from airflow_delta.spark.copy_rules import (
@@ -150,6 +131,7 @@ class SnapshotCopy:
                 "app_id": app_id,
                 "app_version": app_version,
                 "replace_newer": request.replace_newer,
+                **self._hook.allowed_parameter(request.table_uri),
                 **expiry,
             },
             storage_options=self._hook.common_storage_options(

@@ -1,17 +1,22 @@
 """Submit one of our PySpark jobs and get its result back.
 
 A job is a Python file of ``airflow_delta.spark.jobs``. `SparkSubmitHook` starts it, by an argument
-list and never through a shell; this module adds what that hook lacks:
+list and never through a shell. It is imported when a job is submitted: it comes with the extra ``spark``.
+This module adds what that hook lacks:
 
 * **Parameters and result are JSON files** in a directory of one submission, which no other user
   can read. The job's only argument is the path of its parameters.
 * **Secrets travel in the environment**, never in the argument list that every user of the machine
   can see.
 * **The connection must exist.** `SparkSubmitHook` takes a missing connection for ``yarn``.
+* **A master that doesn't answer** fails the task within seconds (`airflow_delta.hooks.spark_master`).
+* **The driver logs warnings and errors**, unless the user has configured log4j2 otherwise.
+* **What a killed task has left** is deleted by a later one (`airflow_delta.hooks.job_folder`).
 * **Killing kills all of it.** spark-submit runs the driver's Python as a grandchild, which
   survives when only spark-submit is killed; so the job gets a process group of its own.
 * **An error says what it is.** A job that fails leaves the type and the message of its error, which
-  come first in ours. Arguments that make no sense fail the task for good: no retry can help.
+  come first in ours. Its type decides whether the task fails for good, as that of each error does
+  (`airflow_delta.hooks.failures`).
 * **The package travels along** as a zip file, so that executors need no installation of it. What they do
   need is told in docs/how-to/spark-clusters.md.
 * **The driver keeps this Python**, whichever one executors are given.
@@ -27,25 +32,29 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-
+from airflow_delta.hooks.failures import TableFailure, is_permanent_kind
+from airflow_delta.hooks.job_folder import JobFolder, job_folder
+from airflow_delta.hooks.spark_install import REMEDY, check_spark_installed
+from airflow_delta.hooks.spark_master import check_master
 from airflow_delta.version_compat import (
     AirflowException,
-    AirflowFailException,
     AirflowNotFoundException,
+    BaseHook,
 )
+
+if TYPE_CHECKING:
+    from airflow_delta.hooks.spark_submission import SparkSubmission
 
 __all__ = ["SparkJobHook"]
 
@@ -59,11 +68,14 @@ _DRIVER_PYTHON = "spark.pyspark.driver.python"
 # the five seconds after which Airflow's supervisor kills the task, which could kill nothing any more.
 _KILL_GRACE_SECONDS = 3.0
 _KILL_WAIT_SECONDS = 1.0
-# The error of a job whose arguments make no sense, see `airflow_delta.spark.job_files`.
-_ARGUMENT_ERROR = "InvalidArgumentError"
 
 
-class SparkJobHook(SparkSubmitHook):
+# log4j2 reads the name of its configuration from this variable, and before from the system property.
+_LOG_SETTINGS = "LOG4J_CONFIGURATION_FILE"
+_QUIET = _PACKAGE / "spark" / "log4j2.properties"
+
+
+class SparkJobHook(BaseHook):
     """Run a job of ``airflow_delta.spark.jobs`` with spark-submit.
 
     :param spark_conn_id: the Spark connection, with the master in its host; must exist.
@@ -73,6 +85,7 @@ class SparkJobHook(SparkSubmitHook):
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
     :raises AirflowException: the connection names no master, one of Kubernetes without the provider
         for it, or deploy mode ``cluster``.
+    :raises TableFailure: the packages of the extra ``spark`` aren't installed.
     """
 
     def __init__(
@@ -82,6 +95,10 @@ class SparkJobHook(SparkSubmitHook):
         conf: Mapping[str, str] | None = None,
         name: str = "airflow-delta",
     ) -> None:
+        super().__init__()
+        check_spark_installed()
+        from airflow_delta.hooks.spark_submission import SparkSubmission
+
         _check_connection(spark_conn_id)
         properties = dict(conf or {})
         # An argument of spark-submit, as the package is one, would win over the property.
@@ -90,12 +107,20 @@ class SparkJobHook(SparkSubmitHook):
             # Spark takes it for the driver as well, but it may be a path inside an archive of executors.
             driver = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
             properties.setdefault(_DRIVER_PYTHON, driver)
-        super().__init__(conf=properties, conn_id=spark_conn_id, name=name)
-        if self._connection["deploy_mode"] == "cluster":
+        self._connection_id = spark_conn_id
+        self._submission: SparkSubmission = SparkSubmission(
+            conf=properties, conn_id=spark_conn_id, name=name
+        )
+        if self._submission.deploy_mode == "cluster":
             raise AirflowException(
                 f"connection {spark_conn_id!r} asks for deploy mode 'cluster', where a job can't "
                 "hand its result back to the worker; use deploy mode 'client'"
             )
+
+    @property
+    def master(self) -> str:
+        """The master that the connection names."""
+        return self._submission.master
 
     def run(
         self,
@@ -113,24 +138,23 @@ class SparkJobHook(SparkSubmitHook):
         :param commit_owner_url: the database of the SQL commit owner, for a job that commits to a
             managed table; handed over in the environment. None: what the environment says is left.
         :returns: what the job reports.
-        :raises AirflowFailException: the job found that its arguments make no sense, which no retry
-            can change.
-        :raises AirflowException: the job failed (the message begins with the job's error, where it
-            left one, and ends with its last output) or ended well without a result.
+        :raises TableFailure: the job failed with an error that another try would have as well.
+        :raises AirflowException: the master doesn't answer; the job failed (the message begins with the
+            job's error, where it left one, and ends with its last output); or it ended well without a
+            result.
         """
-        with tempfile.TemporaryDirectory(prefix="airflow-delta-job-") as directory:
-            folder = Path(directory)
-            result = folder / "result.json"
-            arguments = folder / "parameters.json"
+        check_master(self.master, connection_id=self._connection_id)
+        with job_folder() as folder:
+            result = folder.path / "result.json"
+            arguments = folder.path / "parameters.json"
             secrets = _secret_variables(storage_options, commit_owner_url)
             arguments.write_text(json.dumps({**parameters, "result_path": str(result)}))
-            self._application_args = [str(arguments)]
-            package = str(_zip_package(folder / "airflow_delta.zip"))
-            self._py_files = ",".join(filter(None, [package, self._more_py_files]))
+            package = str(_zip_package(folder.path / "airflow_delta.zip"))
+            py_files = [package, self._more_py_files] if self._more_py_files else [package]
             try:
-                self._submit_to_the_end(job, secrets)
+                self._submit_to_the_end(job, folder, arguments, py_files, secrets)
             except AirflowException as error:
-                raise _with_the_jobs_error(error, result) from error
+                raise self._with_the_jobs_error(error, result) from error
             if not result.exists():
                 raise AirflowException(f"the Spark job {job!r} ended well but left no result")
             report: dict[str, Any] = json.loads(result.read_text())
@@ -139,15 +163,29 @@ class SparkJobHook(SparkSubmitHook):
     def on_kill(self) -> None:
         """End the job with everything it started."""
         self._kill_group()
-        super().on_kill()
+        self._submission.on_kill()
 
-    def _submit_to_the_end(self, job: str, secrets: Mapping[str, str]) -> None:
+    def _submit_to_the_end(
+        self,
+        job: str,
+        folder: JobFolder,
+        arguments: Path,
+        py_files: Sequence[str],
+        secrets: Mapping[str, str],
+    ) -> None:
+        from airflow_delta.spark.job_files import FOLDER_VARIABLE
+
         application = _PACKAGE / "spark" / "jobs" / f"{job}.py"
+        environment = self._environment({**secrets, FOLDER_VARIABLE: str(folder.path)})
+        self._check_binary(environment["PATH"])
         try:
-            self.submit(
-                str(application),
-                env=self._environment(secrets),
-                start_new_session=True,
+            self._submission.submit_program(
+                application,
+                str(arguments),
+                py_files=py_files,
+                environment=environment,
+                # The lock of the folder lasts as long as the job, also where this process is killed.
+                keep_open=[folder.lock],
             )
         except BaseException:
             # A timeout of the task interrupts the wait, and must not leave the job running.
@@ -155,22 +193,46 @@ class SparkJobHook(SparkSubmitHook):
             raise
         finally:
             # From now on the system may give the number of the group to somebody else.
-            self._submit_sp = None
+            self._submission.forget_process()
+
+    def _check_binary(self, path: str) -> None:
+        binary = self._submission.binary
+        if shutil.which(binary, path=path) is None:
+            raise TableFailure(
+                f"Spark connection {self._connection_id!r}: there is no {binary} on the PATH of this "
+                f"worker; it comes with PySpark: {REMEDY}"
+            )
+
+    def _with_the_jobs_error(self, error: AirflowException, result: Path) -> AirflowException:
+        """An error of a submission, with what the job has said of it in front."""
+        from airflow_delta.spark.job_files import SparkStartError
+
+        report = json.loads(result.read_text()) if result.exists() else {}
+        failure = report.get("error")
+        if failure is None:
+            return error
+        kind = TableFailure if is_permanent_kind(failure["type"]) else AirflowException
+        told = f"{failure['type']}: {failure['message']}"
+        if failure["type"] == SparkStartError.__name__:
+            told = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"
+        return kind(f"{told}\n{error}")
 
     def _environment(self, secrets: Mapping[str, str]) -> dict[str, str]:
         environment = {**os.environ, **secrets}
         # The driver shall be this interpreter, which has our dependencies, unless told otherwise.
         environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        if self._connection["master"].startswith("local"):
+        if self.master.startswith("local"):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         # The spark-submit of an installed pyspark is found even where the virtual environment
         # isn't activated; last, so that one which the administrator put on the PATH wins.
         scripts = sysconfig.get_path("scripts")
         environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), scripts])
+        if not _has_log_settings(environment):
+            environment[_LOG_SETTINGS] = str(_QUIET)
         return environment
 
     def _kill_group(self) -> None:
-        process: subprocess.Popen[str] | None = self._submit_sp
+        process = self._submission.process
         if process is None:
             return
         # The process leads a session of its own, hence a group of the same number, which is there
@@ -203,7 +265,7 @@ def _secret_variables(
 
 def _check_connection(connection_id: str) -> None:
     try:
-        connection = SparkSubmitHook.get_connection(connection_id)
+        connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException as error:
         raise AirflowNotFoundException(
             f"the Spark connection {connection_id!r} isn't defined or can't be parsed; define it, "
@@ -224,14 +286,13 @@ def _check_connection(connection_id: str) -> None:
             ) from error
 
 
-def _with_the_jobs_error(error: AirflowException, result: Path) -> AirflowException:
-    """An error of a submission, with what the job has said of it in front."""
-    report = json.loads(result.read_text()) if result.exists() else {}
-    failure = report.get("error")
-    if failure is None:
-        return error
-    kind = AirflowFailException if failure["type"] == _ARGUMENT_ERROR else AirflowException
-    return kind(f"{failure['type']}: {failure['message']}\n{error}")
+def _has_log_settings(environment: Mapping[str, str]) -> bool:
+    """Whether the user has a log4j2 configuration, which Spark finds in its directory of settings."""
+    home = environment.get("SPARK_HOME")
+    given = environment.get("SPARK_CONF_DIR")
+    settings = Path(given) if given else Path(home, "conf") if home else None
+    has_files = settings is not None and any(settings.glob("log4j2*.*"))
+    return _LOG_SETTINGS in environment or has_files
 
 
 def _signal_group(group: int, number: int) -> bool:

@@ -7,8 +7,10 @@ standard connections of the clouds are translated, field by field.
 A field that says *how to log in* and that we can't translate is refused rather than left out:
 going on without it would use some other identity than the one that the connection asks for.
 
-One extra means the same in connections of every type: ``single_writer``, with which whoever set the
-connection up says that nobody else writes to its tables (docs/how-to/object-stores.md, "One writer").
+Two extras mean the same in connections of every type: ``single_writer``, with which whoever set the
+connection up says that nobody else writes to its tables (docs/how-to/object-stores.md, "One writer"), and
+``allowed_outside``, the locations outside of its tables below which they may read
+(docs/how-to/shared-files.md).
 """
 
 from __future__ import annotations
@@ -17,9 +19,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from airflow_delta.hooks.table_locations import as_locations
 from airflow_delta.version_compat import AirflowException, Connection
 
-__all__ = ["SECRET_OPTIONS", "default_connection_id", "secrets", "storage_options", "store_of"]
+__all__ = [
+    "SECRET_OPTIONS",
+    "allowed_locations",
+    "default_connection_id",
+    "secrets",
+    "storage_options",
+    "store_of",
+]
 
 _DEFAULT_CONNECTIONS = {
     "s3": "aws_default",
@@ -42,6 +52,7 @@ _STORES = {
     "az": "Azure",
 }
 _SINGLE_WRITER = "single_writer"
+_ALLOWED_OUTSIDE = "allowed_outside"
 _WITHOUT_OPTIONS = frozenset({"file", "memory"})
 
 SECRET_OPTIONS = frozenset(
@@ -129,8 +140,26 @@ def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[st
             f"of {', '.join(sorted(_TRANSLATIONS))}; for any other store put its storage options "
             "into the extras of a connection of type 'delta'"
         )
+    extra = {name: value for name, value in extra.items() if name != _ALLOWED_OUTSIDE}
     options = {_SINGLE_WRITER: extra.get(_SINGLE_WRITER), **translate(connection, extra)}
     return {name: str(value) for name, value in options.items() if value}
+
+
+def allowed_locations(connection: Connection, extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """The locations outside of its tables below which a connection allows them to read.
+
+    :param connection: an Airflow connection.
+    :param extra: its extras, already parsed.
+    :raises AirflowException: the extra is no list of texts, nor a text.
+    """
+    value = extra.get(_ALLOWED_OUTSIDE)
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not (value is None or is_list or isinstance(value, str)):
+        raise AirflowException(
+            f"connection {connection.conn_id!r}: the extra {_ALLOWED_OUTSIDE!r} is a "
+            f'{type(value).__name__}; expected locations, for example ["s3://shared-lake/"]'
+        )
+    return as_locations(value)
 
 
 def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import backfill_missing
-from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot
@@ -52,20 +51,18 @@ class SnapshotProfile:
         """Make sure, before Spark starts, that there are such columns, and not too many.
 
         Raises:
-            AirflowFailException: there aren't, however often the task is tried.
+            InvalidArgumentError: there aren't.
             DeltaError: the table can't be read.
         """
         from airflow_delta.engine.errors import InvalidArgumentError
         from airflow_delta.spark.profile_rules import checked_leaves
 
-        try:
-            leaves = checked_leaves(self._columns, self._snapshot.schema, table=self._table_uri)
-        except InvalidArgumentError as error:
-            raise AirflowFailException(str(error)) from error
+        leaves = checked_leaves(self._columns, self._snapshot.schema, table=self._table_uri)
         if len(leaves) > MOST_COLUMNS:
-            raise AirflowFailException(
-                f"{self._table_uri}: a profile of {len(leaves)} columns is too much for XCom, which "
-                f"takes {MOST_COLUMNS}, fields of structs counted singly: choose some with columns=[…]"
+            raise InvalidArgumentError(
+                f"a profile of {len(leaves)} columns is too much for XCom, which "
+                f"takes {MOST_COLUMNS}, fields of structs counted singly: choose some with columns=[…]",
+                table=self._table_uri,
             )
 
     def by_statistics(self) -> dict[str, Any] | None:
@@ -95,6 +92,7 @@ class SnapshotProfile:
         parameters: dict[str, Any] = {"table_uri": self._table_uri, "version": self._version}
         parameters |= {} if self._columns is None else {"columns": list(self._columns)}
         parameters |= {"predicate": self._predicate} if self._predicate else {}
+        parameters |= self._hook.allowed_parameter(self._table_uri)
         options = self._hook.storage_options(self._table_uri)
         return job.run(_JOB, parameters, storage_options=options)
 

@@ -41,7 +41,6 @@ def vacuum_with_spark(
     :returns: what `airflow_delta.hooks.maintenance.vacuum` returns; ``duration_ms`` has the start of Spark
         in it.
     :raises DeltaError: the commit owner can't be told to the job.
-    :raises AirflowFailException: the arguments make no sense.
     :raises AirflowException: the job failed.
     """
     began = time.monotonic()

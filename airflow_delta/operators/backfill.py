@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.managed_commits import backfill
-from airflow_delta.operators.table_task import TableTask
+from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.version_compat import Context
 
@@ -32,19 +33,24 @@ class BackfillOperator(TableTask):
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "version")
+    arguments = with_readers(
+        TableTask,
+        version=as_version,
+    )
 
     def __init__(self, *, version: int | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.version = version
+        self.check_arguments()
 
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Backfill the table.
 
-        :raises ValueError: the rendered version isn't a number, or a negative one.
-        :raises DeltaError: the file system manages the table, the owner hasn't ratified the version or
-            can't be asked, or the store fails.
+        :raises TableFailure: the file system manages the table, or the owner hasn't ratified the version;
+            see `airflow_delta.hooks.failures`.
+        :raises DeltaError: the owner can't be asked, or the store fails.
         """
-        version = as_version(self.version, name="version")
-        result = backfill(self.hook(), self.table_uri, version=version)
+        result = backfill(self.hook(), self.table_uri, version=self.argument("version"))
         self.log.info("%s: backfilled: %s", self.table_uri, result)
         return result

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.change_feed import ChangeFeed, check_feed_format
+from airflow_delta.hooks.change_feed import ChangeFeed
+from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
+from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.feed_progress import FeedProgress, with_progress
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_text, as_version
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_spark_conf,
+    as_text,
+    as_version,
+    choice,
+    location,
+)
 from airflow_delta.version_compat import AirflowSkipException, Context, task_state
 
-__all__ = ["ChangeFeedOperator"]
+__all__ = ["FORMATS", "ChangeFeedOperator"]
 
+FORMATS = ("delta", "parquet")
+"""The formats of targets."""
+
+_SPARK = "spark_default"
 _STATE_KEY = "range"
 _NOTHING: Mapping[str, Any] = {
     "target_version": None,
@@ -52,8 +64,10 @@ class ChangeFeedOperator(TableTask):
     Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as ``end_version``),
     ``start_version``, ``end_version`` and ``num_files`` (that tell the changes), and with a target also
     ``target_uri``, ``target_version`` (of a target in Delta format, else None), ``appended`` (False where
-    it was there already), ``num_changes`` and ``counts``, by the kind of change (both None where the
-    target doesn't tell).
+    it was there already), ``num_changes`` and ``counts``, by the kind of change (both None where it was
+    there already and the target doesn't say them: a Delta table doesn't).
+
+    Spark is started only where there is something to append.
 
     :param table_uri: the table's path or URI. (templated)
     :param target_uri: where to append the changes to; None: nowhere. (templated)
@@ -80,6 +94,15 @@ class ChangeFeedOperator(TableTask):
         "spark_conn_id",
         "spark_conf",
     )
+    arguments = with_readers(
+        TableTask,
+        target_uri=location,
+        target_format=choice(*FORMATS, default="delta"),
+        start_version=as_version,
+        end_version=as_version,
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+    )
 
     def __init__(
         self,
@@ -88,7 +111,7 @@ class ChangeFeedOperator(TableTask):
         target_format: str = "delta",
         start_version: int | str | None = None,
         end_version: int | str | None = None,
-        spark_conn_id: str = "spark_default",
+        spark_conn_id: str = _SPARK,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -101,33 +124,48 @@ class ChangeFeedOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+        self.check_arguments()
+
+    @classmethod
+    def check_together(cls, known: Mapping[str, Any]) -> None:
+        """Check that the range has a beginning before its end.
+
+        :raises ArgumentError: it hasn't.
+        """
+        start, end = known.get("start_version"), known.get("end_version")
+        if start is not None and end is not None and start > end:
+            raise ArgumentError(f"start_version={start} is after end_version={end}")
 
     @classmethod
     def partial(cls, *, inlets: Any = None, **kwargs: Any) -> Any:
         """As every operator's; mapped tasks have the asset of the progress as well."""
         return super().partial(inlets=with_progress(inlets), **kwargs)
 
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """A target, to which Spark appends."""
+        return ["target_uri"] if is_certain(given.get("target_uri")) else []
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Append the changes of the new versions.
 
-        :raises ValueError: a rendered version isn't a number.
         :raises AirflowSkipException: nothing is new.
-        :raises ChangesNotAvailableError: the changes can't be told in one go. Where ``end_version`` helps,
-            the error says so.
-        :raises DeltaError: the table or the target can't be read.
-        :raises AirflowFailException: the target's format is unknown; the target must not be appended to,
-            see `airflow_delta.spark.changes_rules`; the table was put back to an earlier state; or nobody
-            can tell what was processed, see `airflow_delta.operators.feed_progress`.
+        :raises TableFailure: the changes can't be read in one go, and where ``end_version`` helps, the
+            message says so; the target must not be appended to, see `airflow_delta.spark.changes_rules`; or
+            the table can't be read. See `airflow_delta.hooks.failures`.
+        :raises AirflowFailException: the table was put back to an earlier state; or it isn't known what was
+            processed, see `airflow_delta.operators.feed_progress`.
+        :raises DeltaError: the store failed.
         :raises AirflowException: the job failed.
         """
-        target = as_text(self.target_uri)
-        if target:
-            check_feed_format(self.target_format)
+        hook = self.hook()
+        target = self.argument("target_uri")
         feed = ChangeFeed(
-            self.hook(),
+            hook,
             table_uri=self.table_uri,
             target_uri=target,
-            target_format=self.target_format,
+            target_format=self.argument("target_format"),
         )
         progress, taken = FeedProgress(context, feed), _TakenRange(self, feed, context)
         before = taken.versions(progress)
@@ -171,12 +209,7 @@ class ChangeFeedOperator(TableTask):
     def _append(
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
-
-        name, _ = run_identity(context)
-        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=name)
-        report = feed.submit(self._job, *versions)
+        report = feed.earlier(*versions) or self._submit(feed, versions, context)
         counts = report["counts"]
         return {
             "target_version": report.get("committed_version"),
@@ -185,9 +218,19 @@ class ChangeFeedOperator(TableTask):
             "counts": counts,
         }
 
+    def _submit(
+        self, feed: ChangeFeed, versions: tuple[int, int], context: Context
+    ) -> dict[str, Any]:
+        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        from airflow_delta.hooks.spark_job import SparkJobHook
+
+        name, _ = run_identity(context)
+        connection = self.argument("spark_conn_id") or _SPARK
+        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
+        return feed.submit(self._job, *versions)
+
     def _new_range(self, feed: ChangeFeed, progress: FeedProgress) -> tuple[int, int]:
-        start = as_version(self.start_version, name="start_version")
-        end = as_version(self.end_version, name="end_version")
+        start, end = self.argument("start_version"), self.argument("end_version")
         found = feed.new_range(after=progress.version(start=start), start=start, end=end)
         if found is None:
             raise AirflowSkipException(f"nothing is new in {self.table_uri}")
@@ -209,8 +252,8 @@ class _TakenRange:
         self._is_kept = False
         self._asked = {
             "places": list(feed.places),
-            "start_version": as_version(operator.start_version, name="start_version"),
-            "end_version": as_version(operator.end_version, name="end_version"),
+            "start_version": operator.argument("start_version"),
+            "end_version": operator.argument("end_version"),
         }
 
     def versions(self, progress: FeedProgress) -> tuple[int, int] | None:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.checkpoint_engine import checkpoint_with_spark, takes_spark
+from airflow_delta.hooks.checkpoint_engine import ENGINES, checkpoint_with_spark, takes_spark
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_version
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_bytes,
+    as_spark_conf,
+    as_text,
+    as_version,
+    choice,
+    switch,
+)
 from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["CheckpointOperator"]
@@ -47,7 +55,6 @@ class CheckpointOperator(TableTask):
     :param spark_conf: Spark properties of the job. (templated)
     :param spark_threshold_bytes: see ``engine``: bytes of the last checkpoint, without its sidecars,
         and of the commits since; None: 2 GiB.
-    :raises ValueError: that is no number of bytes.
     """
 
     template_fields: Sequence[str] = (
@@ -57,6 +64,17 @@ class CheckpointOperator(TableTask):
         "engine",
         "spark_conn_id",
         "spark_conf",
+    )
+    arguments = with_readers(
+        TableTask,
+        version=as_version,
+        policy=choice("classic", "v2", default=None),
+        if_needed=switch(default=False),
+        backfill_first=switch(default=False),
+        engine=choice(*ENGINES, default="auto"),
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+        spark_threshold_bytes=as_bytes,
     )
 
     def __init__(
@@ -73,7 +91,6 @@ class CheckpointOperator(TableTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _check_threshold(spark_threshold_bytes)
         self.version = version
         self.policy = policy
         self.if_needed = if_needed
@@ -83,37 +100,44 @@ class CheckpointOperator(TableTask):
         self.spark_conf = spark_conf
         self.spark_threshold_bytes = spark_threshold_bytes
         self._job: Any = None
+        self.check_arguments()
 
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """The engine ``spark``."""
+        return ["engine='spark'"] if given.get("engine") == "spark" else []
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the checkpoint.
 
         :raises AirflowSkipException: none is needed, and ``if_needed`` is set.
-        :raises AirflowFailException: there is no such engine.
-        :raises ValueError: the rendered version isn't a number.
-        :raises DeltaError: the table can't be read or the checkpoint can't be written.
+        :raises TableFailure: the table can't be read, or can't have such a checkpoint; see
+            `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed, or the version isn't backfilled.
         :raises AirflowException: the Spark job failed.
         """
-        version = as_version(self.version, name="version")
+        version = self.argument("version")
         hook = self.hook()
         by_spark = takes_spark(
             hook,
             self.table_uri,
-            engine=self.engine,
+            engine=self.argument("engine"),
             version=version,
             has_spark=bool(self.spark_conn_id),
-            threshold_bytes=self.spark_threshold_bytes,
+            threshold_bytes=self.argument("spark_threshold_bytes"),
         )
         asked: dict[str, Any] = {
             "version": version,
-            "policy": self.policy or None,
-            "if_needed": self.if_needed,
-            "backfill_first": self.backfill_first,
+            "policy": self.argument("policy"),
+            "if_needed": self.argument("if_needed"),
+            "backfill_first": self.argument("backfill_first"),
         }
         if by_spark:
             result = self._submit(hook, asked, context)
         else:
             result = hook.checkpoint(self.table_uri, **asked)
-        if self.if_needed and not result["written"]:
+        if asked["if_needed"] and not result["written"]:
             raise AirflowSkipException(f"{self.table_uri}: {result['reason']}")
         self.log.info("%s: checkpoint of version %s: %s", self.table_uri, result["version"], result)
         return {**result, "engine": "spark" if by_spark else "local"}
@@ -130,15 +154,6 @@ class CheckpointOperator(TableTask):
         from airflow_delta.hooks.spark_job import SparkJobHook
 
         name, _ = run_identity(context)
-        self._job = SparkJobHook(self.spark_conn_id or _SPARK, conf=self.spark_conf, name=name)
+        connection = self.argument("spark_conn_id") or _SPARK
+        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
         return checkpoint_with_spark(hook, self._job, self.table_uri, **asked)
-
-
-def _check_threshold(value: object) -> None:
-    # Told when the DAG is parsed: in a run it would show once a log is looked at that Spark could take.
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return
-    raise ValueError(
-        "spark_threshold_bytes: expected a number of bytes from 0 on, or None, found the "
-        f"{type(value).__name__} {value!r}"
-    )

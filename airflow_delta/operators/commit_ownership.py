@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.managed_commits import convert_to_file_system, convert_to_managed
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_conf
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import as_conf, as_text, switch
 from airflow_delta.version_compat import Context
 
 __all__ = ["ConvertToFileSystemOperator", "ConvertToManagedCommitOperator"]
+
+_SQL = "sql"
 
 
 class ConvertToManagedCommitOperator(TableTask):
@@ -25,9 +28,9 @@ class ConvertToManagedCommitOperator(TableTask):
     :param commit_owner: the name of the commit owner: ``sql``, or one that an installed package has.
         (``owner`` is what Airflow calls who is responsible for a task.) (templated)
     :param conf: what the owner is to know of the table, such as ``{"backfill": "10"}``; None: what it
-        has, and the owner's defaults for a table that is handed over now. A key that renders to an empty
-        text, or to ``None``, counts as left out. Everybody may read it who may read the table, so it
-        must hold no secrets. (templated)
+        has, and the owner's defaults for a table that is handed over now. A key whose value is None
+        counts as left out. Everybody who may read the table may read it, so it must hold no secrets.
+        (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
@@ -35,27 +38,37 @@ class ConvertToManagedCommitOperator(TableTask):
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "commit_owner", "conf")
+    arguments = with_readers(
+        TableTask,
+        commit_owner=as_text,
+        conf=as_conf,
+    )
 
     def __init__(
         self,
         *,
-        commit_owner: str = "sql",
+        commit_owner: str = _SQL,
         conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.commit_owner = commit_owner
         self.conf = conf
+        self.check_arguments()
 
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Hand the table over.
 
-        :raises InvalidArgumentError: the owner doesn't understand ``conf``; or the table has another
-            owner, or this one with another ``conf``.
-        :raises DeltaError: the table can't be read or handed over.
+        :raises TableFailure: the owner doesn't understand ``conf``; or the table has another owner, or this
+            one with another ``conf``; or it can't be read. See `airflow_delta.hooks.failures`.
+        :raises DeltaError: the owner can't be asked, or the store failed.
         """
         result = convert_to_managed(
-            self.hook(), self.table_uri, owner=self.commit_owner, conf=as_conf(self.conf)
+            self.hook(),
+            self.table_uri,
+            owner=self.argument("commit_owner") or _SQL,
+            conf=self.argument("conf"),
         )
         self.log.info("%s: %s", self.table_uri, result)
         return result
@@ -84,19 +97,27 @@ class ConvertToFileSystemOperator(TableTask):
         ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
     """
 
+    arguments = with_readers(
+        TableTask,
+        keep_in_commit_timestamps=switch(default=True),
+    )
+
     def __init__(self, *, keep_in_commit_timestamps: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_in_commit_timestamps = keep_in_commit_timestamps
+        self.check_arguments()
 
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Take the table back.
 
-        :raises DeltaError: the table can't be read, or its owner can't be asked or doesn't give it back.
+        :raises TableFailure: the table can't be read; see `airflow_delta.hooks.failures`.
+        :raises DeltaError: its owner can't be asked or doesn't give it back, or the store failed.
         """
         result = convert_to_file_system(
             self.hook(),
             self.table_uri,
-            keep_in_commit_timestamps=self.keep_in_commit_timestamps,
+            keep_in_commit_timestamps=self.argument("keep_in_commit_timestamps"),
         )
         self.log.info("%s: %s", self.table_uri, result)
         return result

@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.drop_feature import drop_feature
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.maintenance import log_report
 from airflow_delta.hooks.rewrite_engine import rewrite_with_spark
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_flag, as_text
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_required_text,
+    as_spark_conf,
+    as_text,
+    flag,
+    switch,
+)
 from airflow_delta.version_compat import AirflowException, Context
 
 __all__ = ["DropFeatureOperator"]
@@ -61,6 +68,15 @@ class DropFeatureOperator(TableTask):
         "spark_conn_id",
         "spark_conf",
     )
+    arguments = with_readers(
+        TableTask,
+        feature=as_required_text,
+        truncate_history=flag(default=False),
+        must_drop=switch(default=False),
+        dry_run=flag(default=False),
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+    )
 
     def __init__(
         self,
@@ -82,31 +98,31 @@ class DropFeatureOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+        self.check_arguments()
 
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Drop the feature, as far as that can be done now.
 
-        :raises ValueError: ``truncate_history`` or ``dry_run`` is neither true nor false.
-        :raises InvalidArgumentError: there is no such feature, the table doesn't support it, or it can't be
-            dropped, or not that way.
-        :raises ConstraintViolationError: other features require it, or the table uses it in a way that its
-            owner has to decide about.
-        :raises DeltaError: the table can't be read or committed to.
+        :raises TableFailure: there is no such feature, the table doesn't support it, or it can't be
+            dropped, or not that way; other features require it, or the table uses it in a way that people
+            have to decide about; or the table can't be read. See `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed, or another writer was faster.
         :raises AirflowException: the Spark job failed; or the feature isn't dropped, and ``must_drop`` is
             set.
         """
-        dry_run = as_flag(self._dry_run, name="dry_run")
-        by_spark = as_text(self.spark_conn_id) is not None
+        dry_run = self.argument("dry_run")
+        by_spark = self.argument("spark_conn_id") is not None
         report = drop_feature(
             self.hook(),
             self.table_uri,
-            self.feature,
-            truncate_history=as_flag(self.truncate_history, name="truncate_history"),
+            self.argument("feature"),
+            truncate_history=self.argument("truncate_history"),
             rewrite=(lambda feature: self._rewrite(feature, context)) if by_spark else None,
             dry_run=dry_run,
         )
         log_report(self.log, f"drop of {report['feature']}", report)
-        if self.must_drop and not dry_run and report["status"] != "dropped":
+        if self.argument("must_drop") and not dry_run and report["status"] != "dropped":
             raise AirflowException(f"{self.table_uri}: {report['reason']}")
         return report
 
@@ -120,6 +136,7 @@ class DropFeatureOperator(TableTask):
         from airflow_delta.hooks.spark_job import SparkJobHook
 
         name, _ = run_identity(context)
-        self._job = SparkJobHook(str(self.spark_conn_id), conf=self.spark_conf, name=name)
+        conf = self.argument("spark_conf")
+        self._job = SparkJobHook(str(self.spark_conn_id), conf=conf, name=name)
         done = rewrite_with_spark(self.hook(), self._job, self.table_uri, feature=feature)
         self.log.info("%s: written anew by Spark, without %s: %s", self.table_uri, feature, done)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from airflow_delta.hooks.failures import ArgumentError
+
 __all__ = ["Duration", "as_duration_ms"]
 
 Duration = timedelta | float | str
 """A timedelta, a number of seconds, or a text of one or of an ISO-8601 duration such as ``P7D``."""
 
-_ABSENT = ("", "None")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 # Without months and years, which have no length.
 _ISO = re.compile(
@@ -21,18 +22,17 @@ _LONGEST = timedelta(days=365_000)
 
 
 def as_duration_ms(value: Duration | None, *, name: str) -> int | None:
-    """The duration that a rendered argument means, in milliseconds; None where it means none.
+    """The duration that an argument means, in milliseconds; None for none.
 
     :param value: see `Duration`.
     :param name: the argument's name, for the message.
-    :raises ValueError: it is no duration, a negative one, or beyond all time.
+    :raises ArgumentError: it is no duration, a negative one, or beyond all time.
     """
-    text = str(value).strip()
-    if value is None or text in _ABSENT:
+    if value is None:
         return None
-    duration = value if isinstance(value, timedelta) else _read(text)
+    duration = value if isinstance(value, timedelta) else _read(str(value).strip())
     if duration is None or not timedelta() <= duration <= _LONGEST:
-        raise ValueError(
+        raise ArgumentError(
             f"{name}: expected a timedelta, a number of seconds, or an ISO-8601 duration such as P7D, "
             f"found {value!r}"
         )

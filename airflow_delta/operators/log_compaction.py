@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_version
+from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.version_compat import AirflowSkipException, Context
 
 __all__ = ["LogCompactionOperator"]
@@ -37,6 +38,13 @@ class LogCompactionOperator(TableTask):
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "start", "end")
+    arguments = with_readers(
+        TableTask,
+        start=as_version,
+        end=as_version,
+        dry_run=switch(default=False),
+        backfill_first=switch(default=False),
+    )
 
     def __init__(
         self,
@@ -53,21 +61,33 @@ class LogCompactionOperator(TableTask):
         self.backfill_first = backfill_first
         # Every operator of Airflow has a method of the name.
         self._dry_run = dry_run
+        self.check_arguments()
 
+    @classmethod
+    def check_together(cls, known: Mapping[str, Any]) -> None:
+        """Check that the range has a beginning before its end.
+
+        :raises ArgumentError: it hasn't.
+        """
+        start, end = known.get("start"), known.get("end")
+        if start is not None and end is not None and start > end:
+            raise ArgumentError(f"start={start} is after end={end}")
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Write the compaction.
 
         :raises AirflowSkipException: nothing is to be compacted.
-        :raises ValueError: a rendered version isn't a number.
-        :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
-            written.
+        :raises TableFailure: the table can't be read, or doesn't have the range; see
+            `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed, or a version of the range isn't backfilled.
         """
         result = self.hook().compact_log(
             self.table_uri,
-            start=as_version(self.start, name="start"),
-            end=as_version(self.end, name="end"),
-            dry_run=self._dry_run,
-            backfill_first=self.backfill_first,
+            start=self.argument("start"),
+            end=self.argument("end"),
+            dry_run=self.argument("dry_run"),
+            backfill_first=self.argument("backfill_first"),
         )
         reason = result.pop("reason")
         if reason is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.maintenance import clean_up, log_report
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_flag, as_hours
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import as_hours, flag, switch
 from airflow_delta.version_compat import Context
 
 __all__ = ["MetadataCleanupOperator"]
@@ -41,6 +42,14 @@ class MetadataCleanupOperator(TableTask):
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "older_than_hours", "_dry_run")
+    arguments = with_readers(
+        TableTask,
+        older_than_hours=as_hours,
+        force=switch(default=False),
+        write_checkpoint=switch(default=False),
+        backfill_first=switch(default=False),
+        dry_run=flag(default=False),
+    )
 
     def __init__(
         self,
@@ -59,23 +68,24 @@ class MetadataCleanupOperator(TableTask):
         self.backfill_first = backfill_first
         # Not without the underscore: every operator of Airflow has a method of that name.
         self._dry_run = dry_run
+        self.check_arguments()
 
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Clean up the log.
 
-        :raises ValueError: the rendered hours aren't a number, or ``dry_run`` is neither true nor false.
-        :raises RetentionError: the table keeps its log for longer, and ``force`` isn't set.
-        :raises DeltaError: the table can't be read, or its log can't be cleaned up.
+        :raises TableFailure: the table keeps its log for longer, and ``force`` isn't set; or it can't be
+            read. See `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed.
         """
-        dry_run = as_flag(self._dry_run, name="dry_run")
         report = clean_up(
             self.hook(),
             self.table_uri,
-            older_than_hours=as_hours(self.older_than_hours, name="older_than_hours"),
-            force=self.force,
-            write_checkpoint=self.write_checkpoint,
-            backfill_first=self.backfill_first,
-            dry_run=dry_run,
+            older_than_hours=self.argument("older_than_hours"),
+            force=self.argument("force"),
+            write_checkpoint=self.argument("write_checkpoint"),
+            backfill_first=self.argument("backfill_first"),
+            dry_run=self.argument("dry_run"),
         )
         log_report(self.log, "cleanup of the log", report)
         return report

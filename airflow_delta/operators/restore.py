@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.maintenance import log_report, restore
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_flag, as_timestamp, as_version
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import as_timestamp, as_version, flag, switch
 from airflow_delta.version_compat import Context
 
 __all__ = ["RestoreOperator"]
@@ -48,6 +49,16 @@ class RestoreOperator(TableTask):
         "timestamp",
         "_dry_run",
     )
+    arguments = with_readers(
+        TableTask,
+        version=as_version,
+        timestamp=as_timestamp,
+        ignore_missing_files=switch(default=False),
+        write_checkpoint=switch(default=True),
+        backfill_first=switch(default=False),
+        dry_run=flag(default=False),
+    )
+    exclusive = (("version", "timestamp"),)
 
     def __init__(
         self,
@@ -68,26 +79,35 @@ class RestoreOperator(TableTask):
         self.backfill_first = backfill_first
         # Not without the underscore: every operator of Airflow has a method of that name.
         self._dry_run = dry_run
+        self.check_arguments()
 
+    @classmethod
+    def check_together(cls, known: Mapping[str, Any]) -> None:
+        """Check that it is said what to bring back.
+
+        :raises ArgumentError: it isn't.
+        """
+        if known.get("version", 0) is None and known.get("timestamp", 0) is None:
+            raise ArgumentError("give a version or a timestamp to bring back")
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore the table.
 
-        :raises ValueError: the rendered version isn't a number, or ``dry_run`` is neither true nor false.
-        :raises InvalidArgumentError: neither version nor timestamp is given, or both; or the version is
-            the newest.
-        :raises ObjectNotFoundError: files that should come back are gone; nothing was committed.
-        :raises DeltaError: the version can't be restored, or the checkpoint can't be written.
+        :raises TableFailure: the version is the newest, or can't be restored; or files that should come
+            back are gone, and nothing was committed. See `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed, or another writer was faster.
         """
-        dry_run = as_flag(self._dry_run, name="dry_run")
+        dry_run = self.argument("dry_run")
         report = restore(
             self.hook(),
             self.table_uri,
-            version=as_version(self.version, name="version"),
-            timestamp=as_timestamp(self.timestamp),
-            ignore_missing_files=self.ignore_missing_files,
+            version=self.argument("version"),
+            timestamp=self.argument("timestamp"),
+            ignore_missing_files=self.argument("ignore_missing_files"),
             once=None if dry_run else run_identity(context),
-            write_checkpoint=self.write_checkpoint,
-            backfill_first=self.backfill_first,
+            write_checkpoint=self.argument("write_checkpoint"),
+            backfill_first=self.argument("backfill_first"),
             dry_run=dry_run,
         )
         log_report(self.log, "restore", report)

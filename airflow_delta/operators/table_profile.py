@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.failures import with_failures_by_policy
 from airflow_delta.hooks.table_profile import SnapshotProfile
+from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_names, as_text
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_names,
+    as_spark_conf,
+    as_text,
+    as_timestamp,
+    as_version,
+    switch,
+)
 from airflow_delta.version_compat import Context
 
 __all__ = ["TableProfileOperator"]
+
+_SPARK = "spark_default"
 
 
 class TableProfileOperator(TableTask):
@@ -35,8 +46,8 @@ class TableProfileOperator(TableTask):
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to profile. (templated)
     :param timestamp: profile the newest version at this time: ISO-8601 with an offset, or epoch
-        milliseconds. At most one of version and timestamp; with neither it is the newest version.
-        (templated)
+        milliseconds. A time after the newest commit means the newest version, one that is yet to come is an
+        error. At most one of version and timestamp; with neither it is the newest version. (templated)
     :param columns: the columns to tell of, those of structs as ``address.city`` or together as
         ``address``; None for all, of which there may be 200. An empty list: count the rows and no more.
         A template that renders to a JSON list does as well: ``{{ params.columns | tojson }}``. (templated)
@@ -62,6 +73,17 @@ class TableProfileOperator(TableTask):
         "spark_conn_id",
         "spark_conf",
     )
+    arguments = with_readers(
+        TableTask,
+        version=as_version,
+        timestamp=as_timestamp,
+        columns=as_names,
+        predicate=as_text,
+        check_files=switch(default=True),
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+    )
+    exclusive = (("version", "timestamp"),)
 
     def __init__(
         self,
@@ -71,7 +93,7 @@ class TableProfileOperator(TableTask):
         columns: Sequence[str] | str | None = None,
         predicate: str | None = None,
         check_files: bool = True,
-        spark_conn_id: str = "spark_default",
+        spark_conn_id: str = _SPARK,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -84,33 +106,41 @@ class TableProfileOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+        self.check_arguments()
 
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """Figures of columns, and a predicate; the number of all rows is mostly in the log."""
+        if is_certain(given.get("predicate")):
+            return ["predicate"]
+        columns = given.get("columns", [])
+        is_sure = columns is None or (isinstance(columns, list | tuple) and len(columns) > 0)
+        return ["columns other than []"] if is_sure else []
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Profile the version.
 
-        :raises ValueError: both a version and a timestamp are given, the version is no number, or the
-            columns aren't a list of names.
-        :raises DeltaError: the table or the version can't be read.
-        :raises AirflowFailException: there is no such column, there are too many, or files of the version
-            are gone.
+        :raises TableFailure: there is no such version or column, there are too many columns, or files
+            of the version are gone; see `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed.
         :raises AirflowException: the job failed.
         """
-        columns = as_names(self.columns, name="columns")
         hook = self.hook()
         pinned = pinned_version(
             hook,
             context,
             self.table_uri,
-            version=self.version,
-            timestamp=self.timestamp,
-            check_files=self.check_files,
+            version=self.argument("version"),
+            timestamp=self.argument("timestamp"),
+            check_files=self.argument("check_files"),
         )
         profile = SnapshotProfile(
             hook,
             table_uri=self.table_uri,
             version=pinned["version"],
-            columns=columns,
-            predicate=as_text(self.predicate),
+            columns=self.argument("columns"),
+            predicate=self.argument("predicate"),
         )
         profile.check()
         found = profile.by_statistics() or self._by_spark(profile, context)
@@ -124,7 +154,7 @@ class TableProfileOperator(TableTask):
             result["counted_by"],
         )
         for name, told in figures.items():
-            self.log.info("column %s: %s", name, told)
+            self.log.info("column %r: %s", name, told)
         return result
 
     def on_kill(self) -> None:
@@ -137,5 +167,6 @@ class TableProfileOperator(TableTask):
         from airflow_delta.hooks.spark_job import SparkJobHook
 
         name, _ = run_identity(context)
-        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=name)
+        connection = self.argument("spark_conn_id") or _SPARK
+        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
         return profile.submit(self._job)

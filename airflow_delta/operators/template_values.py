@@ -1,6 +1,11 @@
-"""What templated arguments hold once rendered: mostly text, where a number is meant.
+"""Readers of tasks' arguments: what a value means, or an error that names the argument.
 
-``"{{ ti.xcom_pull('pin')['version'] }}"`` renders to ``"24"``, and a missing value to ``"None"``.
+Each argument of a task has one reader (`TableTask.arguments`). It is called when the DAG is parsed, where
+the value is written there, and after rendering, where it comes from a template. A rendered value is mostly
+text where a number is meant: ``pin.output["version"]`` gives ``24``, a Jinja template gives ``"24"``.
+
+All readers take None, which means that the argument isn't given, and give what it means then. They raise
+`ArgumentError` for what makes no sense; an empty text, or ``"None"``, makes none.
 """
 
 from __future__ import annotations
@@ -8,107 +13,241 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
 
-__all__ = ["as_conf", "as_flag", "as_hours", "as_names", "as_text", "as_timestamp", "as_version"]
+from airflow_delta.hooks.argument_rules import check_location, check_timestamp
+from airflow_delta.hooks.failures import ArgumentError
+from airflow_delta.hooks.table_locations import as_locations
 
-_ABSENT = ("", "None")
+__all__ = [
+    "Reader",
+    "as_allowed_locations",
+    "as_bytes",
+    "as_conf",
+    "as_hours",
+    "as_names",
+    "as_required_location",
+    "as_required_text",
+    "as_spark_conf",
+    "as_text",
+    "as_timestamp",
+    "as_version",
+    "as_version_or_before",
+    "choice",
+    "flag",
+    "is_absent",
+    "location",
+    "switch",
+]
+
+_ABSENT = ("", "None", "null")
 _FLAGS = {"true": True, "false": False}
 _MOST_HOURS = 1e9
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
+class Reader(Protocol):
+    """What gives the meaning of an argument's value."""
+
+    def __call__(self, value: Any, *, name: str) -> Any:
+        """The meaning of a value; raises `ArgumentError` where it has none."""
+
+
+def is_absent(value: object) -> bool:
+    """Whether a rendered value is nothing: None, or the text of a template that had nothing to say."""
+    return value is None or (isinstance(value, str) and value.strip() in _ABSENT)
+
+
 def as_version(value: str | int | None, *, name: str) -> int | None:
-    """The version that a rendered argument means; None where it means none.
+    """A version; None for none."""
+    return _whole(value, name=name, least=0, expected="a version such as 24")
 
-    :param name: the argument's name, for the message.
-    :raises ValueError: it isn't a whole number.
+
+def as_version_or_before(value: str | int | None, *, name: str) -> int | None:
+    """A version, or -1 for the time before the first one; None for none."""
+    return _whole(value, name=name, least=-1, expected="a version such as 24, or -1 for none")
+
+
+def as_bytes(value: str | int | None, *, name: str) -> int | None:
+    """A number of bytes; None for none."""
+    return _whole(value, name=name, least=0, expected="a number of bytes from 0 on, or None")
+
+
+def as_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
+    """The configuration of a commit owner; None for none.
+
+    Keys whose value is None count as left out, and a configuration of nothing else as none.
     """
-    text = str(value).strip()
-    if value is None or text in _ABSENT:
+    given = _mapping(value, name=name, expected='a dictionary such as {"backfill": "10"}')
+    return None if value and not given else given
+
+
+def as_spark_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
+    """Spark properties; None for none. Those whose value is None are left out."""
+    expected = 'a dictionary of Spark properties such as {"spark.executor.memory": "4g"}'
+    given = _mapping(value, name=name, expected=expected)
+    for key, item in (given or {}).items():
+        if not isinstance(item, str | int | float):
+            raise _wrong(f"{name}[{key!r}]", "a text or a number", item)
+    return given
+
+
+def as_timestamp(value: str | int | datetime | None, *, name: str) -> str | int | None:
+    """A point in time: epoch milliseconds or ISO-8601; None for none."""
+    if value is None:
         return None
-    # A bool is an int to Python, and no version to anybody.
-    if isinstance(value, bool) or not _INTEGER.fullmatch(text):
-        raise ValueError(f"{name}: expected a version such as 24, found {value!r}")
-    return int(text)
-
-
-def as_conf(conf: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The configuration that a rendered argument means; None where it means none.
-
-    Keys whose values are left empty count as left out, and a configuration of nothing else as none.
-    What isn't a mapping is left to the engine, which says so.
-    """
-    if not isinstance(conf, Mapping) or not conf:
-        return conf
-    given = {name: value for name, value in conf.items() if value is not None}
-    given = {name: value for name, value in given.items() if str(value).strip() not in _ABSENT}
-    return given or None
-
-
-def as_timestamp(value: str | int | None) -> str | int | None:
-    """The timestamp that a rendered argument means: epoch milliseconds or text; None for none.
-
-    The text is left to the engine, which knows the formats.
-    """
-    text = str(value).strip()
-    if value is None or text in _ABSENT:
-        return None
-    return int(text) if _INTEGER.fullmatch(text) else text
-
-
-def as_hours(value: str | float | None, *, name: str) -> float | None:
-    """The number of hours that a rendered argument means; None where it means none.
-
-    :param name: the argument's name, for the message.
-    :raises ValueError: it isn't a number, or a negative one, or beyond all time.
-    """
-    text = str(value).strip()
-    if value is None or text in _ABSENT:
-        return None
+    text = value.isoformat() if isinstance(value, datetime) else str(value).strip()
+    found = int(text) if _INTEGER.fullmatch(text) else text
     try:
-        hours = math.nan if isinstance(value, bool) else float(text)
+        check_timestamp(value if isinstance(value, bool) else found)
     except ValueError:
-        hours = math.nan
-    if not 0 <= hours <= _MOST_HOURS:
-        raise ValueError(f"{name}: expected a number of hours such as 168, found {value!r}")
-    return hours
-
-
-def as_flag(value: str | bool, *, name: str) -> bool:
-    """Whether a rendered argument is true.
-
-    :param name: the argument's name, for the message.
-    :raises ValueError: it says neither. What is missing isn't taken for a no: much can hang on it.
-    """
-    found = _FLAGS.get(str(value).strip().lower())
-    if found is None:
-        raise ValueError(f"{name}: expected true or false, found {value!r}")
+        expected = (
+            "ISO-8601 with an offset such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
+        )
+        raise _wrong(name, expected, value) from None
     return found
 
 
-def as_text(value: str | None) -> str | None:
-    """The text that a rendered argument means; None where it means none."""
-    return None if value is None or value.strip() in _ABSENT else value
+def as_hours(value: str | float | None, *, name: str) -> float | None:
+    """A number of hours; None for none."""
+    if value is None:
+        return None
+    try:
+        hours = math.nan if isinstance(value, bool) else float(str(value).strip())
+    except ValueError:
+        hours = math.nan
+    if not 0 <= hours <= _MOST_HOURS:
+        raise _wrong(name, "a number of hours such as 168", value)
+    return hours
+
+
+def as_text(value: Any, *, name: str) -> str | None:
+    """A text; None for none."""
+    if value is not None and (not isinstance(value, str) or is_absent(value)):
+        raise _wrong(name, "a text, or None", value)
+    return value
+
+
+def as_required_text(value: Any, *, name: str) -> str:
+    """A text, which must be given."""
+    if not isinstance(value, str) or is_absent(value):
+        raise ArgumentError(f"{name}: expected a text, found {value!r}")
+    return value
+
+
+def as_required_location(value: str | None, *, name: str) -> str:
+    """An absolute path or a URI, which must be given."""
+    if is_absent(value):
+        expected = "an absolute path such as /data/sales or a URI such as s3://lake/sales"
+        raise ArgumentError(f"{name}: expected {expected}, found {value!r}")
+    return _location(value, name=name)
+
+
+def location(value: str | None, *, name: str) -> str | None:
+    """An absolute path or a URI; None for none."""
+    if value is not None and is_absent(value):
+        raise _wrong(name, "an absolute path or a URI", value)
+    return None if value is None else as_required_location(value, name=name)
+
+
+def as_allowed_locations(value: Sequence[str] | str | None, *, name: str) -> tuple[str, ...]:
+    """Absolute paths and URIs, as a list or as a text with commas; none for None."""
+    if value is not None and not isinstance(value, str | list | tuple):
+        raise _wrong(name, "a list of locations, or a text with commas", value)
+    return tuple(_location(item, name=name) for item in as_locations(value))
 
 
 def as_names(value: Sequence[str] | str | None, *, name: str) -> list[str] | None:
-    """The list of names that a rendered argument means; None where it means none.
-
-    :param name: the argument's name, for the message.
-    :raises ValueError: it is neither a list of texts nor the JSON of one.
-    """
+    """A list of names, or the JSON of one; None for none."""
     found: Any = value
+    if value is None:
+        return None
     if isinstance(value, str):
-        if value.strip() in _ABSENT or value.strip() == "null":
-            return None
         try:
             found = json.loads(value)
         except ValueError:
             found = None
-    elif value is None:
-        return None
     if not isinstance(found, list | tuple) or not all(isinstance(item, str) for item in found):
-        raise ValueError(f'{name}: expected a list of names such as ["id"], found {value!r}')
+        raise _wrong(name, 'a list of names such as ["id"]', value)
     return list(found)
+
+
+def choice(*values: str, default: str | None) -> Callable[..., Any]:
+    """A reader of one of several texts.
+
+    :param values: the texts.
+    :param default: what None means.
+    """
+
+    def read(value: str | None, *, name: str) -> str | None:
+        if value is not None and value not in values:
+            raise _wrong(name, f"one of {', '.join(values)}", value)
+        return default if value is None else value
+
+    return read
+
+
+def flag(*, default: bool) -> Callable[..., Any]:
+    """A reader of true and false, also as templates render them.
+
+    :param default: what None means.
+    """
+
+    def read(value: str | bool | None, *, name: str) -> bool:
+        if value is None:
+            return default
+        found = _FLAGS.get(str(value).strip().lower())
+        if found is None:
+            raise _wrong(name, "true or false", value)
+        return found
+
+    return read
+
+
+def switch(*, default: bool) -> Callable[..., Any]:
+    """A reader of an argument that isn't templated, and is True or False.
+
+    A text would always count as true, also one that says false.
+
+    :param default: what None means.
+    """
+
+    def read(value: bool | None, *, name: str) -> bool:
+        if value is not None and not isinstance(value, bool):
+            raise _wrong(name, "True or False (it isn't templated)", value)
+        return default if value is None else value
+
+    return read
+
+
+def _whole(value: object, *, name: str, least: int, expected: str) -> int | None:
+    if value is None:
+        return None
+    text = str(value).strip()
+    # A bool is an int to Python, and no number to anybody.
+    if isinstance(value, bool) or not _INTEGER.fullmatch(text) or int(text) < least:
+        raise _wrong(name, expected, value)
+    return int(text)
+
+
+def _mapping(conf: Any, *, name: str, expected: str) -> Mapping[str, Any] | None:
+    """A dictionary without the keys whose value is None."""
+    if conf is None:
+        return None
+    if not isinstance(conf, Mapping) or not all(isinstance(key, str) for key in conf):
+        raise _wrong(name, expected, conf)
+    return {key: value for key, value in conf.items() if value is not None}
+
+
+def _location(value: object, *, name: str) -> str:
+    try:
+        return check_location(value, name=name)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def _wrong(name: str, expected: str, value: object) -> ArgumentError:
+    nothing = "; leave the argument out, or pass None, to have its default" * is_absent(value)
+    return ArgumentError(f"{name}: expected {expected}, found {value!r}{nothing}")

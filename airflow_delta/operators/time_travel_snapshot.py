@@ -6,14 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.copy_expiry import delete_expired_copies
-from airflow_delta.hooks.snapshot_copy import SnapshotCopy, check_format
+from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
+from airflow_delta.hooks.snapshot_copy import SnapshotCopy
+from airflow_delta.operators.arguments import is_certain
 from airflow_delta.operators.durations import Duration, as_duration_ms
 from airflow_delta.operators.pinned_version import pinned_version
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_spark_conf,
+    as_text,
+    as_timestamp,
+    as_version,
+    choice,
+    location,
+    switch,
+)
 from airflow_delta.version_compat import Context
 
-__all__ = ["TimeTravelSnapshotOperator"]
+__all__ = ["FORMATS", "TimeTravelSnapshotOperator"]
+
+FORMATS = ("delta", "parquet", "csv", "json")
+"""The formats of copies."""
+
+_SPARK = "spark_default"
 
 
 class TimeTravelSnapshotOperator(TableTask):
@@ -25,7 +41,7 @@ class TimeTravelSnapshotOperator(TableTask):
         report = CheckpointOperator(
             task_id="checkpoint",
             table_uri="s3://lake/sales",
-            version="{{ ti.xcom_pull(task_ids='pin')['version'] }}",
+            version=pin.output["version"],
         )
 
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
@@ -41,8 +57,8 @@ class TimeTravelSnapshotOperator(TableTask):
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to pin. (templated)
     :param timestamp: pin the newest version at this time: ISO-8601 with an offset, or epoch
-        milliseconds. At most one of version and timestamp; with neither it is the newest version.
-        (templated)
+        milliseconds. A time after the newest commit means the newest version, one that is yet to come is an
+        error. At most one of version and timestamp; with neither it is the newest version. (templated)
     :param check_files: fail for good where a vacuum has taken files of the version, and name them; warn
         where it may take some at any time. Files that the newest version has as well aren't looked for;
         the others take a request each, or a listing of the table where they are very many.
@@ -72,6 +88,19 @@ class TimeTravelSnapshotOperator(TableTask):
         "spark_conn_id",
         "spark_conf",
     )
+    arguments = with_readers(
+        TableTask,
+        version=as_version,
+        timestamp=as_timestamp,
+        check_files=switch(default=True),
+        target_uri=location,
+        target_format=choice(*FORMATS, default="delta"),
+        replace_newer=switch(default=False),
+        expire_after=as_duration_ms,
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+    )
+    exclusive = (("version", "timestamp"),)
 
     def __init__(
         self,
@@ -83,7 +112,7 @@ class TimeTravelSnapshotOperator(TableTask):
         target_format: str = "delta",
         replace_newer: bool = False,
         expire_after: Duration | None = None,
-        spark_conn_id: str = "spark_default",
+        spark_conn_id: str = _SPARK,
         spark_conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -98,27 +127,36 @@ class TimeTravelSnapshotOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+        self.check_arguments()
 
+    @classmethod
+    def check_together(cls, known: Mapping[str, Any]) -> None:
+        """Check that there is a copy to expire.
+
+        :raises ArgumentError: there is none.
+        """
+        if known.get("expire_after") is not None and known.get("target_uri", "") is None:
+            raise ArgumentError(
+                "expire_after is given without target_uri, and there is no copy to expire; give both, or "
+                "neither"
+            )
+
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """A target, which Spark copies to."""
+        return ["target_uri"] if is_certain(given.get("target_uri")) else []
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the version, and copy it where there is a target.
 
-        :raises ValueError: both a version and a timestamp are given, or the version is no number; or
-            ``expire_after`` is no duration, or given without a target.
-        :raises DeltaError: the table or the version can't be read, or the target of a Delta copy; or an
-            expired copy is being deleted at the target.
-        :raises AirflowFailException: files of the version are gone, and ``check_files`` is set; the
-            target's format is unknown, or the target must not or can't be replaced; see
-            `airflow_delta.spark.copies`.
+        :raises TableFailure: there is no such version; its files are gone, and ``check_files`` is set; or
+            the target must not or can't be replaced, see `airflow_delta.spark.copies`. See
+            `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed; or an expired copy is being deleted at the target.
         :raises AirflowException: the copying job failed.
         """
-        expire_after_ms = as_duration_ms(self.expire_after, name="expire_after")
-        if self.target_uri:
-            check_format(self.target_format)
-        elif expire_after_ms is not None:
-            raise ValueError(
-                f"{self.table_uri}: expire_after={self.expire_after!r} is given without target_uri, and "
-                "there is no copy to expire; give both, or neither"
-            )
+        expire_after_ms = self.argument("expire_after")
         pinned = self._pin(context)
         self.log.info("pinned version %s of %s", pinned["version"], self.table_uri)
         if not self.target_uri:
@@ -142,9 +180,9 @@ class TimeTravelSnapshotOperator(TableTask):
             self.hook(),
             context,
             self.table_uri,
-            version=self.version,
-            timestamp=self.timestamp,
-            check_files=self.check_files,
+            version=self.argument("version"),
+            timestamp=self.argument("timestamp"),
+            check_files=self.argument("check_files"),
         )
 
     def _copy(
@@ -159,14 +197,16 @@ class TimeTravelSnapshotOperator(TableTask):
             table_uri=self.table_uri,
             version=pinned["version"],
             target_uri=str(self.target_uri),
-            target_format=self.target_format,
+            target_format=self.argument("target_format"),
             identity=identity,
-            replace_newer=self.replace_newer,
+            replace_newer=self.argument("replace_newer"),
             expire_after_ms=expire_after_ms,
         )
         earlier = copy.earlier()
         if earlier is not None:
             self.log.info("an earlier try has copied it: %s", earlier)
             return earlier
-        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=identity[0])
+        connection = self.argument("spark_conn_id") or _SPARK
+        conf = self.argument("spark_conf")
+        self._job = SparkJobHook(connection, conf=conf, name=identity[0])
         return copy.submit(self._job)

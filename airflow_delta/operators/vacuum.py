@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.maintenance import log_report, vacuum
 from airflow_delta.hooks.vacuum_engine import ENGINES, vacuum_with_spark
 from airflow_delta.operators.run_identity import run_identity
-from airflow_delta.operators.table_task import TableTask
-from airflow_delta.operators.template_values import as_flag, as_hours, as_text
-from airflow_delta.version_compat import AirflowFailException, Context
+from airflow_delta.operators.table_task import TableTask, with_readers
+from airflow_delta.operators.template_values import (
+    as_hours,
+    as_spark_conf,
+    as_text,
+    choice,
+    flag,
+    location,
+    switch,
+)
+from airflow_delta.version_compat import Context
 
 __all__ = ["VacuumOperator"]
 
@@ -60,6 +69,17 @@ class VacuumOperator(TableTask):
         "spark_conn_id",
         "spark_conf",
     )
+    arguments = with_readers(
+        TableTask,
+        retention_hours=as_hours,
+        mode=choice("full", "lite", default="full"),
+        inventory=location,
+        enforce_retention=switch(default=True),
+        dry_run=flag(default=False),
+        engine=choice(*ENGINES, default="local"),
+        spark_conn_id=as_text,
+        spark_conf=as_spark_conf,
+    )
 
     def __init__(
         self,
@@ -85,30 +105,49 @@ class VacuumOperator(TableTask):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self._job: Any = None
+        self.check_arguments()
 
+    @classmethod
+    def check_together(cls, known: Mapping[str, Any]) -> None:
+        """Check that a lite vacuum is one of the local engine, and reads the log only.
+
+        :raises ArgumentError: it isn't.
+        """
+        if known.get("mode") != "lite":
+            return
+        if known.get("engine") == "spark":
+            raise ArgumentError(
+                "a vacuum by Spark is 'full', found mode='lite'; a lite one reads the log only, which the "
+                "local engine does"
+            )
+        if known.get("inventory") is not None:
+            raise ArgumentError("a vacuum with an inventory is 'full', found mode='lite'")
+
+    @classmethod
+    def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
+        """The engine ``spark``."""
+        return ["engine='spark'"] if given.get("engine") == "spark" else []
+
+    @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Vacuum the table.
 
-        :raises ValueError: the rendered hours aren't a number, or ``dry_run`` is neither true nor false.
-        :raises RetentionError: less was asked for than the table's property says, and
-            ``enforce_retention`` is set; or more than the log reaches back.
-        :raises DeltaError: the table can't be read or vacuumed.
-        :raises AirflowFailException: there is no such engine, or Spark is asked for a lite vacuum.
+        :raises TableFailure: ``retention_hours`` is less than the table's property says, and
+            ``enforce_retention`` is set; or more than the log reaches back; or the table can't be read. See
+            `airflow_delta.hooks.failures`.
+        :raises DeltaError: the store failed.
         :raises AirflowException: the Spark job failed.
         """
-        dry_run = as_flag(self._dry_run, name="dry_run")
-        by_spark = self._takes_spark()
+        by_spark = self.argument("engine") == "spark"
         hook = self.hook()
         asked: dict[str, Any] = {
-            "retention_hours": as_hours(self.retention_hours, name="retention_hours"),
-            "inventory": as_text(self.inventory),
-            "enforce_retention": self.enforce_retention,
-            "dry_run": dry_run,
+            name: self.argument(name)
+            for name in ("retention_hours", "inventory", "enforce_retention", "dry_run")
         }
         if by_spark:
             report = self._submit(hook, asked, context)
         else:
-            report = vacuum(hook, self.table_uri, mode=self.mode, **asked)
+            report = vacuum(hook, self.table_uri, mode=self.argument("mode"), **asked)
         report = {**report, "engine": "spark" if by_spark else "local"}
         log_report(self.log, "vacuum", report)
         return report
@@ -118,18 +157,6 @@ class VacuumOperator(TableTask):
         if self._job is not None:
             self._job.on_kill()
 
-    def _takes_spark(self) -> bool:
-        if self.engine not in ENGINES:
-            raise AirflowFailException(
-                f"engine: expected one of {', '.join(ENGINES)}, found {self.engine!r}"
-            )
-        if self.engine == "spark" and self.mode != "full":
-            raise AirflowFailException(
-                f"{self.table_uri}: a vacuum by Spark is 'full', found mode={self.mode!r}; a lite one "
-                "reads the log only, which the local engine does"
-            )
-        return self.engine == "spark"
-
     def _submit(
         self, hook: DeltaHook, asked: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
@@ -137,5 +164,6 @@ class VacuumOperator(TableTask):
         from airflow_delta.hooks.spark_job import SparkJobHook
 
         name, _ = run_identity(context)
-        self._job = SparkJobHook(self.spark_conn_id, conf=self.spark_conf, name=name)
+        connection = self.argument("spark_conn_id") or _SPARK
+        self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
         return vacuum_with_spark(hook, self._job, self.table_uri, **asked)

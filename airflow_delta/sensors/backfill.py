@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import look_at_backfill
-from airflow_delta.operators.template_values import as_version
+from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
+from airflow_delta.operators.table_task import with_readers
+from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.sensors.table_wait import TableWait
 from airflow_delta.triggers.backfill import BackfillTrigger
-from airflow_delta.version_compat import Context, PokeReturnValue, task_state
+from airflow_delta.version_compat import Context, task_state
 
 __all__ = ["BackfillSensor"]
 
@@ -43,6 +44,7 @@ class BackfillSensor(TableWait):
     """
 
     template_fields: Sequence[str] = (*TableWait.template_fields, "version")
+    arguments = with_readers(TableWait, version=as_version, trigger_backfill=switch(default=False))
 
     def __init__(
         self, *, version: int | str | None = None, trigger_backfill: bool = False, **kwargs: Any
@@ -51,35 +53,43 @@ class BackfillSensor(TableWait):
         self.version = version
         self.trigger_backfill = trigger_backfill
         self._target: int | None = None
+        self.check_arguments()
 
     def begin(self) -> None:
         """Wait for something new."""
         self._target = None
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_backfill(
+            self._target if self._target is not None else self.argument("version")
+        )
+
+    def look(self, context: Context) -> BackfillLook:
         """Look at the table and its commit owner once.
 
-        :raises ValueError: the rendered version isn't a number, or a negative one.
         :raises DeltaError: the table can't be read, or its owner can't be asked.
         """
         # Opened at every look, for credentials that expire during a long wait.
         found = look_at_backfill(
             self.hook().table(self.table_uri),
             version=self._known_target(context),
-            trigger_backfill=self.trigger_backfill,
+            trigger_backfill=self.argument("trigger_backfill"),
         )
-        self.log.info("%s", found.facts)
         if found.reached:
             self._forget_target(context)
         else:
             self._keep_target(context, found.facts["version"])
-        return PokeReturnValue(found.reached, found.facts)
+        return found
 
     def trigger(self, **arguments: Any) -> BackfillTrigger:
         """The trigger that waits for the version."""
         # None only where the first look has failed, and `silent_fail` goes on all the same.
         return BackfillTrigger(
-            version=self._target, trigger_backfill=self.trigger_backfill, **arguments
+            version=self._target,
+            trigger_backfill=self.argument("trigger_backfill"),
+            **arguments,
         )
 
     def execute_complete(
@@ -95,7 +105,7 @@ class BackfillSensor(TableWait):
 
     def _known_target(self, context: Context) -> int | None:
         """What to wait for; None where the first look is still to decide it."""
-        asked = as_version(self.version, name="version")
+        asked = self.argument("version")
         if asked is not None:
             self._target = asked
         if self._target is None:
@@ -114,5 +124,5 @@ class BackfillSensor(TableWait):
 
     def _forget_target(self, context: Context) -> None:
         state = task_state(context)
-        if state is not None and as_version(self.version, name="version") is None:
+        if state is not None and self.argument("version") is None:
             state.delete(_STATE_KEY)

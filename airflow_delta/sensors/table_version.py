@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionWatch
-from airflow_delta.operators.template_values import as_version
+from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
+from airflow_delta.operators.table_task import with_readers
+from airflow_delta.operators.template_values import as_version, as_version_or_before
 from airflow_delta.sensors.table_wait import TableWait
 from airflow_delta.triggers.table_version import TableVersionTrigger
-from airflow_delta.version_compat import Context, PokeReturnValue
+from airflow_delta.version_compat import Context
 
 __all__ = ["TableVersionSensor"]
 
@@ -20,6 +21,9 @@ class TableVersionSensor(TableWait):
     With neither of them it waits until the table exists. Returns a dictionary with ``table_uri``
     and ``version``, the newest one when the wait ended. `airflow_delta.sensors.table_wait` tells what
     becomes of a wait that fails.
+
+    The look that finds the version reads the newest commit: one that breaks the protocol, or demands a
+    feature that the engine lacks, fails the task. Earlier commits are read by those who open the table.
 
     To wait for something new since the last run, hand over what that run has seen::
 
@@ -39,6 +43,8 @@ class TableVersionSensor(TableWait):
     """
 
     template_fields: Sequence[str] = (*TableWait.template_fields, "min_version", "after_version")
+    arguments = with_readers(TableWait, min_version=as_version, after_version=as_version_or_before)
+    exclusive = (("min_version", "after_version"),)
 
     def __init__(
         self,
@@ -51,38 +57,33 @@ class TableVersionSensor(TableWait):
         self.min_version = min_version
         self.after_version = after_version
         self._watch = VersionWatch()
+        self.check_arguments()
 
     def begin(self) -> None:
         """Look at the log as for the first time."""
         self._watch = VersionWatch()
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  (Airflow's signature)
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_version(self._min_version())
+
+    def look(self, context: Context) -> VersionLook:  # noqa: ARG002  (no look needs it but others)
         """Look at the log once.
 
         In one process, as with ``mode="poke"``, only the first look lists the log.
 
-        :raises ValueError: both versions are given, or one isn't a number.
         :raises DeltaError: the table can't be read.
         """
         # Opened at every look, for credentials that expire during a long wait.
-        latest = self._watch.look(self.hook().table(self.table_uri))
-        wanted = self._wanted()
-        self.log.info("%s: newest version %s, wanted %s", self.table_uri, latest, wanted)
-        reached = latest is not None and latest >= wanted
-        return PokeReturnValue(reached, {"table_uri": self.table_uri, "version": latest})
+        return self._watch.look(self.hook().table(self.table_uri), wanted=self._min_version())
 
     def trigger(self, **arguments: Any) -> TableVersionTrigger:
         """The trigger that waits for the version."""
-        return TableVersionTrigger(min_version=self._wanted(), **arguments)
+        return TableVersionTrigger(min_version=self._min_version(), **arguments)
 
-    def _wanted(self) -> int:
-        minimum = as_version(self.min_version, name="min_version")
-        after = as_version(self.after_version, name="after_version")
-        if minimum is not None and after is not None:
-            raise ValueError(
-                f"{self.table_uri}: both min_version={minimum} and after_version={after} are "
-                "given; give one of them"
-            )
-        if minimum is not None:
-            return minimum
-        return 0 if after is None else after + 1
+    def _min_version(self) -> int:
+        minimum, after = self.argument("min_version"), self.argument("after_version")
+        if minimum is None:
+            minimum = 0 if after is None else after + 1
+        return int(minimum)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationWatch
+from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
+from airflow_delta.operators.table_task import with_readers
+from airflow_delta.operators.template_values import as_required_text
 from airflow_delta.sensors.table_wait import TableWait
 from airflow_delta.triggers.truncation import TruncationTrigger
-from airflow_delta.version_compat import Context, PokeReturnValue, task_state
+from airflow_delta.version_compat import Context, task_state
 
 __all__ = ["TruncationSensor"]
 
@@ -38,17 +40,24 @@ class TruncationSensor(TableWait):
     """
 
     template_fields: Sequence[str] = (*TableWait.template_fields, "feature")
+    arguments = with_readers(TableWait, feature=as_required_text)
 
     def __init__(self, *, feature: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.feature = feature
         self._watch: TruncationWatch | None = None
+        self.check_arguments()
 
     def begin(self) -> None:
         """Look at the table as for the first time."""
         self._watch = None
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_truncation(self.feature)
+
+    def look(self, context: Context) -> TruncationLook | None:
         """Look at the table once, unless it is too early for that.
 
         :raises InvalidArgumentError: the table isn't prepared for the drop.
@@ -58,11 +67,9 @@ class TruncationSensor(TableWait):
             self._watch = TruncationWatch(self.feature, not_before_ms=self._kept(context))
         # Opened at every look, for credentials that expire during a long wait.
         found = self._watch.look(self.hook().table(self.table_uri))
-        if found is None:
-            return PokeReturnValue(is_done=False)
-        self.log.info("%s", found.facts)
-        self._keep(context, self._watch.not_before_ms)
-        return PokeReturnValue(found.reached, found.facts)
+        if found is not None:
+            self._keep(context, self._watch.not_before_ms)
+        return found
 
     def trigger(self, **arguments: Any) -> TruncationTrigger:
         """The trigger that waits for the time."""

@@ -37,7 +37,16 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"airflow_delta.spark.{_HOMES[name]}"), name)
+        try:
+            home = import_module(f"airflow_delta.spark.{_HOMES[name]}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in {"pyspark", "py4j"}:
+                raise
+            raise ImportError(
+                f"airflow_delta.spark.{name} needs PySpark, which isn't installed here: "
+                "pip install 'airflow-delta[spark]'"
+            ) from error
+        return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

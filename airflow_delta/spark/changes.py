@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,6 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import StructType
-from airflow_delta.engine.storage.location import storage_for_uri
 from airflow_delta.spark.columns import (
     FIELD_IDS,
     checked_columns,
@@ -73,6 +72,7 @@ def read_changes(
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     commit_owners: Mapping[str, CommitOwner] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> DataFrame:
     """The changes of a range of versions, both ends included: a row for each row that changed.
 
@@ -99,6 +99,7 @@ def read_changes(
             follow them.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: the commit owners of managed tables, by name.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
         InvalidArgumentError: the range ends before it starts, there is no such column, or Spark can't
@@ -109,17 +110,18 @@ def read_changes(
         ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed in
             between other than by added columns.
         DeletionVectorError: a deletion vector can't be read as the log describes it.
+        OutsidePathError: a file is where the table may not read.
         InvalidTableError: the table has a column of the name of one of a change.
         UnsupportedFeatureError: the table needs a feature that the engine, or a file name that
             Spark, can't read.
         DeltaError: the log is damaged, or the store fails; see `DeltaTable.changes`.
     """
-    table = DeltaTable(uri, storage_options, commit_owners)
+    table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
     plan = table.changes(start, end)
     _check_format(plan)
     _check_names(plan.schema, uri)
     chosen = checked_columns(columns, plan.schema, uri)
-    rows = _ChangeReader(spark, table, plan, storage_options).rows()
+    rows = _ChangeReader(spark, table, plan).rows()
     return rows if chosen is None else rows.select([quoted(c) for c in (*chosen, *CHANGE_COLUMNS)])
 
 
@@ -131,14 +133,13 @@ class _ChangeReader:
         spark: SparkSession,
         table: DeltaTable,
         plan: ChangePlan,
-        storage_options: Mapping[str, str] | None,
     ) -> None:
         self._spark = spark
         self._plan = plan
         self._schema = plan.schema
         self._partition_columns = plan.metadata.partition_columns
         self._mode = mapping_mode(plan.protocol, plan.metadata, table=plan.table)
-        self._open_uri = partial(storage_for_uri, storage_options=storage_options)
+        self._access = table.file_access
         self._storage = table.storage
 
     def rows(self) -> DataFrame:
@@ -180,7 +181,7 @@ class _ChangeReader:
             # Of change data files only: data files may have such a column, too, of no meaning.
             schema = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
         # Some files have several entries.
-        files = hadoop_uris(entries["path"], table=table).dictionary_encode()
+        files = hadoop_uris(entries["path"], self._access).dictionary_encode()
         numbers = np.asarray(files.indices).astype(np.int64)
         sizes = self._sizes(entries, numbers, len(files.dictionary))
         rows = file_rows(self._spark, files.dictionary, sizes=sizes, schema=schema, table=table)
@@ -201,7 +202,8 @@ class _ChangeReader:
                 entries["selectionVector"],
                 self._storage,
                 table=table,
-                open_uri=self._open_uri,
+                open_uri=self._access.locate,
+                num_rows=entries["numRecords"],
             ),
             selects=F.col("selects"),
         )
@@ -222,7 +224,7 @@ class _ChangeReader:
         return pa.array(sizes)
 
     def _size_in_store(self, path: str) -> int:
-        storage, name = self._open_uri(resolve(self._plan.table, path))
+        storage, name = self._access.locate(resolve(self._plan.table, path))
         return storage.head(name).size
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,13 +38,13 @@ from airflow_delta.engine.errors import CommitConflictError, ObjectExistsError, 
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
 from airflow_delta.spark.changes import CHANGE_COLUMNS, read_changes
+from airflow_delta.spark.changes_earlier import earlier_append
 from airflow_delta.spark.changes_ranges import (
     MARKER,
     UNFINISHED,
     complete_ranges,
     files_read_in,
     incomplete_ranges,
-    marker_of,
     overlapping,
     range_directories,
     range_directory,
@@ -57,10 +57,8 @@ from airflow_delta.spark.changes_rules import (
 )
 from airflow_delta.spark.changes_told import (
     identifiers_of,
-    start_mark,
     told_before,
     told_before_table,
-    told_by_table,
 )
 from airflow_delta.spark.columns import quoted
 from airflow_delta.spark.data_files import write_data_files
@@ -108,6 +106,7 @@ def append_changes(
     request: FeedRequest,
     *,
     storage_options: Mapping[str, str] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> FeedResult:
     """Append the changes of a range to a target that doesn't have them yet.
 
@@ -123,7 +122,7 @@ def append_changes(
         PySparkException: Spark's own errors.
     """
     check_feed_format(request.format)
-    source = DeltaTable(request.table_uri, storage_options)
+    source = DeltaTable(request.table_uri, storage_options, allowed_outside=allowed_outside)
     target = DeltaTable(request.target_uri, storage_options)
     check_apart(request, source.storage, target.storage)
     feed = _Feed(spark, request, source, storage_options)
@@ -184,8 +183,7 @@ class _Feed:
         request, target = self._request, table.storage
         directory = range_directory(request.start, request.end)
         if told_before(request, self._source, table) is None:
-            marker = marker_of(request, target, directory)
-            return FeedResult(marker["counts"] if marker else None, appended=False)
+            return FeedResult(earlier_append(request, table).counts, appended=False)
         unfinished = f"{UNFINISHED}{uuid.uuid4()}"
         place = self._path(target, unfinished)
         directories = HadoopDirectories(self._spark, place)
@@ -259,6 +257,7 @@ class _Feed:
             request.start,
             request.end,
             storage_options=self._options,
+            allowed_outside=self._source.allowed_outside,
         )
 
     def _observed(self, changes: DataFrame) -> tuple[Observation, DataFrame]:
@@ -274,9 +273,7 @@ class _Feed:
     def _told(self, target: DeltaTable) -> FeedResult:
         """What an earlier call has appended, counted where it is: its source may be gone by now."""
         request = self._request
-        told = told_by_table(request, target.snapshot())
-        (first,) = (first for first, last in told.ranges if first <= request.start <= last)
-        commit = target.version_of_transaction(start_mark(first), request.end)
+        commit = earlier_append(request, target).committed_version
         rows = read_snapshot(
             self._spark,
             request.target_uri,

@@ -1,4 +1,4 @@
-"""Columns of type ``CHAR(n)``, which the protocol doesn't have and Spark does.
+"""Columns of the types ``CHAR(n)`` and ``VARCHAR(n)``, which the protocol doesn't have and Spark does.
 
 Spark writes such a column into the schema as a ``string`` whose metadata say what it was declared as,
 also where the ``CHAR`` is inside of it: ``"__CHAR_VARCHAR_TYPE_STRING": "struct<code:char(5)>"``. Files
@@ -6,20 +6,23 @@ hold texts as they were given, shorter ones too, and Spark pads them with spaces
 the session has ``spark.sql.readSideCharPadding`` off or ``spark.sql.legacy.charVarcharAsString`` on. So do
 we. The metadata stay with the column, so that Spark's analyser pads what it is compared with.
 
-``VARCHAR(n)`` only bounds what is written.
+``VARCHAR(n)``, like ``CHAR(n)``, bounds what is written (`overlong_texts`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
-__all__ = ["CHAR_METADATA", "has_char", "padded_column"]
+__all__ = ["CHAR_METADATA", "has_char", "overlong_texts", "padded_column"]
 
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The key under which a column's metadata have the type that it was declared as."""
@@ -45,6 +48,78 @@ def padded_column(spark: SparkSession, column: Column, field: StructField) -> Co
         padded = _padded(column, field.data_type, T.DataType.fromDDL(declared))
         column = column if padded is None else padded
     return column.alias(field.name, metadata={CHAR_METADATA: declared})
+
+
+def overlong_texts(
+    column: Column, field: StructField, *, table: str
+) -> Iterator[tuple[str, str, Column]]:
+    """Where a column holds texts of more characters than it was declared with, in all its parts.
+
+    Args:
+        column: the column's values.
+        field: the table's column.
+        table: the table's location, for errors.
+
+    Yields:
+        For each part that has a length its name, what it was declared as, and a condition that is true
+        for the rows in which it has a longer text.
+
+    Raises:
+        InvalidTableError: what the column was declared as can't be read.
+    """
+    declared = field.metadata.get(CHAR_METADATA)
+    if declared is None:
+        return
+    try:
+        type_ = T.DataType.fromDDL(declared) if isinstance(declared, str) else None
+    except PySparkException:
+        type_ = None
+    if type_ is None:
+        raise InvalidTableError(
+            f"the column {field.name!r} was declared as {declared!r}, by its metadata "
+            f"{CHAR_METADATA}: expected a type such as varchar(5); put the metadata right",
+            table=table,
+        )
+    for name, length, is_longer in _lengths(field.data_type, type_, field.name):
+        yield name, length, is_longer(column)
+
+
+_Condition: TypeAlias = "Callable[[Column], Column]"
+
+
+def _lengths(
+    data_type: DataType, declared: T.DataType, name: str
+) -> Iterator[tuple[str, str, _Condition]]:
+    """As `overlong_texts`, with conditions of the column that they are about."""
+    match data_type, declared:
+        case _, T.CharType() | T.VarcharType():
+            yield name, declared.simpleString(), _longer_than(declared.length)
+        case StructType(fields), T.StructType() if len(fields) == len(declared.fields):
+            for field, told in zip(fields, declared.fields, strict=True):
+                inner = _lengths(field.data_type, told.dataType, f"{name}.{field.name}")
+                for part, length, is_longer in inner:
+                    yield part, length, _of_member(field.name, is_longer)
+        case ArrayType(element), T.ArrayType():
+            inner = _lengths(element, declared.elementType, f"{name}.element")
+            for part, length, is_longer in inner:
+                yield part, length, _of_any(lambda column: column, is_longer)
+        case MapType(key, value), T.MapType():
+            for part, length, is_longer in _lengths(key, declared.keyType, f"{name}.key"):
+                yield part, length, _of_any(F.map_keys, is_longer)
+            for part, length, is_longer in _lengths(value, declared.valueType, f"{name}.value"):
+                yield part, length, _of_any(F.map_values, is_longer)
+
+
+def _longer_than(length: int) -> _Condition:
+    return lambda column: F.char_length(column) > length
+
+
+def _of_member(name: str, condition: _Condition) -> _Condition:
+    return lambda column: condition(column.getField(name))
+
+
+def _of_any(items: _Condition, condition: _Condition) -> _Condition:
+    return lambda column: F.exists(items(column), condition)
 
 
 def _pads(spark: SparkSession) -> bool:

@@ -1,21 +1,20 @@
-"""What is the same of a checkpoint whichever engine writes it: when to take which, and what to tell.
+"""When Spark is to write a checkpoint.
 
 Airflow's workers import this module, so it needs no PySpark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.maintenance.backfilled import open_backfilled
 
 if TYPE_CHECKING:
-    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["SPARK_THRESHOLD_BYTES", "checkpoint_report", "log_bytes"]
+__all__ = ["SPARK_THRESHOLD_BYTES", "log_bytes"]
 
 SPARK_THRESHOLD_BYTES = 2 << 30
 """From so many bytes of log on, `log_bytes`, Spark is worth its start and its second reading.
@@ -50,25 +49,3 @@ def log_bytes(storage: Storage, *, version: int | None = None) -> int:
         segment = open_backfilled(storage, version).segment
     checkpoint = 0 if segment.checkpoint is None else segment.checkpoint.size
     return checkpoint + sum(file.size for file in segment.plan())
-
-
-def checkpoint_report(result: CheckpointResult) -> dict[str, Any]:
-    """A result as plain JSON, by the names that operators hand on.
-
-    Returns:
-        ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or
-        why not; and of one that was written its live ``files``, the ``bytes`` that were written for it,
-        its ``rows``, ``sidecars_written`` and ``sidecars_reused``, which are None otherwise.
-    """
-    return {
-        "version": result.version,
-        "kind": result.kind,
-        "path": result.path,
-        "written": result.written,
-        "reason": result.plan.reason,
-        "files": result.num_files,
-        "bytes": result.bytes_written,
-        "rows": result.num_actions,
-        "sidecars_written": result.sidecars_written,
-        "sidecars_reused": result.sidecars_reused,
-    }

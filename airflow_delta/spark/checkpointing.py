@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.checkpoint.base_check import holds_twice
+from airflow_delta.engine.checkpoint.distinct_files import holds_twice
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.sidecar_layout import (
     SidecarLayout,

@@ -38,6 +38,7 @@ from airflow_delta.spark.clone_names import (
     named_source_files,
     vector_file,
 )
+from airflow_delta.spark.copied_content import Content
 from airflow_delta.spark.log_actions import live_files, removal
 
 __all__ = ["CloneFiles", "FileCopy", "clone_files"]
@@ -55,12 +56,14 @@ class FileCopy:
         inside: whether it is below the root of the table.
         target: the path of the copy below the root of the clone, decoded.
         size: its size in bytes, as the log has it; None where that doesn't tell.
+        content: what it is to be; looked at while it is copied.
     """
 
     source: str
     inside: bool
     target: str
     size: int | None = None
+    content: Content = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ def clone_files(source: Snapshot, held: Snapshot | None, *, table: str) -> Clone
     there = named_clone_files(nothing if held is None else held.files(), table)
     matches = _Matches.of(wanted, there)
     directory = f"clone-{uuid.uuid4()}"
-    copying = _Copying(directory, wanted, there)
+    is_parquet = source.metadata.format.provider.lower() == "parquet"
+    copying = _Copying(directory, wanted, there, "parquet" if is_parquet else "other")
     joining = copying.joining(matches)
     numbers = ROW_TRACKING in supported_features(source.protocol) and not (
         source.properties.row_tracking_suspended
@@ -162,8 +166,11 @@ class _Copying:
         vectors: files of deletion vectors, by their UUIDs: many files may share one.
     """
 
-    def __init__(self, directory: str, wanted: NamedFiles, there: NamedFiles) -> None:
+    def __init__(
+        self, directory: str, wanted: NamedFiles, there: NamedFiles, content: Content
+    ) -> None:
         self._directory = directory
+        self._content: Content = content
         self._wanted = wanted
         self._paths = there.files["path"]
         self.data: list[FileCopy] = []
@@ -212,7 +219,7 @@ class _Copying:
         path = held_path
         if path is None:
             target = f"{self._directory}/{name}"
-            self.data.append(FileCopy(place, inside, target, add.size))
+            self.data.append(FileCopy(place, inside, target, add.size, self._content))
             path = encode_path(target)
         descriptor = add.deletion_vector
         if descriptor is not None and vector_uuid is not None:
@@ -226,7 +233,8 @@ class _Copying:
         if prefix is None:
             prefix = self._directory
             target = f"{self._directory}/{vector_file(name)}"
-            self.vectors.setdefault(name, FileCopy(place, inside, target))
+            copy = FileCopy(place, inside, target, content="deletion vectors")
+            self.vectors.setdefault(name, copy)
         encoded = z85.encode(uuid.UUID(name).bytes)
         return replace(
             descriptor, storage_type=RELATIVE_PATH, path_or_inline_dv=f"{prefix}{encoded}"

@@ -31,7 +31,7 @@ from airflow_delta.engine import Snapshot
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.vacuum_locations import locations
-from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.maintenance.vector_files import check_vector_paths, vector_paths
 from airflow_delta.engine.model.dv_descriptor import INLINE
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.spark.deletion_list import is_unfinished
@@ -145,6 +145,7 @@ def named_source_files(files: pa.Table, root: str) -> NamedFiles:
     places = _filled(below, files["path"], lambda path: resolve(root, path))
     names = _filled(below, places, _name_elsewhere)
     vectors_below, absolute = vector_paths(files["deletionVector"], table=root)
+    check_vector_paths(vectors_below, table=root)
     vectors = _filled(vectors_below, absolute, lambda path: resolve(root, path))
     uuids = _filled(_uuids(vectors_below), vectors, _uuid_elsewhere)
     return NamedFiles(files, names, places, inside, uuids, vectors, vectors_below.is_valid())

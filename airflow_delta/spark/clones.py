@@ -33,9 +33,9 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_version, version_prefix
 from airflow_delta.engine.maintenance.clone_definition import stage_clone_definition
+from airflow_delta.engine.public_text import without_password
 from airflow_delta.spark.clone_files import CloneFiles, clone_files
 from airflow_delta.spark.clone_names import is_clone_leftover, strange_file
-from airflow_delta.spark.copy_marker import without_password
 from airflow_delta.spark.copy_rules import (
     CopyResult,
     check_delta_target,
@@ -175,7 +175,9 @@ class Clone:
             copy_files(
                 self._spark.sparkContext,
                 files.copies,
-                source=StorageAddress(self._source.table, self._options),
+                source=StorageAddress(
+                    self._source.table, self._options, self._copied.table.allowed_outside
+                ),
                 target=StorageAddress(self._target.storage.root, self._options),
             )
             watch.check()

@@ -29,7 +29,7 @@ it is replaced (`table_identity`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
@@ -57,6 +57,7 @@ def copy_snapshot(
     request: CopyRequest,
     *,
     storage_options: Mapping[str, str] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> CopyResult:
     """Copy a version of a table.
 
@@ -64,6 +65,7 @@ def copy_snapshot(
         spark: the session. Spark writes files with the credentials of its own configuration.
         request: the copy.
         storage_options: credentials and settings with which the engine reaches table and target.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
         InvalidArgumentError: the format is unknown or can't hold the table, table and target lie inside one
@@ -73,7 +75,7 @@ def copy_snapshot(
     """
     check_format(request.format)
     _check_apart(request, storage_options)
-    table = DeltaTable(request.table_uri, storage_options)
+    table = DeltaTable(request.table_uri, storage_options, allowed_outside=allowed_outside)
     source = CopySource(table, table.snapshot(request.version))
     if request.format == DELTA:
         return Clone(spark, request, source, storage_options).make()

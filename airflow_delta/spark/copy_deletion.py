@@ -9,7 +9,9 @@
 5. The log goes, so that a Delta copy is no table any more, then the data, the marker, and the list last.
 
 A deletion that was killed goes on with its list, once its time is over; one that hadn't looked again is
-decided anew. Where there are files then that aren't in the list, all stays for somebody to look at.
+decided anew. The list is a file at the place, which others may have written: so all that is there is looked
+at as before, but that the log may be gone in parts (`why_kept`), and the list must be of this copy. Where
+there are files then that aren't in the list, all stays for somebody to look at.
 
 No PySpark here.
 """
@@ -17,20 +19,31 @@ No PySpark here.
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import StorageError, TableNotFoundError
-from airflow_delta.engine.log.files import LOG_DIRECTORY
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    ObjectNotFoundError,
+    StorageError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from airflow_delta.engine.log.files import LAST_CHECKPOINT_PATH, LOG_DIRECTORY, parse_log_file
+from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.snapshot.timestamps import utc_text
+from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.spark.clone_names import is_copied_file
-from airflow_delta.spark.copy_formats import DELTA, is_part, is_sum
+from airflow_delta.spark.copy_formats import DELTA, FORMATS, is_part, is_sum
 from airflow_delta.spark.copy_marker import MARKER, read_marker
 from airflow_delta.spark.copy_rules import now_ms
+from airflow_delta.spark.copy_source import is_marked_as_copy
 from airflow_delta.spark.deletion_list import (
     DELETING,
     DeletionList,
@@ -43,7 +56,7 @@ from airflow_delta.spark.deletion_list import (
 
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable
-    from airflow_delta.engine.storage.base import FileInfo, Storage
+    from airflow_delta.engine.storage.base import Storage
     from airflow_delta.spark.copy_marker import CopyMarker
 
 __all__ = ["delete_copy", "why_kept"]
@@ -51,14 +64,17 @@ __all__ = ["delete_copy", "why_kept"]
 # Before so many files each it is looked whether the deletion is still this run's.
 _BATCH = 1000
 
+# Sidecars, checksums of Hadoop, and files in the making.
+_OTHER_LOG_FILE = re.compile(
+    rf"{LOG_DIRECTORY}/(_sidecars/[^/]+\.parquet|(_sidecars/|_commits/)?\.[^/]+\.(crc|tmp))"
+)
+
 # So many names of files tell somebody what he is to look at.
 _NAMED = 5
 
 
 def delete_copy(table: DeltaTable, marker: CopyMarker) -> str | None:
     """Delete a copy that has expired, or go on with its deletion.
-
-    Links to files are deleted, and what they lead to stays.
 
     Args:
         table: the place of the copy.
@@ -78,6 +94,9 @@ def delete_copy(table: DeltaTable, marker: CopyMarker) -> str | None:
         if begun.is_left_alone(now_ms=now):
             return f"a run has begun at {utc_text(begun.begun_at_ms)} to delete it"
         if begun.decided:
+            reason = _why_not_taken_over(table, marker, begun)
+            if reason is not None:
+                return reason
             deletion = begun.taken_over(now_ms=now)
             write_list(storage, deletion)
             return _delete_listed(storage, deletion)
@@ -107,60 +126,98 @@ def delete_copy(table: DeltaTable, marker: CopyMarker) -> str | None:
     return _delete_listed(storage, deletion)
 
 
-def why_kept(table: DeltaTable, marker: CopyMarker, files: Sequence[FileInfo]) -> str | None:
+def why_kept(
+    table: DeltaTable, marker: CopyMarker, files: Sequence[FileInfo], *, is_decided: bool = False
+) -> str | None:
     """Why a copy stays that somebody wants to delete; None where nothing stands against it.
 
     ====================================  =========================================================
     the copy                              stays if
     ====================================  =========================================================
-    any                                   it hasn't expired, there is a file that no copy has
-                                          written, or a link to a directory
+    any                                   it hasn't expired, or is of an unknown format; there is a
+                                          file that no copy has written, a link, or another file
+                                          that isn't a regular one
     a directory of files                  there are more files than were written
-    a Delta table                         it is another table than the copy, its newest version isn't
-                                          the one that is the copy, or it has a commit owner, who keeps
-                                          books about it
+    a Delta table                         it is another table than the copy, or its log doesn't say
+                                          that it is a copy; its newest version isn't the one that is
+                                          the copy; or it has a commit owner, who keeps books about it
     ====================================  =========================================================
 
     Args:
         table: the place of the copy.
         marker: its marker.
         files: all files there, without the marker.
+        is_decided: whether files may be gone already: the log at first, in any order.
 
     Raises:
         DeltaError: the place can't be read.
     """
     if not marker.has_expired(now_ms()):
         return "it hasn't expired"
-    link = next(_links_to_directories(table.storage), None)
-    if link is not None:
-        return f"it holds {link}, a link to a directory, which no copy has made"
+    if marker.format not in FORMATS:
+        return f"it is of the format {marker.format!r}, in which no copy is made"
+    special = next(_special_files(table.storage), None)
+    if special is not None:
+        return f"it holds {special}, which isn't a regular file and which no copy has made"
     paths = [info.path for info in files if not is_unfinished(info.path)]
+    data = [path for path in paths if not is_sum(path)]
     if marker.format == DELTA:
-        data = [path for path in paths if not _is_of_log(path)]
-        strange = [path for path in data if not is_copied_file(path)]
+        strange = [path for path in paths if not (_is_log_file(path) or is_copied_file(path))]
     else:
-        data = [path for path in paths if not is_sum(path)]
         strange = [path for path in data if not is_part(path)]
     if strange:
         return f"it holds {strange[0]}, which no copy has written"
     if marker.format == DELTA:
-        return _why_table_kept(table, marker)
+        return _why_table_kept(table, marker, is_decided=is_decided)
     if marker.num_files is None or len(data) > marker.num_files:
         return f"it holds {len(data)} files, and the copy wrote {marker.num_files}"
     return None
 
 
-def _why_table_kept(table: DeltaTable, marker: CopyMarker) -> str | None:
+def _why_not_taken_over(table: DeltaTable, marker: CopyMarker, begun: DeletionList) -> str | None:
+    """Why a list that says that it is decided isn't gone on with; None where it is this copy's.
+
+    Whoever can write a file to the place can write such a list.
+    """
+    files = _listed(table.storage)
+    reason: str | None
+    if begun.marker != marker:
+        reason = f"its {DELETING} is of another copy than its {MARKER}"
+    elif strange := _not_listed(begun, files):
+        return _why_left(strange)
+    # The marker goes when all files are gone, and the list after it.
+    elif files and read_marker(table.storage) is None:
+        reason = f"its {MARKER} is gone, and it holds {files[0].path}"
+    else:
+        reason = why_kept(table, marker, files, is_decided=True)
+    if reason is None:
+        return None
+    return f"{reason}; delete {DELETING} if nobody is deleting the copy"
+
+
+def _why_table_kept(
+    table: DeltaTable, marker: CopyMarker, *, is_decided: bool = False
+) -> str | None:
     try:
         newest = table.snapshot()
     except TableNotFoundError:
-        return "its log is gone, which tells what else was written to it"
+        return None if is_decided else "its log is gone, which tells what else was written to it"
+    except (CorruptLogError, VersionNotFoundError, ObjectNotFoundError):
+        # What is left of a log whose deletion was broken off; its data files have names of copies.
+        if is_decided:
+            return None
+        raise
     if newest.properties.commit_owner is not None:
         return "it has a commit owner, who keeps books about it"
     if newest.metadata.id != marker.target_id:
         return f"it is the table {newest.metadata.id}, and the copy was {marker.target_id}"
-    if newest.version != marker.committed_version:
-        return f"its newest version is {newest.version}, and the copy is {marker.committed_version}"
+    if not is_marked_as_copy(newest):
+        return "its log doesn't say that it is a copy"
+    committed = marker.committed_version
+    if newest.version != committed and not (
+        is_decided and committed is not None and newest.version < committed
+    ):
+        return f"its newest version is {newest.version}, and the copy is {committed}"
     return None
 
 
@@ -189,8 +246,7 @@ def _look_again(table: DeltaTable, deletion: DeletionList) -> str | None:
 def _delete_listed(storage: Storage, deletion: DeletionList) -> str | None:
     """Delete what was listed, if nothing else is there; return why the rest stays."""
     there = _listed(storage)
-    listed = set(deletion.files)
-    strange = [info.path for info in there if info not in listed and not is_unfinished(info.path)]
+    strange = _not_listed(deletion, there)
     if strange:
         return _why_left(strange)
     paths = [info.path for info in there]
@@ -204,6 +260,11 @@ def _delete_listed(storage: Storage, deletion: DeletionList) -> str | None:
     _delete(storage, deletion, [DELETING])
     _delete_empty_directories(storage)
     return None
+
+
+def _not_listed(deletion: DeletionList, files: Sequence[FileInfo]) -> list[str]:
+    listed = set(deletion.files)
+    return [info.path for info in files if info not in listed and not is_unfinished(info.path)]
 
 
 def _why_left(paths: Sequence[str]) -> str:
@@ -237,25 +298,49 @@ def _is_of_log(path: str) -> bool:
     return path.startswith(f"{LOG_DIRECTORY}/")
 
 
-def _directories(storage: Storage) -> Iterator[tuple[str, list[str]]]:
-    """The directories of a file system, from below, with those in them.
+def _is_log_file(path: str) -> bool:
+    """Whether a file is one that writers of Delta tables leave in a log."""
+    return (
+        parse_log_file(FileInfo(path, 0, 0)) is not None
+        or path in (LAST_CHECKPOINT_PATH, LAST_VACUUM)
+        or _OTHER_LOG_FILE.fullmatch(path) is not None
+    )
 
-    The engine's storage doesn't know them; other stores have none.
+
+def _top(storage: Storage) -> str | None:
+    """The directory of a copy in a file system; None in another store, which has no directories.
+
+    The engine's storage doesn't know them.
     """
-    if not storage.capabilities.remote and "://" not in storage.root:
-        for directory, inside, _ in os.walk(resolve(storage.root, ""), topdown=False):
-            yield directory, inside
+    if storage.capabilities.remote or "://" in storage.root:
+        return None
+    return os.path.realpath(resolve(storage.root, ""))
 
 
-def _links_to_directories(storage: Storage) -> Iterator[str]:
-    for directory, inside in _directories(storage):
-        for name in inside:
-            if (Path(directory) / name).is_symlink():
-                yield str((Path(directory) / name).relative_to(storage.root))
+def _special_files(storage: Storage) -> Iterator[str]:
+    """What is neither a regular file nor a directory."""
+    top = _top(storage)
+    if top is None:
+        return
+    for directory, folders, names in os.walk(top):
+        for name in (*folders, *names):
+            path = f"{directory}/{name}"
+            with suppress(FileNotFoundError):
+                mode = os.lstat(path).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    yield os.path.relpath(path, top)
 
 
 def _delete_empty_directories(storage: Storage) -> None:
-    for directory, _ in _directories(storage):
-        # One that isn't empty holds what somebody has put there meanwhile.
-        with suppress(OSError):
-            Path(directory).rmdir()
+    top = _top(storage)
+    if top is None:
+        return
+    # One that isn't empty holds what somebody has put there meanwhile.
+    with suppress(FileNotFoundError):
+        # By descriptors: a directory may become a link meanwhile.
+        for _, folders, _, descriptor in os.fwalk(top, topdown=False):
+            for name in folders:
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=descriptor)
+    with suppress(OSError):
+        Path(top).rmdir()

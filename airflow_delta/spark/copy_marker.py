@@ -22,19 +22,18 @@ No PySpark here: copies are made by Spark, and deleted by whoever schedules them
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundError
+from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.timestamps import epoch_ms, utc_text
-from airflow_delta.engine.storage.place import without_user
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["MARKER", "CopyMarker", "read_marker", "without_password", "write_marker"]
+__all__ = ["MARKER", "CopyMarker", "read_marker", "write_marker"]
 
 MARKER = "_airflow_delta_copy.json"
 """The name of the file."""
@@ -167,12 +166,6 @@ def write_marker(storage: Storage, marker: CopyMarker) -> None:
     storage.replace(MARKER, marker.to_json().encode())
 
 
-def without_password(uri: str) -> str:
-    """A URI without a password, and the user's name before it; a container's name before an ``@`` stays."""
-    return without_user(uri) if _PASSWORD.search(uri) else uri
-
-
-_PASSWORD = re.compile(r"://[^/@:]*:[^/@]*@")
 _REQUIRED = object()
 
 

@@ -18,7 +18,7 @@ from airflow_delta.spark.table_identity import is_same_log
 if TYPE_CHECKING:
     from airflow_delta.engine import DeltaTable, Snapshot
 
-__all__ = ["CopySource", "copy_app_id"]
+__all__ = ["CopySource", "copy_app_id", "is_marked_as_copy"]
 
 _APP_ID = "airflow-delta:copy-of:"
 
@@ -101,6 +101,16 @@ def _marks(held: Snapshot | None) -> dict[str, int]:
         for app_id, mark in transactions.items()
         if app_id.startswith(_APP_ID)
     }
+
+
+def is_marked_as_copy(held: Snapshot) -> bool:
+    """Whether the log of a table says that it is a Delta copy, of whichever table.
+
+    Raises:
+        DeltaError: the table can't be read.
+    """
+    # Whether or not the retention of such a mark has passed.
+    return any(app_id.startswith(_APP_ID) for app_id in held.state.small.transactions)
 
 
 def copy_app_id(table_id: str) -> str:

@@ -37,7 +37,7 @@ import json
 import re
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
@@ -45,7 +45,7 @@ from airflow_delta.engine.errors import (
     ObjectNotFoundError,
 )
 from airflow_delta.engine.snapshot.timestamps import epoch_ms, utc_text
-from airflow_delta.engine.storage.base import FileInfo
+from airflow_delta.engine.storage.base import FileInfo, checked_path
 from airflow_delta.spark.copy_marker import CopyMarker
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class DeletionList:
             first, marker, *files = content.decode().removesuffix("\n").split("\n")
             told = json.loads(first)
             return cls(
-                str(told["id"]),
-                epoch_ms(told["begun_at"]),
-                told["decided"] is True,
+                _checked_id(told["id"]),
+                epoch_ms(_typed(told["begun_at"], str)),
+                _typed(told["decided"], bool),
                 CopyMarker.from_json(marker),
                 tuple(FileInfo(*_facts(line)) for line in files),
             )
@@ -211,4 +211,16 @@ def _facts(line: str) -> tuple[str, int, int]:
     path, size, modified_ms = json.loads(line)
     if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified_ms, int)):
         raise TypeError(f"expected path, size and modification time, found {line}")
-    return path, size, modified_ms
+    return checked_path(path), size, modified_ms
+
+
+def _checked_id(value: object) -> str:
+    if not isinstance(value, str) or str(uuid.UUID(value)) != value:
+        raise ValueError(f"expected a UUID as id, found {value!r}")
+    return value
+
+
+def _typed(value: Any, expected: type) -> Any:
+    if not isinstance(value, expected):
+        raise TypeError(f"expected {expected.__name__}, found {value!r}")
+    return value

@@ -141,7 +141,11 @@ class DirectoryCopy:
         """Write the files and the marker into a directory of their own."""
         request, path = self._request, hadoop_path(_location(unfinished))
         rows = read_snapshot(
-            self._spark, request.table_uri, request.version, storage_options=self._options
+            self._spark,
+            request.table_uri,
+            request.version,
+            storage_options=self._options,
+            allowed_outside=self._copied.table.allowed_outside,
         )
         if request.format in TEXT_FORMATS:
             num_rows = write_text_files(rows, path, request.format)

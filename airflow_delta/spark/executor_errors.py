@@ -22,7 +22,13 @@ from pyspark.errors import PySparkException
 from airflow_delta.engine import errors
 from airflow_delta.engine.errors import DeltaError
 
-__all__ = ["ExecutorError", "ExecutorPythonError", "errors_for_driver", "errors_of_executors"]
+__all__ = [
+    "ExecutorError",
+    "ExecutorPythonError",
+    "error_text",
+    "errors_for_driver",
+    "errors_of_executors",
+]
 
 _MARK = "airflow-delta-error:"
 
@@ -62,8 +68,13 @@ def errors_for_driver() -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
-        told = [type(error).__name__, error.message, error.table, error.facts]
-        raise ExecutorError(f"{_MARK}{json.dumps(told, default=str)}") from None
+        raise ExecutorError(error_text(error)) from None
+
+
+def error_text(error: DeltaError) -> str:
+    """An error of the engine as text that `errors_of_executors` finds in an error of Spark's."""
+    told = [type(error).__name__, error.message, error.table, error.facts]
+    return f"{_MARK}{json.dumps(told, default=str)}"
 
 
 @contextmanager
@@ -83,6 +94,8 @@ def errors_of_executors() -> Iterator[None]:
             _raise_if_unfit(error)
             raise
         (kind, message, table, facts), _ = json.JSONDecoder().raw_decode(rest)
+        # JSON has no tuples, and the facts of errors no lists.
+        facts = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         raise getattr(errors, kind)(message, table=table, **facts) from error
 
 

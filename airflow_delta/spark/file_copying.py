@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_delta.engine.errors import InvalidTableError, ObjectNotFoundError
-from airflow_delta.engine.storage.location import storage_for_uri
+from airflow_delta.engine.errors import InvalidTableError, ObjectNotFoundError, OutsidePathError
+from airflow_delta.engine.model.paths import resolve
 from airflow_delta.spark.clone_files import FileCopy
+from airflow_delta.spark.copied_content import content_check
 from airflow_delta.spark.executor_errors import errors_for_driver, errors_of_executors
 from airflow_delta.spark.key_shuffle import StorageAddress
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from airflow_delta.engine.storage.base import Storage
+    from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["copy_file", "copy_files"]
+__all__ = ["copy_file", "copy_files", "locate_source"]
 
 _TASK_BYTES = 512 << 20
 _TASK_FILES = 500
@@ -44,18 +46,24 @@ def copy_files(
 
     Raises:
         ObjectNotFoundError: a file isn't there.
-        InvalidTableError: a file has another size than the log says.
+        OutsidePathError: the table may not read where a file is; nothing is copied then.
+        InvalidTableError: a file has another size than the log says, or isn't what it is to be.
         StorageError: a store failed.
         PySparkException, Py4JError: Spark's own errors.
     """
     if not copies:
         return
 
+    access = source.access()
+    for copy in copies:
+        # Before the first byte is copied. A loop over files, each of which is opened later.
+        locate_source(copy, access)
+
     def work(given: Iterable[FileCopy]) -> Iterator[None]:
         with errors_for_driver():
-            table, clone = source.open(), target.open()
+            table, clone = source.access(), target.open()
             for copy in given:
-                copy_file(copy, table, clone, source)
+                copy_file(copy, table, clone)
         return iter(())
 
     total = sum(copy.size or 0 for copy in copies)
@@ -68,39 +76,63 @@ def copy_files(
         context.parallelize(dealt, tasks).mapPartitions(work).count()
 
 
-def copy_file(copy: FileCopy, table: Storage, clone: Storage, address: StorageAddress) -> None:
+def copy_file(copy: FileCopy, source: FileAccess, clone: Storage) -> None:
     """Copy one file.
 
     Args:
         copy: what to copy.
-        table: the storage of the table that it is copied from.
+        source: opens the files of the table that it is copied from.
         clone: the storage of the table that it is copied to.
-        address: of the former, whose options open files elsewhere.
 
     Raises:
         ObjectNotFoundError: the file isn't there.
-        InvalidTableError: it has another size than the log says.
+        OutsidePathError: the table may not read where it is.
+        InvalidTableError: it has another size than the log says, or isn't what it is to be.
         StorageError: a store failed.
     """
-    storage, path = (
-        (table, copy.source) if copy.inside else storage_for_uri(copy.source, address.options)
-    )
+    table = source.storage
+    storage, path = locate_source(copy, source)
+    check = content_check(copy.content, table=table.root, path=copy.source)
     size = 0
     with (
         _opened(storage, path, copy, table) as file,
         clone.writer(copy.target, overwrite=True) as out,
     ):
+        # What is raised in here abandons the copy.
         while chunk := file.read(_CHUNK_BYTES):
+            check.see(chunk)
             out.write(chunk)
             size += len(chunk)
         if copy.size is not None and size != copy.size:
-            # Raised in here, so that the copy is abandoned.
             raise InvalidTableError(
                 f"the file {copy.source!r} has {size} bytes, and the log says {copy.size}; the table is "
                 "damaged",
                 table=table.root,
                 path=copy.source,
             )
+        check.end()
+
+
+def locate_source(copy: FileCopy, source: FileAccess) -> tuple[Storage, str]:
+    """Where a file to be copied is opened.
+
+    Raises:
+        OutsidePathError: the table may not read there; or it is in an object store, and the file is one of
+            the machine's that copies it.
+        CorruptLogError: the path names no file.
+    """
+    root = source.storage.root
+    storage, path = source.locate(
+        f"{resolve(root, '')}{copy.source}" if copy.inside else copy.source
+    )
+    if storage.root.startswith("/") and not root.startswith("/"):
+        raise OutsidePathError(
+            f"the path {copy.source!r} isn't copied: it is a file of the machine that would copy it, and "
+            "the table is in another store; copy the table that it belongs to, or read this one",
+            table=root,
+            path=copy.source,
+        )
+    return storage, path
 
 
 def _opened(storage: Storage, path: str, copy: FileCopy, table: Storage) -> BinaryIO:

@@ -15,6 +15,7 @@ begins with ``_`` or ``.``, and files of no bytes. They are refused instead of b
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.spark.job_files import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +91,8 @@ def scan_files(
     )
     _check_not_skipped(files, table)
     _check_source(spark, file_format, table)
-    with tempfile.TemporaryDirectory(prefix="airflow-delta-files-") as directory:
+    folder = os.environ.get(FOLDER_VARIABLE)  # of a job; a session of the user's own has none
+    with tempfile.TemporaryDirectory(prefix="airflow-delta-files-", dir=folder) as directory:
         sink_log = Path(directory, _SINK_LOG)
         sink_log.mkdir()
         _write_sink_log(files, Path(sink_log, _SINK_LOG_FILE))

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.storage.store_arguments import read_location, read_options
+from airflow_delta.engine.storage.store_arguments import CONTAINER, read_location, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ def _azure(uri: str, storage_options: Mapping[str, str]) -> dict[str, str]:
 
     given = read_options(storage_options, AZURE_OPTIONS, kind="Azure").store
     # Hadoop knows accounts by their hosts. Without one in the location it finds no account at all.
-    _, _, host = read_location(uri).container.partition("@")
+    _, _, host = read_location(uri, CONTAINER).container.partition("@")
     settings: dict[str, str] = {}
     # The first that is given, in the order of the engine's client.
     if "account_key" in given:

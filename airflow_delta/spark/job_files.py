@@ -26,8 +26,10 @@ from typing import Any
 from airflow_delta.engine.errors import InvalidArgumentError
 
 __all__ = [
+    "FOLDER_VARIABLE",
     "RESULT_PATH",
     "STORAGE_OPTIONS_VARIABLE",
+    "SparkStartError",
     "known_parameters",
     "read_parameters",
     "read_storage_options",
@@ -37,8 +39,18 @@ __all__ = [
 STORAGE_OPTIONS_VARIABLE = "AIRFLOW_DELTA_STORAGE_OPTIONS"
 """The environment variable with the storage options: a JSON object of strings."""
 
+FOLDER_VARIABLE = "AIRFLOW_DELTA_JOB_FOLDER"
+"""The environment variable with the folder of the submission, where the driver puts its temporary files.
+
+Whoever submitted the job deletes it, also after the driver was killed.
+"""
+
 RESULT_PATH = "result_path"
 """The parameter that names the file for the result."""
+
+
+class SparkStartError(RuntimeError):
+    """Spark couldn't be started; nothing of the job was done."""
 
 
 def run_job(

@@ -25,7 +25,9 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import FileActions
 from airflow_delta.engine.arrow.numpy_arrays import int64_array
+from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.replay.file_key import file_keys
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.spark.executor_errors import errors_for_driver
 from airflow_delta.spark.log_parts import LogPart, action_schemas, read_part
@@ -62,17 +64,23 @@ class StorageAddress:
     Attributes:
         root: the table's location, absolute.
         options: the storage options; may hold secrets, and are not shown.
+        allowed_outside: what the table may read outside of its root.
     """
 
     root: str
     options: dict[str, str]
+    allowed_outside: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"StorageAddress({self.root!r})"
+        return f"StorageAddress({without_password(self.root)!r})"
 
     def open(self) -> Storage:
         """The storage."""
         return open_storage(self.root, self.options)
+
+    def access(self) -> FileAccess:
+        """Opens the files that the table's log names."""
+        return FileAccess(self.open(), self.options, self.allowed_outside)
 
 
 @dataclass(frozen=True, slots=True)

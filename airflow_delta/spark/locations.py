@@ -7,6 +7,8 @@ scheme that it has a connector for, and writes paths in two forms:
 * `hadoop_uri`: encoded as ``java.net.URI`` does, the form of ``_metadata.file_path``.
 
 `hadoop_uris` does the latter for all the files of a table at once, a million of them in a second or two.
+Spark opens what it is given, with credentials of its own; so here is also looked whether the table may read
+there, and the store goes by the user's name for it, never by the log's (`FileAccess`).
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["hadoop_path", "hadoop_uri", "hadoop_uris"]
 
@@ -57,34 +61,42 @@ def hadoop_uri(location: str) -> str:
     return f"{prefix}{encode_path(path)}"
 
 
-def hadoop_uris(paths: pa.ChunkedArray, *, table: str) -> pa.Array:
-    """The Hadoop URIs of a table's files.
+def hadoop_uris(paths: pa.ChunkedArray, access: FileAccess) -> pa.Array:
+    """The Hadoop URIs of a table's files, all of which the table may read.
 
     Args:
         paths: as the log has them: encoded, relative or absolute.
-        table: the table's location.
+        access: says what the table may read.
 
     Returns:
-        For each path what `hadoop_uri` makes of its location, as strings.
+        For each path what `hadoop_uri` makes of its location, in the store that the user has named, as
+        strings.
 
     Raises:
+        OutsidePathError: a path leads to where the table may not read. Facts: path.
         CorruptLogError: a path is no well-formed URI. Facts: path.
         InvalidArgumentError: see `hadoop_uri`.
     """
     texts = paths.combine_chunks()
     directories = pc.replace_substring_regex(texts, r"(?s)[^/]*$", "").dictionary_encode()
     names = pc.replace_substring_regex(texts, r"(?s)^.*/", "")
-    # Loops over the distinct directories, and over the files of which a name is encoded: mostly few.
-    prefixes = [_uri(table, directory) for directory in directories.dictionary.to_pylist()]
-    prefix = pa.array(prefixes, pa.string()).take(directories.indices)
+    # Loops over the distinct directories, and over the files of which a name needs a look: mostly few.
+    found = [_checked(access, directory) for directory in directories.dictionary.to_pylist()]
+    prefix = array_of([uri for uri, _ in found], pa.string()).take(directories.indices)
     uris = pc.binary_join_element_wise(prefix, names, "")
-    odd = pc.invert(pc.match_substring_regex(names, _PLAIN_NAME))
-    whole = [_uri(table, path) for path in texts.filter(odd).to_pylist()]
+    links = frozenset().union(*(linked for _, linked in found))
+    odd = pc.or_(
+        pc.invert(pc.match_substring_regex(names, _PLAIN_NAME)),
+        pc.is_in(names, value_set=array_of(["..", *links], pa.string())),
+    )
+    whole = [_checked(access, path)[0] for path in texts.filter(odd).to_pylist()]
     return pc.replace_with_mask(uris, odd, pa.array(whole, pa.string())) if whole else uris
 
 
-def _uri(table: str, path: str) -> str:
-    return hadoop_uri(resolve(table, path))
+def _checked(access: FileAccess, path: str) -> tuple[str, frozenset[str]]:
+    """The URI of a path of the log, or of a directory in one; and which names in that are links."""
+    location = resolve(access.storage.root, path)
+    return hadoop_uri(access.named_location(location)), access.linked_names(location)
 
 
 def _split(location: str) -> tuple[str, str]:

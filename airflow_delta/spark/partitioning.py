@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.model.partition_values import (
     PartitionValue,
     parse_partition_value,
@@ -48,30 +49,39 @@ def directory_text(column: Column, data_type: DataType) -> Column:
 
 
 def partition_values(
-    directories: Sequence[str], columns: Sequence[StructField]
+    directories: Sequence[str], columns: Sequence[StructField], *, table: str
 ) -> dict[str, str | None]:
     """The ``partitionValues`` of a file.
 
     Args:
         directories: the names of the directories around it, outermost first: one per column.
         columns: the partition columns, in order.
+        table: the table's location, for errors.
 
     Raises:
         InvalidTableError: a value can't be told in the protocol's form, such as a date after the
             year 9999.
+        ConstraintViolationError: a binary value isn't UTF-8. Facts: columns.
     """
     values = {}
     for directory, field in zip(directories, columns, strict=True):
         # Spark escapes a "=" in names and values, so the first one divides them.
         text = directory.partition("=")[2]
         values[field.name] = (
-            None
-            if text == _NULL
-            else serialize_partition_value(
-                _value(_unescaped(text), field.data_type), field.data_type
-            )
+            None if text == _NULL else _text_for_log(_unescaped(text), field, table)
         )
     return values
+
+
+def _text_for_log(text: str, field: StructField, table: str) -> str | None:
+    try:
+        return serialize_partition_value(_value(text, field.data_type), field.data_type)
+    except InvalidArgumentError as error:
+        raise ConstraintViolationError(
+            f"the rows can't be partitioned by the column {field.name!r}: {error.message}",
+            table=table,
+            columns=(field.name,),
+        ) from error
 
 
 def _value(text: str, data_type: DataType) -> PartitionValue | None:

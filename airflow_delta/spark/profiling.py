@@ -55,6 +55,7 @@ def profile_snapshot(
     predicate: Column | str | None = None,
     storage_options: Mapping[str, str] | None = None,
     commit_owners: Mapping[str, CommitOwner] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> TableProfile:
     """Count the rows of a version of a Delta table, and say what is in its columns.
 
@@ -68,6 +69,7 @@ def profile_snapshot(
         predicate: a Spark condition: tell of the rows of which it is true.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: commit owners of managed tables by name, beside those that are installed.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
         InvalidArgumentError: there is no such column; or see `read_snapshot`.
@@ -89,6 +91,7 @@ def profile_snapshot(
         predicate=predicate,
         storage_options=storage_options,
         commit_owners=commit_owners,
+        allowed_outside=allowed_outside,
     )
     figures = [
         F.struct(*[figure.alias(name) for name, figure in _figures(leaf).items()]).alias(str(place))

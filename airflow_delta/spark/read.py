@@ -39,6 +39,7 @@ def read_snapshot(
     metadata_columns: Sequence[str] = (),
     storage_options: Mapping[str, str] | None = None,
     commit_owners: Mapping[str, CommitOwner] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> DataFrame:
     """A version of a Delta table as a DataFrame.
 
@@ -64,6 +65,7 @@ def read_snapshot(
             ``_file_modification_time``, ``_row_index`` and ``_snapshot_version``; see `metadata_columns`.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: commit owners of managed tables by name, beside those that are installed.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
         InvalidArgumentError: version and timestamp are both given; there is no such column, or the
@@ -74,15 +76,16 @@ def read_snapshot(
         TimestampOutOfRangeError: no version belongs to the time.
         UnsupportedFeatureError: the table needs a feature that the engine, or a file format or name
             that Spark, can't read.
+        OutsidePathError: a file is where the table may not read.
         DeltaError: the log is damaged; see `DeltaTable.snapshot`.
         AnalysisException: the condition makes no sense over the columns, says Spark.
     """
-    table = DeltaTable(uri, storage_options, commit_owners)
+    table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
     snapshot = table.snapshot(version=version, timestamp=timestamp)
     chosen = checked_columns(columns, snapshot.schema, uri)
     others = checked_metadata_columns(metadata_columns, table=uri)
     tracked = tracked_rows(snapshot) if with_row_tracking else None
-    reader = SnapshotReader(spark, table, snapshot, storage_options)
+    reader = SnapshotReader(spark, table, snapshot)
     other_schema = reader.other_schema(tracked=tracked, metadata_columns=others)
     _check_apart(other_schema.names, snapshot.schema, uri)
     pruning = None

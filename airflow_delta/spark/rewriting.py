@@ -104,6 +104,7 @@ def rewrite_data(
     feature: Rewritable,
     *,
     storage_options: Mapping[str, str] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> RewriteResult:
     """Write the data files of a table anew in which a feature has left traces, and commit them.
 
@@ -114,6 +115,7 @@ def rewrite_data(
         uri: the table's path or URI.
         feature: the feature.
         storage_options: credentials and settings with which the engine commits.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
         InvalidArgumentError: files needn't be written anew for such a feature.
@@ -132,7 +134,8 @@ def rewrite_data(
             "written anew",
             table=uri,
         )
-    return _Rewriting(spark, DeltaTable(uri, storage_options), feature, storage_options).run()
+    table = DeltaTable(uri, storage_options, allowed_outside=allowed_outside)
+    return _Rewriting(spark, table, feature).run()
 
 
 def rewrite_report(result: RewriteResult) -> dict[str, Any]:
@@ -160,12 +163,10 @@ class _Rewriting:
         spark: SparkSession,
         table: DeltaTable,
         feature: Rewritable,
-        options: Mapping[str, str] | None,
     ) -> None:
         self._spark = spark
         self._table = table
         self._feature = feature
-        self._options = options
         # What is written and not committed, by the keys of the files, and for which table it was written.
         self._written: dict[str, Rewritten] = {}
         self._written_for: Snapshot | None = None
@@ -271,7 +272,7 @@ class _Rewriting:
     def _with_traces(self, base: Snapshot) -> pa.ChunkedArray:
         """The paths of the files in which the feature has left traces."""
         if self._feature == "typeWidening":
-            return files_with_narrow_types(self._table.storage, base, self._options)["path"]
+            return files_with_narrow_types(base, self._table.file_access)["path"]
         return files_with(self._feature, base)["path"]
 
     def _write(self, base: Snapshot, files: pa.Table, keys: pa.ChunkedArray) -> None:
@@ -289,7 +290,6 @@ class _Rewriting:
             self._table,
             base,
             unmapped=self._feature == _MAPPING,
-            storage_options=self._options,
         )
         written = rewriter.rewrite(files.filter(missing))
         self._written.update(zip(keys.filter(missing).to_pylist(), written, strict=True))

@@ -103,7 +103,6 @@ class FileRewriter:
         table: the table.
         snapshot: the version.
         unmapped: write columns by their logical names, as the table is to have them without column mapping.
-        storage_options: with which the engine reads deletion vectors that lie elsewhere.
     """
 
     def __init__(
@@ -113,13 +112,12 @@ class FileRewriter:
         snapshot: Snapshot,
         *,
         unmapped: bool,
-        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self._spark = spark
         self._table = table
         self._snapshot = snapshot
         self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
-        self._reader = SnapshotReader(spark, table, snapshot, storage_options)
+        self._reader = SnapshotReader(spark, table, snapshot)
         self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
 
     @property

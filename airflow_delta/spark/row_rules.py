@@ -1,9 +1,9 @@
-"""What rows must be like to join a table: its schema, and its NOT NULL columns.
+"""What the columns of rows must be like to join a table: those of its schema.
 
 A table's columns are found by name, in any order; types must be those of the table, to the last
 nested field. Whether a column may hold null is not a question of types: a DataFrame whose columns
-are nullable for Spark may hold none. So NOT NULL is checked row by row while the rows are written,
-except inside arrays and maps, where just the types can promise it.
+are nullable for Spark may hold none. So NOT NULL is checked row by row while the rows are written
+(`row_checks`), except inside arrays and maps, where just the types can promise it.
 
 Spec: PROTOCOL.md, "Column Invariants" (nullability) and "Schema Serialization Format"; edge cases
 G17 and G18.
@@ -11,10 +11,7 @@ G17 and G18.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
 
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.schema import (
@@ -22,23 +19,16 @@ from airflow_delta.engine.model.schema import (
     ArrayType,
     DataType,
     MapType,
-    StructField,
     StructType,
 )
 from airflow_delta.engine.model.schema_json import parse_schema
-from airflow_delta.spark.columns import quoted
 from airflow_delta.spark.nullable import nullable
 
 __all__ = [
-    "NOT_NULL_VIOLATION",
     "check_rows_fit",
     "new_table_schema",
     "stored_columns",
-    "with_not_null_checks",
 ]
-
-NOT_NULL_VIOLATION = "airflow-delta: NOT NULL violated: "
-"""What Spark's error says, before the column's name, where a row breaks a NOT NULL."""
 
 _KEPT_METADATA = frozenset({"comment"})
 
@@ -83,25 +73,6 @@ def check_rows_fit(rows: DataFrame, schema: StructType, *, table: str) -> None:
             )
 
 
-def with_not_null_checks(rows: DataFrame, schema: StructType) -> DataFrame:
-    """The same rows; evaluating them fails at the first null that the schema forbids.
-
-    Spark's error then has `NOT_NULL_VIOLATION` in its message.
-    """
-    checks = [
-        (name, violated)
-        for field in schema
-        for name, violated in _violations(rows[quoted(field.name)], field, field.name)
-    ]
-    if not checks:
-        return rows
-    verdict = F.lit(True)
-    for name, violated in checks:
-        error = F.raise_error(F.lit(f"{NOT_NULL_VIOLATION}{name}")).cast("boolean")
-        verdict = F.when(violated, error).otherwise(verdict)
-    return rows.where(verdict)
-
-
 def stored_columns(schema: StructType, partition_by: tuple[str, ...], *, table: str) -> StructType:
     """The columns that data files hold: without partition columns and ``void`` (edge case G17).
 
@@ -123,17 +94,6 @@ def stored_columns(schema: StructType, partition_by: tuple[str, ...], *, table: 
             columns=tuple(nested),
         )
     return StructType(stored)
-
-
-def _violations(column: Column, field: StructField, name: str) -> Iterator[tuple[str, Column]]:
-    if not field.nullable:
-        yield name, column.isNull()
-    if isinstance(field.data_type, StructType):
-        for member in field.data_type:
-            inner = _violations(column.getField(member.name), member, f"{name}.{member.name}")
-            for inner_name, violated in inner:
-                # A struct that is null has no members to be null.
-                yield inner_name, column.isNotNull() & violated
 
 
 def _schema_of(rows: DataFrame) -> StructType:

@@ -18,8 +18,7 @@ Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine.arrow.stats import num_records
 from airflow_delta.engine.deletion_vectors.columns import read_vector_column
 from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.storage.location import storage_for_uri
+from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.spark.columns import FIELD_IDS, file_schema, frame_schema
 from airflow_delta.spark.file_partitions import partition_facts, table_columns
 from airflow_delta.spark.file_rows import Facts, file_rows, with_facts
@@ -48,6 +48,7 @@ from airflow_delta.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID, Tracked
 __all__ = ["SnapshotReader"]
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
+_VECTORS = "deletionVectors"
 _TRACKING_COLUMNS = ("baseRowId", "defaultRowCommitVersion")
 
 
@@ -58,7 +59,6 @@ class SnapshotReader:
         spark: the session.
         table: the table.
         snapshot: the version.
-        storage_options: with which the engine reads deletion vectors that lie elsewhere.
     """
 
     def __init__(
@@ -66,12 +66,11 @@ class SnapshotReader:
         spark: SparkSession,
         table: DeltaTable,
         snapshot: Snapshot,
-        storage_options: Mapping[str, str] | None,
     ) -> None:
         self._spark = spark
         self._snapshot = snapshot
         self._storage = table.storage
-        self._open_uri = partial(storage_for_uri, storage_options=storage_options)
+        self._access = table.file_access
         self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         self._format = file_format(snapshot, mapping_mode=self._mode)
         self._partition_columns = snapshot.metadata.partition_columns
@@ -114,6 +113,8 @@ class SnapshotReader:
         if ROW_INDEX in metadata_columns:
             self._need_row_index("row indexes")
         wanted = _ADD_COLUMNS + (_TRACKING_COLUMNS if tracked else ())
+        if _VECTORS in supported_features(self._snapshot.protocol):
+            wanted += ("stats",)
         adds = self._snapshot.files(columns=wanted, predicate=pruning)
         has_vector = pc.is_valid(adds["deletionVector"])
         parts = [
@@ -131,7 +132,8 @@ class SnapshotReader:
         """The rows of some files as the files hold them, but for those that deletion vectors delete.
 
         Args:
-            adds: the files, with at least ``path``, ``size`` and ``deletionVector``.
+            adds: the files, with at least ``path``, ``size`` and ``deletionVector``; with ``stats``, the
+                rows that vectors name are compared with the number of rows that there are.
             schema: the columns to read, by the names that the files have for them.
             facts: what to join to all rows of a file, a value per file.
 
@@ -141,7 +143,7 @@ class SnapshotReader:
         """
         rows = file_rows(
             self._spark,
-            hadoop_uris(adds["path"], table=self._snapshot.table),
+            hadoop_uris(adds["path"], self._access),
             sizes=adds["size"],
             schema=schema,
             table=self._snapshot.table,
@@ -151,7 +153,8 @@ class SnapshotReader:
             adds["deletionVector"],
             self._storage,
             table=self._snapshot.table,
-            open_uri=self._open_uri,
+            open_uri=self._access.locate,
+            num_rows=num_records(adds["stats"]) if "stats" in adds.column_names else None,
         )
         if vectors:
             self._need_row_index("deletion vectors")

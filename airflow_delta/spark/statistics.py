@@ -27,6 +27,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from airflow_delta.engine.arrow.parquet_decimals import decimal_of
 from airflow_delta.engine.features.statistics_columns import columns_with_statistics
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
@@ -210,12 +211,8 @@ def _reader(data_type: DataType) -> Callable[[Any], Any] | None:
     """From parquet's physical value to one that compares as the column does."""
     if isinstance(data_type, DecimalType):
         scale = data_type.scale
-        return lambda raw: Decimal(_unscaled(raw)).scaleb(-scale)
+        return lambda raw: decimal_of(raw, scale)
     return _READERS.get(str(data_type))
-
-
-def _unscaled(raw: Any) -> int:
-    return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
 
 
 def _text(raw: Any) -> str:

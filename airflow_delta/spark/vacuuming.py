@@ -8,7 +8,8 @@ its log, and work out what the table
    needs and what older versions did (`vacuuming_references`).
 3. Both meet by the names of files, where executors decide (`vacuuming_sifting`). The driver gets
 the paths of
-   the files that are to be deleted, and numbers of all others.
+   the files that are to be deleted, and numbers of all others. It asks the directories of these files
+   whether they belong to other tables, where the listing can't show that (`vacuum_other_tables`).
 4. Executors delete them, a thousand at a time, in waves. Before each the driver looks what commits have
    brought back meanwhile (`vacuum_meanwhile`). How far the vacuum has come is noted at the very end.
 
@@ -45,6 +46,7 @@ from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, marked_dir
 from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
 from airflow_delta.engine.maintenance.vacuum_log import removed_since
 from airflow_delta.engine.maintenance.vacuum_meanwhile import Deletions
+from airflow_delta.engine.maintenance.vacuum_other_tables import without_other_tables
 from airflow_delta.engine.maintenance.vacuum_references import references
 from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
 from airflow_delta.engine.maintenance.vacuum_scope import Scope, roots_of_other_tables
@@ -304,6 +306,8 @@ def _plan_of(
             for field in fields(KeptFiles)
         )
     )
+    storage, is_listed = snapshot.state.storage, listed is not None
+    files, kept = without_other_tables(files, kept, storage, is_listed=is_listed)
     lost = max((decision.lost or 0 for decision in decisions), default=0)
     num_found = sum(decision.num_found for decision in decisions)
     return VacuumPlan(

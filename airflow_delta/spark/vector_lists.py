@@ -1,7 +1,8 @@
 """Columns of lists of lists of longs, made of many vectors at once.
 
-A vector's value has a list for each of its groups of positions up to the last that isn't empty; empty
-ones are null. What is computed here is columnar: a table has hundreds of thousands of vectors.
+A vector's value has a list for each of its groups of positions up to the last that there is; of groups
+that aren't there it is null. What is computed here is columnar, for a table has hundreds of thousands of
+vectors.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ __all__ = ["Groups", "VectorLists", "groups_of"]
 _Longs: TypeAlias = npt.NDArray[np.int64]
 
 
+_NO_GROUP = -1
+
+
 class Groups(NamedTuple):
-    """The groups of some vectors that aren't empty, by vector and group.
+    """The groups that some vectors have, by vector and group.
 
     Attributes:
         vector: the number of the vector.
@@ -50,6 +54,7 @@ class VectorLists:
     def __init__(self) -> None:
         self._num_groups: list[_Longs] = []
         self._sizes: list[_Longs] = []
+        """Of groups that aren't there `_NO_GROUP`."""
         self._members: list[_Longs] = []
 
     def add(self, num_vectors: int, groups: Groups, members: _Longs) -> None:
@@ -62,16 +67,16 @@ class VectorLists:
         """
         num_groups = np.zeros(num_vectors, dtype=np.int64)
         num_groups[groups.vector] = groups.group + 1  # of a vector the last one stays
-        sizes = np.zeros(num_groups.sum(), dtype=np.int64)
+        sizes = np.full(num_groups.sum(), _NO_GROUP, dtype=np.int64)
         sizes[(np.cumsum(num_groups) - num_groups)[groups.vector] + groups.group] = groups.size
         self._num_groups.append(num_groups)
         self._sizes.append(sizes)
         self._members.append(members)
 
     @property
-    def has_members(self) -> bool:
+    def has_groups(self) -> bool:
         """Whether any vector has a group."""
-        return any(members.size for members in self._members)
+        return any(sizes.size for sizes in self._sizes)
 
     def column(self, numbers: _Longs, num_entries: int) -> pa.Array:
         """The column: the vectors are the values of entries of these numbers, ascending; others are empty.
@@ -81,8 +86,9 @@ class VectorLists:
         num_groups = np.zeros(num_entries, dtype=np.int64)
         num_groups[numbers] = np.concatenate(self._num_groups)
         sizes = np.concatenate(self._sizes)
-        is_null = np.append(sizes == 0, False)
-        lists = pa.ListArray.from_arrays(_offsets(sizes, is_null), np.concatenate(self._members))
+        is_null = np.append(sizes == _NO_GROUP, False)
+        offsets = _offsets(np.maximum(sizes, 0), is_null)
+        lists = pa.ListArray.from_arrays(offsets, np.concatenate(self._members))
         return pa.ListArray.from_arrays(_offsets(num_groups), lists)
 
 

@@ -20,8 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
@@ -32,14 +30,11 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.columns import quoted
 from airflow_delta.spark.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.executor_errors import errors_of_executors
 from airflow_delta.spark.locations import hadoop_path
 from airflow_delta.spark.partitioning import directory_text, partition_values
-from airflow_delta.spark.row_rules import (
-    NOT_NULL_VIOLATION,
-    check_rows_fit,
-    stored_columns,
-    with_not_null_checks,
-)
+from airflow_delta.spark.row_checks import with_row_checks
+from airflow_delta.spark.row_rules import check_rows_fit, stored_columns
 from airflow_delta.spark.statistics import file_statistics, indexed_columns
 from airflow_delta.spark.write_target import (
     MODES,
@@ -91,8 +86,8 @@ def write(
     """Write a DataFrame to a Delta table, as one commit.
 
     Args:
-        rows: what to write. The columns must be those of the table, in any order; NOT NULL columns
-            are checked row by row.
+        rows: what to write. The columns must be those of the table, in any order; NOT NULL, and the
+            lengths of CHAR and VARCHAR, are checked row by row.
         uri: the table's path or URI; Spark reaches it with the credentials of its own configuration.
         mode: ``append`` adds the rows, ``overwrite`` puts them in place of all rows; both create the
             table where there is none. ``error`` creates the table, which must not exist.
@@ -217,19 +212,9 @@ def _write_rows(rows: DataFrame, target: WriteTarget, path: str) -> None:
         directory_text(rows[quoted(column.name)], column.data_type).alias(column.name)
         for column in target.partition_fields
     ]
-    checked = with_not_null_checks(rows, target.schema).select(columns)
-    try:
+    checked = with_row_checks(rows, target.schema, table=table).select(columns)
+    with errors_of_executors():
         write_data_files(checked, path, partition_by=target.partition_by)
-    except PySparkException as error:
-        _, found, rest = str(error).partition(NOT_NULL_VIOLATION)
-        if not found:
-            raise
-        column = rest.split()[0]
-        raise ConstraintViolationError(
-            f"the rows have a null in the column {column}, which is NOT NULL",
-            table=table,
-            columns=(column,),
-        ) from error
 
 
 def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> list[AddFile]:
@@ -242,6 +227,7 @@ def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> lis
             partition_values=partition_values(
                 file.info.path.removeprefix(f"{directory}/").split("/")[:-1],
                 target.partition_fields,
+                table=target.transaction.table,
             ),
             size=file.info.size,
             modification_time=file.info.modified_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import look_at_backfill
+from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["BackfillTrigger"]
@@ -34,7 +34,12 @@ class BackfillTrigger(TablePoll):
         arguments |= {"version": self.version, "trigger_backfill": self.trigger_backfill}
         return path, arguments
 
-    def look(self, table: Any) -> dict[str, Any] | None:
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_backfill(self.version)
+
+    def look(self, table: Any) -> BackfillLook:
         """Look at the table and its commit owner once.
 
         :raises DeltaError: the table can't be read, or its owner can't be asked.
@@ -43,5 +48,4 @@ class BackfillTrigger(TablePoll):
             table, version=self.version, trigger_backfill=self.trigger_backfill
         )
         self.version = found.facts["version"]
-        self.log.info("%s", found.facts)
-        return found.facts if found.reached else None
+        return found

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import is_permanent
+from airflow_delta.hooks.table_locations import as_locations
+from airflow_delta.hooks.table_look import TableLook, WaitLog
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TablePoll"]
+
+FIRST_LOOK_SECONDS = 5.0
+"""Before the first look. The task that waits has just looked, and Airflow must have noticed that it is
+deferred: it fails a task whose trigger fires sooner ("executor reported success, but state is queued")."""
 
 
 class TablePoll(BaseTrigger):
     """Fire once, when a look at a table has found what is waited for.
 
-    The event is ``{"status": "success", …}`` with the facts of that look, or
-    ``{"status": "error", "error", "message"}``, the name of the error's class and its text, where the
-    table can't be read.
+    The event is ``{"status": "success", …}`` with the facts of that look; ``{"status": "timeout",
+    "message"}`` after ``deadline``; or ``{"status": "error", "error", "message"}``, the name of the error's
+    class and its text, where the table can't be read.
 
     Connections are looked up when the wait begins, and again when a look at the table fails, so that
     credentials may expire or be corrected meanwhile.
@@ -26,11 +35,14 @@ class TablePoll(BaseTrigger):
     The arguments are text and numbers only, because Airflow stores them in its database: connections
     are named here and looked up where the trigger runs.
 
-    :param table_uri: the table's path or URI.
+    :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param commit_owner_conn_id: the connection of the table's commit owner.
+    :param allowed_outside: locations outside of the table below which it may read.
     :param poke_interval: seconds between two looks at the table.
-    :param silent_fail: log that the table can't be read, and go on waiting.
+    :param silent_fail: log that the table can't be read, and go on waiting, where that may pass; see
+        `airflow_delta.hooks.failures`.
+    :param deadline: until when to wait, in seconds since 1970; None: for ever.
     """
 
     def __init__(
@@ -39,22 +51,31 @@ class TablePoll(BaseTrigger):
         table_uri: str,
         delta_conn_id: str | None = None,
         commit_owner_conn_id: str | None = None,
+        allowed_outside: Sequence[str] | str | None = None,
         poke_interval: float = 60.0,
         silent_fail: bool = False,
+        deadline: float | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in Airflow
         self.table_uri = table_uri
         self.delta_conn_id = delta_conn_id
         self.commit_owner_conn_id = commit_owner_conn_id
+        self.allowed_outside = as_locations(allowed_outside)
         self.poke_interval = poke_interval
         self.silent_fail = silent_fail
+        self.deadline = deadline
+
+    @property
+    @abstractmethod
+    def wanted(self) -> str:
+        """What is waited for, in words."""
 
     @abstractmethod
-    def look(self, table: Any) -> dict[str, Any] | None:
+    def look(self, table: Any) -> TableLook | None:
         """Look at the table once, in a thread.
 
         :param table: the table, as `DeltaHook.table` gives it.
-        :returns: the facts, as JSON values, where that is what is waited for; else None.
+        :returns: what was found; None where it is too early for a look.
         :raises DeltaError: the table can't be read.
         """
 
@@ -66,29 +87,40 @@ class TablePoll(BaseTrigger):
                 "table_uri": self.table_uri,
                 "delta_conn_id": self.delta_conn_id,
                 "commit_owner_conn_id": self.commit_owner_conn_id,
+                "allowed_outside": list(self.allowed_outside),
                 "poke_interval": self.poke_interval,
                 "silent_fail": self.silent_fail,
+                "deadline": self.deadline,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the table until it is as is waited for; yields one event."""
+        log = WaitLog(self.log, self.table_uri, self.wanted)
         try:
-            event = {"status": "success", **await self._wait()}
+            found = await self._wait(log)
+            if found is None:
+                event = {"status": "timeout", "message": log.standing}
+            else:
+                event = {"status": "success", **found}
         except Exception as error:
             # Any error must become an event: a trigger that dies tells the task nothing.
             self.log.exception("%s: the wait has failed", self.table_uri)
             event = {"status": "error", "error": type(error).__name__, "message": str(error)}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
-    async def _wait(self) -> dict[str, Any]:
+    async def _wait(self, log: WaitLog) -> dict[str, Any] | None:
+        """The facts of the look that has found it; None where the time is up."""
         table = None
-        failure: Exception | None = None
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        is_last = self._seconds_left() <= 0
         while True:
             opened_before = table is not None
             try:
                 if table is None:
-                    hook = DeltaHook(self.delta_conn_id, self.commit_owner_conn_id)
+                    hook = DeltaHook(
+                        self.delta_conn_id, self.commit_owner_conn_id, self.allowed_outside
+                    )
                     table = await hook.table_async(self.table_uri)
                 # A look is blocking I/O, and the triggerer runs all its triggers on one event loop.
                 found = await asyncio.to_thread(self.look, table)
@@ -99,21 +131,21 @@ class TablePoll(BaseTrigger):
                     # only with what the connection says now is it a failure.
                     self.log.warning("%s: to be opened anew, after %r", self.table_uri, error)
                     continue
-                if not self.silent_fail:
+                if is_permanent(error) or not self.silent_fail:
                     raise
-                self._log_failure(error, failure)
-                failure = error
+                log.failed(error)
             else:
-                failure = None
                 if found is not None:
-                    return found
-            await asyncio.sleep(self.poke_interval)
+                    log.seen(found.seen)
+                    if found.reached:
+                        return found.facts
+            if is_last:
+                return None
+            left = self._seconds_left()
+            is_last = left <= self.poke_interval
+            await asyncio.sleep(min(self.poke_interval, left))
 
-    def _log_failure(self, error: Exception, before: Exception | None) -> None:
-        """Log that a look has failed: where it came from once, and not at each look for hours."""
-        message = "%s: a look at the table failed: %s: %s"
-        facts = (self.table_uri, type(error).__name__, error)
-        if type(error) is type(before):
-            self.log.warning(message, *facts)
-        else:
-            self.log.error(message, *facts, exc_info=error)
+    def _seconds_left(self) -> float:
+        if self.deadline is None:
+            return math.inf
+        return max(self.deadline - time.time(), 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionWatch
+from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TableVersionTrigger"]
@@ -29,12 +29,14 @@ class TableVersionTrigger(TablePoll):
         path, arguments = super().serialize()
         return path, {**arguments, "min_version": self.min_version}
 
-    def look(self, table: Any) -> dict[str, Any] | None:
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_version(self.min_version)
+
+    def look(self, table: Any) -> VersionLook:
         """Look at the log once; only the first look lists it.
 
         :raises DeltaError: the table can't be read.
         """
-        latest = self._watch.look(table)
-        if latest is None or latest < self.min_version:
-            return None
-        return {"table_uri": self.table_uri, "version": latest}
+        return self._watch.look(table, wanted=self.min_version)

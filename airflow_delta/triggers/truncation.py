@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationWatch
+from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TruncationTrigger"]
@@ -31,13 +31,14 @@ class TruncationTrigger(TablePoll):
         path, arguments = super().serialize()
         return path, {**arguments, "feature": self.feature, "not_before_ms": self.not_before_ms}
 
-    def look(self, table: Any) -> dict[str, Any] | None:
+    @property
+    def wanted(self) -> str:
+        """What is waited for, in words."""
+        return wanted_truncation(self.feature)
+
+    def look(self, table: Any) -> TruncationLook | None:
         """Look at the table once, unless it is too early for that.
 
         :raises DeltaError: the table can't be read, or isn't prepared for the drop.
         """
-        found = self._watch.look(table)
-        if found is None:
-            return None
-        self.log.info("%s", found.facts)
-        return found.facts if found.reached else None
+        return self._watch.look(table)

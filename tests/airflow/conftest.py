@@ -38,7 +38,7 @@ os.environ.update(
     {
         "AIRFLOW_HOME": str(_HOME),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(_REPOSITORY / "dags"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(_REPOSITORY / "airflow_delta" / "example_dags"),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "SPARK_CONF_DIR": str(_HOME / "spark"),
         "PYSPARK_PYTHON": sys.executable,
@@ -53,6 +53,12 @@ def airflow_database() -> Path:
 
     initdb()
     return _HOME
+
+
+@pytest.fixture(autouse=True)
+def hasty_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have triggers look at once. No scheduler runs here that must notice that a task is deferred."""
+    monkeypatch.setattr("airflow_delta.triggers.table_poll.FIRST_LOOK_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.operators import change_feed
 from airflow_delta.operators.feed_progress import FeedProgress
+from airflow_delta.spark.changes_rules import FeedRequest
+from airflow_delta.spark.changes_told import Told, identifiers_of
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException
+from tests.airflow.failures import fails_for_good
 from tests.airflow.feed_runs import (
     Runs,
     Submissions,
@@ -32,7 +35,7 @@ from tests.airflow.feed_runs import (
     versions,
 )
 from tests.airflow.managed_tables import commit, hand_over, use_owner
-from tests.log_builder import add, commit_path, write_commit
+from tests.log_builder import add, commit_path, write_commit, write_table
 
 PUT_BACK = "was put back to an earlier state"
 
@@ -221,6 +224,29 @@ def test_a_retry_takes_what_another_run_has_left_of_its_versions(
     assert taken[:2] == [(0, 2), (3, 3)]
 
 
+@pytest.mark.parametrize("target_format", ["delta", "parquet"])
+def test_a_try_whose_target_has_the_range_starts_no_spark(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target_format: str
+) -> None:
+    """The job of an earlier try was done, and its worker gone before Airflow heard of it."""
+    submissions, runs, target = Submissions(monkeypatch), Runs(), tmp_path / "changes"
+    operator = feed(table, target_uri=str(target), target_format=target_format)
+    first = runs.attempt(operator, 1)
+    assert len(submissions.taken) == 1
+    table_id = str(Peer(table).metadata().id)
+    if target_format == "parquet":
+        made_range(target, table_id)
+        again = {"target_version": None, "appended": False}  # its marker has the counts
+    else:
+        request = FeedRequest(table, 0, 2, str(target))
+        marks = identifiers_of(request, Told(), table_id)
+        txns = [{"txn": {"appId": name, "version": number}} for name, number in marks.items()]
+        write_table(target, [add("a")], [add("b"), *txns])
+        again = {"target_version": 1, "appended": False, "num_changes": None, "counts": None}
+    assert runs.attempt(operator, 1) == {**first, **again}
+    assert len(submissions.taken) == 1
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_clear_has_nothing_to_do_where_the_target_has_what_the_table_has_lost(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
@@ -237,7 +263,7 @@ def test_a_clear_has_nothing_to_do_where_the_target_has_what_the_table_has_lost(
     assert len(submissions.taken) == 1
     shutil.rmtree(target)
     lost = TableNotFoundError if is_gone else ChangesNotAvailableError
-    with pytest.raises(lost):
+    with fails_for_good(lost):
         runs.attempt(operator, 1)
 
 

@@ -23,6 +23,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.hooks.commit_owner import CommitOwnerHook
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.failures import ArgumentError
 from airflow_delta.operators.backfill import BackfillOperator
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.commit_ownership import (
@@ -35,6 +36,7 @@ from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.backfill import BackfillTrigger
 from airflow_delta.version_compat import AirflowSkipException
+from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over, in_log, sqlite_connection, use_owner
 from tests.postgres_server import new_database
 
@@ -76,7 +78,7 @@ def test_arguments_are_rendered() -> None:
 
 def test_who_is_responsible_for_a_task_is_no_commit_owner() -> None:
     """DAGs mostly have an ``owner`` in their ``default_args``."""
-    operator = ConvertToManagedCommitOperator(task_id="convert", table_uri="t", owner="data-team")
+    operator = ConvertToManagedCommitOperator(task_id="convert", table_uri="/t", owner="data-team")
     assert (operator.owner, operator.commit_owner) == ("data-team", "sql")
 
 
@@ -148,10 +150,10 @@ def test_deltalake_does_not_write_a_table_with_in_commit_timestamps(
 def test_a_configuration_that_is_none_hands_nothing_over(
     sales_copy: Path, books: Path, conf: dict[str, str], problem: str
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=problem):
+    with fails_for_good(InvalidArgumentError, match=problem):
         convert(sales_copy, conf=conf)
     assert in_log(sales_copy) == 3
-    assert convert(sales_copy, conf={"backfill": ""})["converted"], "as a template leaves it"
+    assert convert(sales_copy, conf={"backfill": None})["converted"], "left out"
 
 
 @pytest.mark.parametrize("conf", [{}, {"backfill": "1"}])
@@ -195,12 +197,14 @@ def test_the_owner_of_a_named_connection_gets_the_table(
 def test_what_cannot_be_converted_is_a_typed_error(
     sales_copy: Path, books: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(TableNotFoundError, match="nothing"):
+    with fails_for_good(TableNotFoundError, match="nothing"):
         convert(tmp_path / "nothing")
     with pytest.raises(CommitOwnerUnavailableError, match="'somebody' isn't known here"):
         convert(sales_copy, commit_owner="somebody")
     convert(sales_copy)
-    with pytest.raises(InvalidArgumentError, match="has the table already, with the configuration"):
+    with fails_for_good(
+        InvalidArgumentError, match="has the table already, with the configuration"
+    ):
         convert(sales_copy, conf={"backfill": "9"})
 
 
@@ -314,19 +318,22 @@ def test_a_task_without_a_table_says_so() -> None:
     """An XCom that isn't there renders to nothing."""
     table: dict[str, Any] = {"task_id": "t", "table_uri": None}
     tasks = [
-        BackfillOperator(**table),
-        CheckpointOperator(**table),
-        ConvertToFileSystemOperator(**table),
-        ConvertToManagedCommitOperator(**table),
-        LogCompactionOperator(**table),
-        TimeTravelSnapshotOperator(**table),
-        BackfillSensor(**table),
-        TableVersionSensor(**table),
+        BackfillOperator,
+        CheckpointOperator,
+        ConvertToFileSystemOperator,
+        ConvertToManagedCommitOperator,
+        LogCompactionOperator,
+        TimeTravelSnapshotOperator,
+        BackfillSensor,
+        TableVersionSensor,
     ]
     for task in tasks:
-        with pytest.raises(InvalidArgumentError, match="expected a path or a URI, found None"):
-            task.execute(CONTEXT)
-    trigger: Any = BackfillTrigger(table_uri=tasks[0].table_uri)
+        with pytest.raises(
+            ArgumentError, match=r"table_uri: expected an absolute path .* found None"
+        ):
+            task(**table)
+    nowhere: Any = None
+    trigger: Any = BackfillTrigger(table_uri=nowhere)
 
     async def first_event() -> Any:
         return await anext(trigger.run())

@@ -10,11 +10,16 @@ from typing import Any
 import pyspark
 import pytest
 
+from airflow_delta import results
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.owner import ManagedTable
 from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
-from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, NoBooksError
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    NoBooksError,
+    TableNotFoundError,
+)
 from airflow_delta.sensors.table_version import TableVersionSensor
+from tests.airflow.failures import fails_for_good
 from tests.airflow.managed_tables import commit, hand_over
 from tests.log_builder import add, write_table
 
@@ -57,7 +62,7 @@ def test_the_wait_of_the_guide_follows_the_run_before() -> None:
             asked.append(arguments)
             return found
 
-        sensor = TableVersionSensor(task_id="wait", table_uri="t", after_version=template)
+        sensor = TableVersionSensor(task_id="wait", table_uri="/t", after_version=template)
         context: Any = {"ti": SimpleNamespace(xcom_pull=xcom_pull)}
         sensor.render_template_fields(context)
         assert sensor.after_version == after
@@ -65,9 +70,30 @@ def test_the_wait_of_the_guide_follows_the_run_before() -> None:
         assert asked == [{"task_ids": "wait", "map_indexes": -1, "include_prior_dates": True}]
 
 
-def test_the_task_of_the_reference_can_be_loaded() -> None:
-    count_files = example(DOCS / "reference" / "operators.md")["count_files"]
-    assert count_files.function.__name__ == "count_files"
+def test_the_tasks_of_the_reference_can_be_loaded() -> None:
+    page = DOCS / "reference" / "operators.md"
+    examples = [example(page, number) for number in range(len(code_of(page)))]
+    pinned, reported, newest, counted = examples
+    pinned["pin"].render_template_fields({"params": {"version": None}})
+    assert pinned["pin"].version is None
+    assert reported["checkpoint"].upstream_task_ids == {"pin"}
+    assert newest["newest_version"].function.__name__ == "newest_version"
+    assert counted["count_files"].function.__name__ == "count_files"
+
+
+def test_the_own_task_of_the_reference_goes_by_the_policy(tmp_path: Path) -> None:
+    newest = example(DOCS / "reference" / "operators.md", 2)["newest_version"].function
+    assert newest(str(write_table(tmp_path / "t", [add("a")], [add("b")]))) == 1
+    with fails_for_good(TableNotFoundError):
+        newest(str(tmp_path / "nothing"))
+
+
+def test_the_reference_names_the_type_of_each_result() -> None:
+    text = (DOCS / "reference" / "operators.md").read_text()
+    parts = {"ChangesAppended", "CopyResult"}
+    nested = {"FileCount", "RestoreCheckpoint", "TruncatedHistory"}
+    named = set(re.findall(r"`(\w+Result)`", text)) | {n for n in parts if f"`{n}`" in text}
+    assert named == set(results.__all__) - nested
 
 
 def test_the_connectors_of_the_guide_fit_the_installed_spark() -> None:
@@ -105,8 +131,7 @@ def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -
     table = DeltaTable(orders, commit_owners={"sql": books})
     with pytest.raises(NoBooksError, match=r"new\.db isn't there: make sure"):
         table.commit_status()
-    with pytest.warns(DeltaWarning, match="may be stale"):
-        example(MANAGED, 4, table=table, books=books)
+    example(MANAGED, 4, table=table)
     assert commit(orders, books) == 3
     assert table.commit_status().lag == 0
 
@@ -120,8 +145,7 @@ def test_books_of_a_table_whose_log_was_cleaned_up_are_begun_with_version_0(tmp_
     books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
     table = DeltaTable(orders, commit_owners={"sql": books})
     code = code_of(MANAGED)[4].replace("version=1", "version=0")
-    with pytest.warns(DeltaWarning, match="may be stale"):
-        exec(code, {"table": table, "books": books})
+    exec(code, {"table": table})
     assert commit(orders, books) == 4
     assert table.commit_status().lag == 0
 
@@ -136,7 +160,7 @@ def test_what_is_lost_is_given_up_as_the_guide_says(tmp_path: Path) -> None:
     with pytest.raises(CorruptLogError, match="--accept-log"):
         table.backfill()
     snippet = code_of(MANAGED)[5].replace("version=41", f"version={last - 2}")
-    exec(snippet, {"table": table, "books": books, "ManagedTable": ManagedTable})
+    exec(snippet, {"table": table})
     assert commit(orders, books) == last - 1
 
 
@@ -151,8 +175,7 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
     def there(_uri: str, **options: Any) -> DeltaTable:
         return DeltaTable(moved, **options)
 
-    with pytest.warns(DeltaWarning, match="may be stale"):
-        example(MANAGED, 6, DeltaTable=there, ManagedTable=ManagedTable, books=books)
+    example(MANAGED, 6, DeltaTable=there, books=books)
     assert commit(moved, books) == 3
 
 

@@ -27,8 +27,6 @@ DAY = 86_400_000
         ("PT90M", 5_400_000),
         ("PT1H1M1S", 3_661_000),
         (None, None),
-        ("", None),
-        ("None", None),
     ],
 )
 def test_durations(value: Any, expected: int | None) -> None:
@@ -38,6 +36,8 @@ def test_durations(value: Any, expected: int | None) -> None:
 @pytest.mark.parametrize(
     "value",
     [
+        "",
+        "None",
         "P",
         "PT",
         "P1M",

@@ -70,3 +70,14 @@ def test_a_version_that_may_break_at_any_time_is_warned_of(
     assert pin(tmp_path, version=0)["num_files"] == 2
     told = f"version 0 of {tmp_path} may become unreadable at any time: 1 of its files"
     assert (told in capsys.readouterr().out) == warned
+
+
+def test_a_version_with_files_outside_is_not_pinned_unless_that_is_allowed(tmp_path: Path) -> None:
+    """The files of an earlier version are looked for, and a log may name any place."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.parquet").write_bytes(b"1")
+    outside = f"file://{tmp_path}/other/x.parquet"
+    table = write_table(tmp_path / "t", [add(outside)], [remove(outside)])
+    with pytest.raises(AirflowFailException, match="lies outside of the table"):
+        pin(table, version=0)
+    assert pin(table, version=0, allowed_outside=f"{tmp_path}/other/")["version"] == 0

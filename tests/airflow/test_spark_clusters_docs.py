@@ -46,7 +46,7 @@ def test_a_connection(number: int, told: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, provider, ModuleType(provider))
     monkeypatch.setattr(spark_submit, "kube_client", sys.modules[provider], raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(json.loads(blocks("json")[number])))
-    connection = SparkJobHook("cluster")._connection
+    connection = SparkJobHook("cluster")._submission._connection
     assert {name: connection[name] for name in told} == told
 
 

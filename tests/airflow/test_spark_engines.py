@@ -59,3 +59,10 @@ def test_a_rewrite(tmp_path: Path) -> None:
     told = rewrite_with_spark(DeltaHook(), Job(), uri, feature="columnMapping")  # type: ignore[arg-type]
     parameters = {"table_uri": uri, "feature": "columnMapping"}
     assert told == {"table_uri": uri, "job": "rewrite", "parameters": parameters}
+
+
+def test_a_rewrite_is_told_what_the_table_may_read_outside(tmp_path: Path) -> None:
+    uri = made(tmp_path)
+    hook = DeltaHook(allowed_outside="/data/a,/data/b")
+    told = rewrite_with_spark(hook, Job(), uri, feature="columnMapping")  # type: ignore[arg-type]
+    assert told["parameters"]["allowed_outside"] == ["/data/a", "/data/b"]

@@ -9,10 +9,13 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +24,10 @@ from typing import Any
 import pytest
 
 from airflow_delta.hooks import spark_job
+from airflow_delta.hooks.failures import POLICY
 from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark_master import LIMIT_SECONDS
+from airflow_delta.spark.job_files import SparkStartError
 from airflow_delta.version_compat import (
     AirflowException,
     AirflowFailException,
@@ -107,12 +113,13 @@ def test_executors_of_a_cluster_keep_their_own_python(
 ) -> None:
     fake_spark_submit.write_text(REPORTS)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CLUSTER", '{"conn_type": "spark", "host": "spark://master", "port": 7077}'
-    )
-    result = run(SparkJobHook("cluster"))
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": port}
+        monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+        result = run(SparkJobHook("cluster"))
     assert "PYSPARK_PYTHON" not in result["environment"]
-    assert "spark://master:7077" in result["arguments"]
+    assert f"spark://127.0.0.1:{port}" in result["arguments"]
 
 
 def test_the_driver_keeps_its_python_when_executors_are_given_one(
@@ -187,21 +194,79 @@ sys.exit(1)
 
 
 def test_the_error_of_the_job_comes_first(fake_spark_submit: Path) -> None:
-    script = FAILS.format(type="TableNotFoundError", message="/t: there is no table")
+    script = FAILS.format(type="StorageError", message="/t: the store is away")
     fake_spark_submit.write_text(script)
     with pytest.raises(AirflowException) as caught:
         run(SparkJobHook())
-    assert str(caught.value).startswith("TableNotFoundError: /t: there is no table\n")
+    assert str(caught.value).startswith("StorageError: /t: the store is away\n")
     assert "a long trace" in str(caught.value)
     assert not isinstance(caught.value, AirflowFailException), "another try may help"
 
 
-def test_arguments_that_make_no_sense_are_not_tried_again(fake_spark_submit: Path) -> None:
-    fake_spark_submit.write_text(
-        FAILS.format(type="InvalidArgumentError", message="no such format")
-    )
-    with pytest.raises(AirflowFailException, match=r"^InvalidArgumentError: no such format"):
+@pytest.mark.parametrize("kind", [kind for kind, what in POLICY.items() if what == "fail"])
+def test_what_another_try_would_find_again_is_not_tried_again(
+    fake_spark_submit: Path, kind: str
+) -> None:
+    fake_spark_submit.write_text(FAILS.format(type=kind, message="no such format"))
+    with pytest.raises(AirflowFailException, match=f"^{kind}: no such format"):
         run(SparkJobHook())
+
+
+def test_a_spark_that_does_not_start_names_connection_and_master(fake_spark_submit: Path) -> None:
+    kind, message = SparkStartError.__name__, "Spark couldn't be started: java.lang.Error: why"
+    fake_spark_submit.write_text(FAILS.format(type=kind, message=message))
+    told = f"Spark connection 'spark_default', master local[1]: {message}"
+    with pytest.raises(AirflowException, match=f"^{re.escape(told)}\n") as caught:
+        run(SparkJobHook())
+    assert not isinstance(caught.value, AirflowFailException), "another try may help"
+
+
+def test_a_master_that_is_not_there_is_told_before_anything_is_submitted(
+    fake_spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+    fake_spark_submit.write_text(f"open({str(started)!r}, 'w')")
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": port}
+    monkeypatch.setenv("AIRFLOW_CONN_DEAD", json.dumps(connection))
+    began = time.monotonic()
+    told = rf"^Spark connection 'dead': the master spark://127.0.0.1:{port} can't be .*refused"
+    with pytest.raises(AirflowException, match=told) as caught:
+        run(SparkJobHook("dead"))
+    assert not isinstance(caught.value, AirflowFailException), "it may be there for the next try"
+    assert time.monotonic() - began < LIMIT_SECONDS
+    assert not started.exists()
+
+
+def test_a_worker_without_spark_submit_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(spark_job.sysconfig, "get_path", lambda _: str(tmp_path))
+    with pytest.raises(AirflowFailException, match=r"no spark-submit .*airflow-delta\[spark\]"):
+        run(SparkJobHook())
+
+
+def test_a_driver_logs_warnings_unless_the_user_has_settings(
+    fake_spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_spark_submit.write_text(REPORTS)
+    variable = "LOG4J_CONFIGURATION_FILE"
+
+    def settings() -> str | None:
+        found: str | None = run(SparkJobHook())["environment"].get(variable)
+        return found
+
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    ours = settings()
+    assert ours is not None
+    assert "rootLogger.level = warn" in Path(ours).read_text()
+    (tmp_path / "log4j2.properties").touch()
+    assert settings() is None, "Spark finds the user's in its directory of settings"
+    monkeypatch.setenv(variable, "/etc/log4j2.xml")
+    assert settings() == "/etc/log4j2.xml"
 
 
 def test_a_job_whose_spark_fails_after_its_result_has_failed(fake_spark_submit: Path) -> None:

@@ -97,8 +97,7 @@ def test_rows_of_which_the_log_does_not_tell_are_counted_by_spark(
     ("arguments", "asked"),
     [
         ({}, {}),
-        ({"columns": "null", "predicate": ""}, {}),
-        ({"columns": "None", "predicate": "None"}, {}),
+        ({"columns": None, "predicate": None}, {}),
         ({"columns": ["id"]}, {"columns": ["id"]}),
         ({"columns": '["id"]'}, {"columns": ["id"]}),
         ({"columns": [], "predicate": "id > 3"}, {"columns": [], "predicate": "id > 3"}),

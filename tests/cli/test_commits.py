@@ -122,8 +122,13 @@ def test_an_owner_that_cannot_be_asked(
         assert (lines["owner"], lines["backfilled version"]) == ("sql", "5")
         for unknown in ("standing", "accepts commits", "ratified version", "lag"):
             assert lines[unknown] == "?"
-    assert captured.err.startswith("airflow-delta: ")
-    assert reason in captured.err
+    error = captured.err
+    if as_json:
+        told = json.loads(error)["error"]
+        assert told["table_uri"] == str(managed)
+        error = f"airflow-delta: {told['message']}\n"
+    assert error.startswith("airflow-delta: ")
+    assert reason in error
     assert captured.err.count("\n") == 1
     assert SECRET not in captured.out + captured.err
 

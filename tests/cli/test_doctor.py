@@ -9,7 +9,7 @@ import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-from tests.log_builder import write_commit
+from tests.log_builder import add, write_commit, write_table
 
 
 def lose_a_file(table: Path) -> None:
@@ -56,3 +56,20 @@ def test_where_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "there is no Delta table" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["doctor", "--quick", "--log", str(tmp_path)])
+
+
+def test_files_outside_of_the_table_are_looked_for_where_that_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.parquet").write_bytes(b"1")
+    outside = add(f"file://{tmp_path}/other/x.parquet", size=1)
+    table = write_table(tmp_path / "t", [outside])
+    assert main(["doctor", str(table)]) == 1
+    assert "path-refused" in capsys.readouterr().out
+    allowed = ["--allowed-outside", "/nowhere", "--allowed-outside", f"{tmp_path}/other"]
+    assert main(["doctor", *allowed, str(table)]) == 0
+    assert main(["restore", *allowed, "--version", "0", "--dry-run", str(table)]) == 1
+    assert "newest" in capsys.readouterr().err
+    assert main(["doctor", "--allowed-outside", "other", str(table)]) == 1
+    assert "--allowed-outside: expected" in capsys.readouterr().err

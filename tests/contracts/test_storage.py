@@ -21,11 +21,12 @@ import pytest
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
+    NotRegularFileError,
     ObjectExistsError,
     ObjectNotFoundError,
 )
 from airflow_delta.engine.storage import object_store, upload_parts
-from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.engine.storage.base import FileInfo, Level, Storage
 from airflow_delta.engine.storage.location import open_storage
 from tests.memory_server import MemoryServerStorage, memory_server
 from tests.object_stores import KINDS, new_location, new_place
@@ -90,10 +91,10 @@ def s3_without_conditions(request: pytest.FixtureRequest) -> Opener:
 
 
 def directory_without_links(request: pytest.FixtureRequest) -> Opener:
-    def no_link(self: Path, target: Path) -> None:
+    def no_link(*arguments: object, **options: object) -> None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
-    request.getfixturevalue("monkeypatch").setattr(Path, "hardlink_to", no_link)
+    request.getfixturevalue("monkeypatch").setattr(os, "link", no_link)
     return single_writer(str(request.getfixturevalue("tmp_path")), {})
 
 
@@ -592,3 +593,38 @@ def test_no_operation_leaves_the_root(opener: Opener, path: str) -> None:
             operation()
     assert neighbour.read("x") == b"theirs"
     assert everything(opener("")) == {"tables/t2/x"}
+
+
+@pytest.mark.parametrize("opener", ["local", "directory without links"], indirect=True)
+def test_only_regular_files_of_a_file_system_are_objects(opener: Opener, tmp_path: Path) -> None:
+    storage, neighbour = opener("tables/t"), opener("tables/t2")
+    neighbour.create("d/x", b"theirs")
+    storage.create("e/x", b"mine")
+    root = Path(storage.root)
+    (root / "d").symlink_to(neighbour.root + "/d")
+    (root / "e" / "y").symlink_to(neighbour.root + "/d/x")
+    os.mkfifo(root / "e" / "z")
+    operations: list[Callable[[str], object]] = [
+        storage.read,
+        lambda path: storage.read_many([path]),
+        lambda path: storage.open(path).read(),
+        storage.head,
+    ]
+    for operation in operations:
+        for path in ("d/x", "e/y", "e/z"):
+            with pytest.raises(NotRegularFileError, match=r"'(d|e/y|e/z)' is a"):
+                operation(path)
+    operations = [
+        lambda path: storage.replace(path, b"mine"),
+        lambda path: storage.delete([path]),
+        lambda path: list(storage.list(path.rpartition("/")[0])),
+        lambda path: list(storage.walk(path.rpartition("/")[0])),
+        lambda path: storage.level(path.rpartition("/")[0]),
+    ]
+    for operation in operations:
+        with pytest.raises(NotRegularFileError, match="'d' is a symbolic link"):
+            operation("d/x")
+    assert names(storage, "e") == ["x", "y", "z"]
+    assert everything(storage) == {"e/x"}
+    assert storage.level("") == Level([], ["e"])
+    assert neighbour.read("d/x") == b"theirs"

@@ -1,6 +1,6 @@
 """Jobs that are killed for real: in a process each, by SIGKILL, before the n-th step that they take.
 
-A step is whatever changes a directory: a file is opened in order to write it or to sync it, is written to,
+A step is whatever changes a directory: a file is opened in order to write it, is written to, synced,
 linked, renamed or removed, or a directory is made. The interpreter tells of most (PEP 578).
 
 `Killer` is the test's end; ``python -m tests.faults.killed`` the other one, which forks for each job, so
@@ -22,7 +22,7 @@ from airflow_delta.engine import DeltaTable
 from tests.faults import commit_jobs, maintenance_jobs
 from tests.faulty_storage import Fault, FaultyStorage
 
-__all__ = ["Killer", "watch"]
+__all__ = ["Killer", "count_steps"]
 
 _RUNS = {**maintenance_jobs.RUNS, **commit_jobs.RUNS}
 _ROOT = Path(__file__).resolve().parents[2]
@@ -86,23 +86,36 @@ def _run(root: str, job: str, nth: int) -> None:
     delta.__dict__["storage"] = FaultyStorage(
         delta.storage, Fault("file.write", nth=0, meanwhile=step)
     )
-    sys.addaudithook(watch(root, step))
+    count_steps(root, step)
     with maintenance_jobs.small_files():
         _RUNS[job](delta)
 
 
-def watch(root: str, step: Callable[[], None]) -> Callable[[str, tuple[Any, ...]], None]:
+def count_steps(root: str, step: Callable[[], None]) -> None:
+    """Have a function called before each step that this process takes from now on.
+
+    Args:
+        root: the directory; a file that is named below an open directory counts as well.
+        step: the function.
+    """
+    sync = os.fsync
+
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            changes = flags & _WRITES or str(path).endswith(".tmp")
+            changes = flags & _WRITES
         else:
             path = arguments[0] if arguments else ""
             changes = event in _CHANGES
-        if changes and str(path).startswith(root):
+        if changes and (str(path).startswith(root) or not os.path.isabs(str(path))):
             step()
 
-    return hook
+    def synced(descriptor: int) -> None:
+        step()
+        sync(descriptor)
+
+    sys.addaudithook(hook)
+    os.fsync = synced
 
 
 if __name__ == "__main__":

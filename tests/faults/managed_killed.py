@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from airflow_delta.engine.commit.sql_ledger import SqlLedger
 from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
 from airflow_delta.engine.commit.sql_schema import TABLES
 from airflow_delta.engine.storage.local import LocalStorage
-from tests.faults.killed import watch as watch
+from tests.faults.killed import count_steps
 from tests.faults.managed_jobs import JOBS, lenient
 from tests.faults.managed_world import Client, World
 from tests.table_builder import Files
@@ -95,5 +94,5 @@ def _run(root: str, job: str, nth: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     event.listen(Engine, "before_cursor_execute", step)
-    sys.addaudithook(watch(str(place.table), step))
+    count_steps(str(place.table), step)
     lenient(JOBS[job].run, place.client)

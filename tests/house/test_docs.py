@@ -39,5 +39,19 @@ def test_python_in_the_pages_compiles(path: Path) -> None:
         compile(code, f"{path.name}, block {number}", "exec")
 
 
+def test_the_tests_behind_the_sentences_on_security_are_there() -> None:
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    file, missing, found = "", [], 0
+    for named, test in re.findall(r"`((?:[\w/]+\.py)?)::(test_\w+)`", page):
+        file = named or file
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        found += 1
+        if f"def {test}(" not in text:
+            missing.append(f"{file}::{test}")
+    assert not missing
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "::test_" in line]
+    assert found >= len(rows) > 30
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120

@@ -9,6 +9,7 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [
+    DOCS / "reference" / "engine.md",
     DOCS / "reference" / "transactions.md",
     DOCS / "how-to" / "create-a-table.md",
     DOCS / "how-to" / "drop-a-feature.md",

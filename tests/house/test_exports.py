@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import airflow_delta.engine
+from airflow_delta.engine.model.schema import PRIMITIVE_TYPES
 
 ENGINE = Path(airflow_delta.engine.__file__).parent
 MODULES = [
@@ -35,10 +36,21 @@ def test_all_lists_the_public_names(name: str) -> None:
     assert all(hasattr(module, entry) for entry in listed)
 
 
-def test_the_engine_exports_few_names_and_each_can_be_loaded() -> None:
-    assert len(airflow_delta.engine.__all__) <= 25
+def test_each_name_of_the_engine_can_be_loaded() -> None:
     for name in airflow_delta.engine.__all__:
         assert getattr(airflow_delta.engine, name) is not None
+
+
+def test_the_types_of_columns_are_names_of_the_engine() -> None:
+    for name, type_ in PRIMITIVE_TYPES.items():
+        assert getattr(airflow_delta.engine, name.upper()) is type_
+        assert name.upper() in airflow_delta.engine.__all__
+
+
+def test_the_reference_has_each_name_of_the_engine() -> None:
+    page = ENGINE.parents[1].joinpath("docs", "reference", "engine.md").read_text(encoding="utf-8")
+    missing = [name for name in airflow_delta.engine.__all__ if f"`{name}" not in page]
+    assert not missing
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -24,7 +24,7 @@ ASK_THE_LOG = """
 assert table.exists()
 assert table.latest_version() == table.latest_version(known=2) == 3
 assert [info.version for info in table.history()] == [3, 2, 1, 0]
-assert [info.timestamp for info in table.history(2)] == [1003000, 1002000]
+assert [info.timestamp_ms for info in table.history(2)] == [1003000, 1002000]
 assert table.version_at(1001500) == 1
 """
 
@@ -141,7 +141,7 @@ def test_new_commits_are_searched_for_metadata_lightly(root: str) -> None:
     DeltaTable(root).checkpoint(3)
     write_commit(Path(root), 4, add("e"), modified_ms=1_004_000)
     assert loaded(root, "assert table.version_at(1003999) == 3") == set()
-    assert loaded(root, "assert table.history(1)[0].timestamp == 1004000") == set()
+    assert loaded(root, "assert table.history(1)[0].timestamp_ms == 1004000") == set()
 
 
 IMPORT_ALL = """
@@ -166,3 +166,53 @@ def test_only_object_stores_need_what_is_optional() -> None:
     of_stores = ["s3", "gcs", "azure", "object_store", "obstore_errors", "upload_parts"]
     stores = [*of_stores, "exclusive_put"]
     loaded_after(IMPORT_ALL.format(optional=optional, stores=stores))
+
+
+WITHOUT_SPARK = """
+import importlib, pkgutil, sys
+# As where they are missing; the provider itself stays: Airflow asks it for its metadata.
+missing = ["pyspark", "py4j", "airflow.providers.apache.spark.hooks", "grpc"]
+sys.modules.update(dict.fromkeys(missing))
+import airflow_delta
+failed = {}
+for found in pkgutil.walk_packages(airflow_delta.__path__, "airflow_delta."):
+    try:
+        importlib.import_module(found.name)
+    except Exception as error:
+        failed[found.name] = error
+of_spark = {name for name in failed if name.startswith("airflow_delta.spark.")}
+assert len(of_spark) > 20
+assert not [name for name in of_spark if ".jobs" in name]
+for name in of_spark:
+    assert any(word in str(failed[name]) for word in ("pyspark", "py4j")), (name, failed[name])
+others = set(failed) - of_spark
+assert others == {
+    "airflow_delta.hooks.spark_submission",
+    # Its task needs Spark for sure.
+    "airflow_delta.example_dags.delta_version_copy",
+}, others
+assert "pip install 'airflow-delta[spark]'" in str(
+    failed["airflow_delta.example_dags.delta_version_copy"]
+)
+"""
+
+
+READER = """
+import sys
+sys.modules.update(dict.fromkeys(["pyspark", "py4j"]))
+try:
+    from airflow_delta.spark import read_snapshot
+except ImportError as error:
+    assert "read_snapshot needs PySpark" in str(error), error
+    assert "pip install 'airflow-delta[spark]'" in str(error), error
+else:
+    raise AssertionError
+"""
+
+
+def test_the_data_plane_without_spark_says_what_to_install() -> None:
+    loaded_after(READER)
+
+
+def test_only_the_data_plane_and_its_submission_need_spark() -> None:
+    loaded_after(WITHOUT_SPARK)

@@ -200,7 +200,7 @@ def test_we_go_on_from_a_drop_by_delta_spark(
     day_ms = 24 * 60 * 60 * 1000
     later = ours.snapshot().timestamp_ms + 2 * day_ms
     result = drop_feature(
-        ours.storage, CommitOwners(), PROTECTION, truncate_history=True, clock=lambda: later
+        ours.file_access, CommitOwners(), PROTECTION, truncate_history=True, clock=lambda: later
     )
     assert result.status == "dropped"
     assert PROTECTION not in supported_features(ours.snapshot().protocol)

@@ -109,7 +109,7 @@ class Managed:
             by_version: those that it finds by their numbers.
             by_time: those that it finds by their in-commit timestamps.
         """
-        times = [info.in_commit_timestamp or 0 for info in self.ours.history()][::-1]
+        times = [info.in_commit_timestamp_ms or 0 for info in self.ours.history()][::-1]
         for version, expected in enumerate(self.expected):
             assert ids_of(self.ours.snapshot(version).file_uris()) == expected
             assert self.ours.snapshot(timestamp=times[version]).version == version

@@ -50,7 +50,7 @@ def by_commit(enablement: dict[str, str]) -> MemoryTable:
 
 def test_file_times_ascend_by_a_millisecond_at_least(by_file: MemoryTable) -> None:
     history = by_file.delta().history()
-    assert [info.timestamp for info in reversed(history)] == ADJUSTED_MS
+    assert [info.timestamp_ms for info in reversed(history)] == ADJUSTED_MS
     for version, time in enumerate(ADJUSTED_MS):
         assert by_file.delta().snapshot(version=version).timestamp_ms == time
         assert by_file.delta().version_at(time) == version
@@ -58,9 +58,16 @@ def test_file_times_ascend_by_a_millisecond_at_least(by_file: MemoryTable) -> No
     assert by_file.delta().version_at(60_000) == 0
 
 
-@pytest.mark.parametrize("outside", [-1, ADJUSTED_MS[-1] + 1, 10**12])
-def test_a_time_outside_is_an_error(by_file: MemoryTable, outside: int) -> None:
-    with pytest.raises(TimestampOutOfRangeError, match=str(outside)) as caught:
+@pytest.mark.parametrize(
+    ("outside", "text"),
+    [
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (ADJUSTED_MS[-1] + 1, "1970-01-01T00:01:40.003Z"),
+        (10**12, "2001-09-09T01:46:40.000Z"),
+    ],
+)
+def test_a_time_outside_is_an_error(by_file: MemoryTable, outside: int, text: str) -> None:
+    with pytest.raises(TimestampOutOfRangeError, match=f"belongs to the time {text}:") as caught:
         by_file.delta().version_at(outside)
     assert (caught.value.earliest_ms, caught.value.latest_ms) == (0, ADJUSTED_MS[-1])
 
@@ -83,10 +90,23 @@ def test_the_moment_of_enablement_belongs_to_its_version(time: int, version: int
         assert table.delta().snapshot(timestamp=time).version == version
 
 
+@pytest.mark.parametrize("later", [1, 60_000, 10**12])
+def test_the_newest_version_can_be_had_for_any_later_time(by_file: MemoryTable, later: int) -> None:
+    """As Delta Spark's ``canReturnLastCommit`` and delta-rs, whose ``load_as_version`` always does so."""
+    table, newest = by_file.delta(), len(ADJUSTED_MS) - 1
+    outside = ADJUSTED_MS[-1] + later
+    assert table.version_at(outside, can_return_latest=True) == newest
+    assert table.snapshot(timestamp=outside, can_return_latest=True).version == newest
+    # Whatever is earlier stays what it was, and what is before the log an error.
+    assert table.version_at(ADJUSTED_MS[1], can_return_latest=True) == 1
+    with pytest.raises(TimestampOutOfRangeError):
+        table.snapshot(timestamp=-1, can_return_latest=True)
+
+
 def test_the_future_is_an_error_with_in_commit_timestamps_too() -> None:
     with (
         by_commit(VERSION | TIME) as table,
-        pytest.raises(TimestampOutOfRangeError, match="200501"),
+        pytest.raises(TimestampOutOfRangeError, match=r"1970-01-01T00:03:20\.501Z"),
     ):
         table.delta().version_at(ENABLED_MS + 501)
 
@@ -115,7 +135,7 @@ def test_where_in_commit_timestamps_are_off_again_file_times_count_for_all_versi
     history[0] += [FEATURES, on]
     history[3] = [off]
     with set_times(MemoryTable(commits(history))) as table:
-        told = [info.timestamp for info in reversed(table.delta().history())]
+        told = [info.timestamp_ms for info in reversed(table.delta().history())]
         assert told == ADJUSTED_MS
         assert table.delta().version_at(ADJUSTED_MS[2]) == 2
         # An older version is asked as the table was then.

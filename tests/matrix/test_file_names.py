@@ -20,8 +20,8 @@ from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.engine.storage.location import storage_for_uri
 from tests.engine.changes.logs import FEED_ON, cdc
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, write_commit
 from tests.matrix.log_forms import FORMS
@@ -171,8 +171,9 @@ def test_a_deletion_vector(tmp_path: Path, name: str, encoded: str) -> None:
     absolute = DeletionVectorDescriptor(
         "p", f"file:{quote(str(tmp_path))}/else/{encoded}", 1, len(data), len(ROWS)
     )
+    access = FileAccess(storage, allowed_outside=(f"{tmp_path}/else",))
     for descriptor in (relative, absolute):
-        found = read_deletion_vector(descriptor, storage, table="t", open_uri=storage_for_uri)
+        found = read_deletion_vector(descriptor, storage, table="t", open_uri=access.locate)
         assert list(found) == ROWS
 
 

@@ -66,7 +66,7 @@ VALUES: dict[str, dict[str | None, Any]] = {
         "2024-01-01T00:00:00Z": NO_VALUE,
     },
     "boolean": {None: None, "true": True, "TRUE": True, "false": False, "1": NO_VALUE},
-    "binary": {None: None, "": None, "\u00ff": b"\xff", "a": b"a"},
+    "binary": {None: None, "": None, "\u00ff": b"\xc3\xbf", "a": b"a"},
 }
 
 

@@ -22,7 +22,7 @@ from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.matrix.log_forms import FORMS
 from tests.table_builder import MemoryTable, replay, state_of
-from tests.vacuum_world import NOW_MS, World, random_world
+from tests.vacuum_world import CUTOFF_MS, NOW_MS, World, random_world
 
 SEEDS = range(12)
 
@@ -99,6 +99,7 @@ def test_a_full_vacuum_deletes_what_is_old_and_not_needed(
     assert kept.hidden + kept.other_tables + kept.young + kept.referenced == (
         len(world.disk) - len(expected)
     )
+    assert kept.referenced == len(world.needed(CUTOFF_MS) & world.disk.keys() - world.hidden)
 
 
 def test_the_rest_stays_and_another_vacuum_finds_nothing(

@@ -79,7 +79,7 @@ def check_log(table: DeltaTable, appended: Mapping[int, str]) -> None:
     """Each version is the commit that its writer was told of, and later than the one before."""
     history = table.history()[::-1]
     assert [info.version for info in history] == [0, *sorted(appended)]
-    times = [info.in_commit_timestamp or 0 for info in history]
+    times = [info.in_commit_timestamp_ms or 0 for info in history]
     assert all(before < after for before, after in itertools.pairwise(times))
     assert len({info.txn_id for info in history}) == len(history)
     commits = table.storage.read_many([commit_path(version) for version in sorted(appended)])

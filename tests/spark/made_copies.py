@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake import DeltaTable as Peer
-from deltalake import write_deltalake
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark.copy_marker import MARKER, CopyMarker
+from airflow_delta.spark.copy_source import copy_app_id
 
 RUN = "clone-00000000-0000-0000-0000-000000000000"
+DELETION = "00000000-0000-0000-0000-000000000001"
 LONG_AGO, NEVER = 1, None
 LATER = 10**14
 
@@ -46,7 +48,9 @@ def files_copy(lake: Path, name: str, *, expires: int | None, **more: Any) -> Pa
 def delta_copy(lake: Path, name: str, *, expires: int | None, **more: Any) -> Path:
     """A clone of one version."""
     place = lake / name
-    write_deltalake(place, pa.table({"id": [1]}))
+    source_id = DeltaTable(str(lake / "sales")).snapshot().metadata.id
+    mark = CommitProperties(app_transactions=[Transaction(copy_app_id(source_id), 1)])
+    write_deltalake(place, pa.table({"id": [1]}), commit_properties=mark)
     (file,) = place.glob("part-*")
     (place / RUN).mkdir()
     file.rename(place / RUN / file.name)

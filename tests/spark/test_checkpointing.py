@@ -47,7 +47,9 @@ from tests.table_builder import (
     commit_file,
     commits,
     compaction,
+    file_rows,
     multipart_checkpoint,
+    parquet,
     state_of,
     states,
     v2_checkpoint,
@@ -238,8 +240,9 @@ def test_a_base_that_holds_files_twice_is_left_out(
     spark: SparkSession, tmp_path: Path, policy: Any
 ) -> None:
     (content,) = multipart_checkpoint(STATES[BASE], BASE, parts=1).values()
+    again = parquet(file_rows(STATES[BASE].visible()))
     stem = f"_delta_log/{BASE:020}.checkpoint"
-    parts = {f"{stem}.{part:010}.{2:010}.parquet": content for part in (1, 2)}
+    parts = {f"{stem}.{n:010}.{2:010}.parquet": c for n, c in ((1, content), (2, again))}
     table = table_of(commits(HISTORY) | parts, tmp_path)
     with pytest.warns(DeltaWarning, match=r"can't be used \(.* holds the file '.*' twice"):
         result = write_checkpoint(spark, str(table), policy=policy)

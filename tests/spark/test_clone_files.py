@@ -16,10 +16,10 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.maintenance.clone_definition import stage_clone_definition
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.spark.clone_files import CloneFiles, clone_files
 from airflow_delta.spark.clone_names import strange_file
 from airflow_delta.spark.file_copying import copy_file
-from airflow_delta.spark.key_shuffle import StorageAddress
 from airflow_delta.spark.log_actions import live_files
 from tests.conftest import golden_manifest
 from tests.log_builder import add, metadata, remove, write_commit
@@ -65,7 +65,7 @@ def cloned(source: Snapshot, target: Path, *, copies: bool = False) -> CloneFile
     )
     files = clone_files(source, transaction.snapshot, table=storage.root)
     for copy in files.copies if copies else ():
-        copy_file(copy, source.state.storage, storage, StorageAddress(source.table, {}))
+        copy_file(copy, FileAccess(source.state.storage), storage)
     transaction._clone(source, files.keys)
     stage_clone_definition(transaction, source)
     transaction.set_transaction("copy", source.version)

@@ -47,7 +47,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         _: object, copies: Sequence[FileCopy], *, source: StorageAddress, target: StorageAddress
     ) -> None:
         for copy in copies:
-            copy_file(copy, source.open(), target.open(), source)
+            copy_file(copy, source.access(), target.open())
 
     monkeypatch.setattr(clones, "copy_files", copied)
     write_sales(tmp_path / "sales", version=2)

@@ -189,10 +189,14 @@ def test_the_commit_is_that_of_a_shallow_clone_of_the_peer(
     )
     assert our_files == their_files
     # Deletion vectors and files of the shallow clone lie elsewhere: that of the clone has them itself.
-    deeper = tmp_path / "deeper"
-    copy_snapshot(spark, CopyRequest(str(shallow), 0, str(deeper), "delta"))
+    deeper, allowed = tmp_path / "deeper", [str(source)]
+    copy_snapshot(
+        spark, CopyRequest(str(shallow), 0, str(deeper), "delta"), allowed_outside=allowed
+    )
     delta_spark.sql(f"DELETE FROM delta.`{shallow}` WHERE a = 3")
-    copy_snapshot(spark, CopyRequest(str(shallow), 1, str(deeper), "delta"))
+    copy_snapshot(
+        spark, CopyRequest(str(shallow), 1, str(deeper), "delta"), allowed_outside=allowed
+    )
     expected = rows(delta_spark, shallow)
     for table in (source, shallow):
         shutil.rmtree(table)

@@ -21,6 +21,7 @@ from airflow_delta.spark.copy_watch import CopyBeingDeletedError
 from airflow_delta.spark.deletion_list import DELETING, DeletionList
 from airflow_delta.spark.hadoop_directories import HadoopDirectories
 from tests.spark.conftest import bag, rows_of
+from tests.spark.made_copies import DELETION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -346,7 +347,7 @@ def test_no_copy_is_made_where_an_expired_one_is_being_deleted(
     request = CopyRequest(source, 2, str(target), format_, expire_after_ms=0)
     copy_snapshot(spark, request)
     marker = CopyMarker.from_json((target / MARKER).read_bytes())
-    (target / DELETING).write_bytes(DeletionList("id", 0, True, marker, ()).to_json())
+    (target / DELETING).write_bytes(DeletionList(DELETION, 0, True, marker, ()).to_json())
     before = sorted(target.rglob("*"))
     with pytest.raises(CopyBeingDeletedError, match="an expired copy is being deleted there"):
         copy_snapshot(spark, request)
@@ -362,7 +363,7 @@ def test_a_deletion_that_begins_while_a_copy_is_exchanged(
     request = CopyRequest(source, 0, str(target), expire_after_ms=0)
     copy_snapshot(spark, request)
     marker = CopyMarker.from_json((target / MARKER).read_bytes())
-    content = DeletionList("id", 0, True, marker, ()).to_json()
+    content = DeletionList(DELETION, 0, True, marker, ()).to_json()
     rename = HadoopDirectories.rename
 
     def begins(moment: str) -> None:

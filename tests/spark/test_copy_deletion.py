@@ -30,7 +30,7 @@ from airflow_delta.spark.deletion_list import (
     write_list,
 )
 from tests.conftest import write_sales
-from tests.spark.made_copies import LONG_AGO, NEVER, RUN, contents, delta_copy, files_copy
+from tests.spark.made_copies import DELETION, LONG_AGO, NEVER, RUN, contents, delta_copy, files_copy
 
 NEW_RUN = RUN.replace("0", "1")
 STEPS = ("read", "list", "walk", "create", "replace", "delete")
@@ -173,7 +173,7 @@ def killed(place: Path, *, decided: bool = True) -> DeletionList:
     marker = read_marker(storage)
     assert marker is not None
     files = tuple(info for info in storage.walk("") if info.path != MARKER)
-    deletion = DeletionList("an id", now_ms() - LEASE_MS, decided, marker, files)
+    deletion = DeletionList(DELETION, now_ms() - LEASE_MS, decided, marker, files)
     storage.create(DELETING, deletion.to_json())
     return deletion
 
@@ -263,11 +263,11 @@ def test_a_commit_between_listing_and_the_look_at_the_table(
     place, looks = delta_copy(lake, "old", expires=LONG_AGO), []
     why_table_kept = copy_deletion._why_table_kept
 
-    def slow(*arguments: Any) -> str | None:
+    def slow(*arguments: Any, **options: Any) -> str | None:
         looks.append(1)
         if len(looks) == look:
             write_deltalake(place, pa.table({"id": [2]}), mode="append")
-        return why_table_kept(*arguments)
+        return why_table_kept(*arguments, **options)
 
     monkeypatch.setattr(copy_deletion, "_why_table_kept", slow)
     assert delete(place) == "it has changed meanwhile"

@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
 from airflow_delta.spark.file_list import scan_files
+from airflow_delta.spark.job_files import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,21 @@ def test_nothing_but_the_files_named_is_read(spark: SparkSession, tmp_path: Path
     frame = scan(spark, uris[::3], size)
     assert frame.columns == ["n"]
     assert sorted(row.n for row in frame.collect()) == list(range(0, 40, 3))
+
+
+def test_the_list_of_a_job_is_in_the_folder_of_its_submission(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it is deleted with it, whatever becomes of the driver."""
+    file, folder = tmp_path / "f.parquet", tmp_path / "job"
+    pq.write_table(pa.table({"n": [1]}), file)
+    uri, size = f"file:{file}", file.stat().st_size
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    with pytest.raises(FileNotFoundError, match=str(folder)):
+        scan(spark, [uri], size)
+    folder.mkdir()
+    assert scan(spark, [uri], size).collect() == [(1,)]
+    assert list(folder.iterdir()) == []
 
 
 def test_names_and_columns_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:

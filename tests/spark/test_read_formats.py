@@ -92,7 +92,7 @@ def test_what_needs_parquet_is_refused(spark: SparkSession, tmp_path: Path) -> N
         "sizeInBytes": 40,
         "cardinality": 6,
     }
-    add = {"deletionVector": vector, "stats": '{"numRecords":20}'}
+    add = {"deletionVector": vector, "stats": '{"numRecords":30}'}
     write_log(tmp_path / "vectors", "csv", options={}, protocol=features, add=add)
     with pytest.raises(UnsupportedFeatureError, match="deletion vectors can't be read"):
         read_snapshot(spark, str(tmp_path / "vectors"))

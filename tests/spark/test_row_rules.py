@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import PySparkException
 
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.schema import (
@@ -16,10 +15,8 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.spark.row_rules import (
-    NOT_NULL_VIOLATION,
     check_rows_fit,
     new_table_schema,
-    with_not_null_checks,
 )
 
 if TYPE_CHECKING:
@@ -74,12 +71,3 @@ def test_a_new_table_promises_nothing_about_nulls(spark: SparkSession) -> None:
             StructField("m", MapType(STRING, INTEGER)),
         )
     )
-
-
-def test_not_null_columns_are_checked_row_by_row(spark: SparkSession) -> None:
-    schema = StructType((StructField("a", STRICT_STRUCT),))
-    rows = spark.createDataFrame([((1,),), (None,)], "a struct<x: int>")
-    assert with_not_null_checks(rows, schema).count() == 2
-    bad = spark.createDataFrame([((1,),), ((None,),)], "a struct<x: int>")
-    with pytest.raises(PySparkException, match=f"{NOT_NULL_VIOLATION}a.x"):
-        with_not_null_checks(bad, schema).collect()

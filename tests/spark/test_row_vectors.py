@@ -51,7 +51,8 @@ def _rows_of(found: RowVectors, entry: int) -> set[int]:
     rows = {
         block * 4096 + word * 64 + bit
         for block, words in enumerate(facts.get("entry_bits") or ())
-        for word, bits in enumerate(words or ())
+        # A block without words has all of its rows.
+        for word, bits in enumerate([-1] * 64 if words == [] else words or ())
         for bit in range(64)
         if bits >> bit & 1
     }
@@ -219,3 +220,58 @@ def test_positions_hold_whatever_row_groups_are_skipped(
     want = sorted(rows + [n for n in rows if n not in EDGES])
     found = read_snapshot(spark, table, predicate=predicate).toArrow()["n"].to_pylist()
     assert sorted(found) == want
+
+
+def _runs(*ranges: range) -> BitMap64:
+    found = BitMap64()
+    for each in ranges:
+        found.add_range(each.start, each.stop)
+    return found
+
+
+WIDE = {
+    # Whole windows, whole blocks in a window, words in a block, and a single row.
+    0: _runs(range(10), range(65_536, 262_144), range(300_000, 400_000), range(500_001, 500_002)),
+    1: BitMap64([3, 4096]),
+    2: _runs(range(4096, 8192)),
+    3: _runs(range(70_000, 200_000), range(2**35, 2**35 + 200_000)),
+}
+
+
+def test_rows_in_runs_are_named_block_by_block(spark: SparkSession) -> None:
+    near = {entry: _runs(range(600_000)) & vector for entry, vector in WIDE.items()}
+    rows = spark.range(5 * 600_000).select(
+        (F.col("id") / 600_000).cast("long").alias("entry"),
+        (F.col("id") % 600_000).alias("place"),
+    )
+    found = _named(spark, near, rows).to_pylist()
+    wanted = [(entry, place) for entry, bitmap in near.items() for place in bitmap]
+    assert sorted((row["entry"], row["place"]) for row in found) == wanted
+
+
+@pytest.mark.parametrize("at_a_time", [1, 1 << 22])
+def test_windows_hold_the_rows_of_each_vector(
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_delta.spark.row_vectors._ROWS_AT_A_TIME", at_a_time)
+    near = {entry: vector for entry, vector in WIDE.items() if entry != 3}
+    found = RowVectors(near, 4)
+    assert {entry: _rows_of(found, entry) for entry in near} == {
+        entry: set(vector) for entry, vector in near.items()
+    }
+
+
+def test_a_vector_of_many_rows_in_runs_takes_what_its_bytes_say() -> None:
+    # 2 ** 33 rows in 1.8 MB: as bits they would take a gigabyte, as positions 64.
+    found = RowVectors({0: _runs(range(1, 2**33))}, 1)
+    assert _nbytes(found) < 60_000_000
+    assert list(found.facts) == ["entry_bits"]
+    lists = found.facts["entry_bits"][1][0].values
+    assert (len(lists), len(lists.values)) == (2**21, 64)
+
+
+def test_neighbours_and_one_that_is_far_away_take_little() -> None:
+    rows = [*range(200), 2**34 - 1]
+    found = RowVectors({0: BitMap64(rows)}, 1)
+    assert _nbytes(found) < 10_000
+    assert _rows_of(found, 0) == {*rows}

@@ -5,7 +5,8 @@ import io
 import json
 import math
 import random
-from decimal import Decimal
+from collections.abc import Callable
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,9 @@ def random_row(rng: random.Random) -> tuple[Any, ...]:
         maybe(rng.randint(-(2**63), 2**63 - 1)),
         maybe(float(rng.randint(-9, 9)) / 2),
         maybe(rng.choice([rng.random(), -0.0, 0.0, 1e300])),
-        maybe(Decimal(rng.randint(-(10**37), 10**37)).scaleb(-18)),
-        maybe(Decimal(rng.randint(-(10**9) + 1, 10**9 - 1)).scaleb(-2)),
+        # From text, which alone is exact: what Python computes with decimals it rounds to 28 digits.
+        maybe(Decimal(f"{rng.randint(-(10**37), 10**37)}e-18")),
+        maybe(Decimal(f"{rng.randint(-(10**9) + 1, 10**9 - 1)}e-2")),
         maybe(name),
         maybe(rng.random() < 0.5),
         maybe(rng.randbytes(3)),
@@ -164,7 +166,13 @@ def test_a_maximum_is_raised_by_as_little_as_will_do(text: str, raised: str | No
 
 
 def statistics_of(
-    table: pa.Table, schema: str, *, properties: dict[str, str] | None = None, **options: Any
+    table: pa.Table,
+    schema: str,
+    *,
+    properties: dict[str, str] | None = None,
+    parse_float: Callable[[str], Any] = float,
+    parse_int: Callable[[str], Any] = int,
+    **options: Any,
 ) -> dict[str, Any]:
     """The statistics of a file with one column per ``name type`` of the schema."""
     fields = [
@@ -175,8 +183,44 @@ def statistics_of(
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
     columns = indexed_columns(stored, TableProperties(properties or {}, "test"))
-    result: dict[str, Any] = json.loads(file_statistics(pq.read_metadata(buffer), columns))
+    text = file_statistics(pq.read_metadata(buffer), columns)
+    result: dict[str, Any] = json.loads(text, parse_float=parse_float, parse_int=parse_int)
     return result
+
+
+@st.composite
+def decimals(draw: st.DrawFn) -> tuple[int, int, list[int]]:
+    """A precision, a scale, and unscaled values."""
+    precision = draw(st.integers(1, 38))
+    most = 10**precision - 1
+    values = st.one_of(st.integers(-most, most), st.sampled_from([-most, most, 0, 1, -1]))
+    return precision, draw(st.integers(0, precision)), draw(st.lists(values, min_size=1))
+
+
+@settings(max_examples=200, deadline=None)
+@given(decimals(), st.sampled_from([6, 28, 50]))
+def test_bounds_of_decimals_are_exact(case: tuple[int, int, list[int]], precision: int) -> None:
+    """Against integers, which know no scale; and whatever the precision of the thread's context is."""
+    digits, scale, values = case
+    table = pa.table(
+        {"d": pa.array([as_decimal(v, scale) for v in values], pa.decimal128(digits, scale))}
+    )
+    with localcontext() as context:
+        context.prec = precision
+        stats = statistics_of(table, f"d decimal({digits},{scale})", parse_float=str, parse_int=str)
+    told = (unscaled(stats[name]["d"], scale) for name in ("minValues", "maxValues"))
+    assert tuple(told) == (min(values), max(values))
+
+
+def as_decimal(unscaled: int, scale: int) -> Decimal:
+    return Decimal(f"{unscaled}e-{scale}")
+
+
+def unscaled(text: str, scale: int) -> int:
+    """A number in JSON without an exponent, as an integer."""
+    whole, _, fraction = text.partition(".")
+    assert len(fraction) == scale
+    return int(whole + fraction)
 
 
 def test_bounds_span_all_row_groups() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -136,3 +137,27 @@ def test_times_of_an_inventory_are_those_of_the_engine(spark: SparkSession, tmp_
         found = vacuuming._files(batch)
         expected = inventory_files(rows.toArrow(), root=str(tmp_path))
         assert found.to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_live_files_of_a_table_inside_stay(
+    spark: SparkSession, tmp_path: Path, is_listed: bool
+) -> None:
+    """Its log is a link, and no inventory has it."""
+    old_ms = NOW_MS - 30 * DAY_MS
+    write_commit(tmp_path / "t", 0, PROTOCOL, metadata(), modified_ms=old_ms)
+    write_commit(tmp_path / "log-of", 0, PROTOCOL, metadata(), add("live"), modified_ms=old_ms)
+    paths = ["p=1/orphan", "p=1/t/live", "p=1/t/q=1/live"]
+    for path in paths:
+        file = tmp_path / "t" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x")
+        os.utime(file, ns=(old_ms * 1_000_000, old_ms * 1_000_000))
+    (tmp_path / "t/p=1/t/_delta_log").symlink_to(tmp_path / "log-of" / "_delta_log")
+    rows = [(path, 1, False, old_ms) for path in paths]
+    schema = "path string, length long, isDir boolean, modificationTime long"
+    inventory = None if is_listed else spark.createDataFrame(rows, schema)
+    result = vacuum(spark, str(tmp_path / "t"), inventory=inventory)
+    assert result.plan.files["path"].to_pylist() == ["p=1/orphan"]
+    assert result.plan.kept.other_tables == 2
+    assert [path for path in paths if (tmp_path / "t" / path).exists()] == paths[1:]

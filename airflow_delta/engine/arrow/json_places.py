@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.remedies import PUT_COMMIT_BACK_OR_DELETE, PUT_FILE_BACK
 
 __all__ = ["NO_PATHS", "corrupt_line", "empty_commit", "path_of"]
 
@@ -27,7 +28,7 @@ def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
     """The error over a commit without content."""
     return CorruptLogError(
         f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
-        "or has not finished; restore the file, or remove it if it is the newest commit",
+        f"or has not finished; {PUT_COMMIT_BACK_OR_DELETE}",
         table=table,
         version=version,
         path=path,
@@ -51,8 +52,7 @@ def corrupt_line(
     raw = bytes(content[: 4 * _EXCERPT_CHARACTERS])
     excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
     return CorruptLogError(
-        f"{path}, line {line}: {reason}; found: {excerpt!r}. Restore the file from a "
-        "backup, or restore the table to a version before it",
+        f"{path}, line {line}: {reason}; found: {excerpt!r}; {PUT_FILE_BACK}",
         table=table,
         version=version,
         path=path,

@@ -21,13 +21,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
 from airflow_delta.engine.arrow.normalise import present_rows
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet_rows import FileRows, FilteredRows, RowFilter
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
+from airflow_delta.engine.arrow.repeated_rows import check_distinct_rows
+from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ActionFile", "Piece", "read_pieces", "reader_threads"]
@@ -105,6 +107,26 @@ class ActionFile:
                         found.extend((kind, _plain(row, rows.type)) for row in rows.to_pylist())
         return found
 
+    def check_each_once(self) -> None:
+        """Make sure that no action that isn't about a file stands there twice.
+
+        Only the fields that identify them are decoded, up to the first that comes again: a file of some
+        kilobytes may repeat a row a million times.
+        """
+        source = self._source
+        seen: set[tuple[str, str | None]] = set()
+        for group in range(source.footer.num_row_groups):
+            kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
+            if not kinds:
+                continue
+            witnesses = [f"{kind}.{SMALL_KINDS[kind]}" for kind in kinds]
+            with source.damage():
+                for batch in source.batches(group, witnesses, texts_once=True):
+                    for kind in kinds:
+                        twice = _second(kind, present_rows(batch.column(kind)), seen)
+                        if twice is not None:
+                            raise source.corrupt(twice)
+
     def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The adds, in tables with the columns asked for (None: all) and those of the file's key."""
         return self._file_actions("add", columns)
@@ -133,6 +155,7 @@ class ActionFile:
         pieces: list[Piece] = []
         for group in range(self._source.footer.num_row_groups):
             if self._may_hold(group, kind):
+                check_distinct_rows(self._source, group, kind)
                 # A large row group is decoded while it is consumed, else on a thread before.
                 large = self._source.is_large(group)
                 rows: FileRows | FilteredRows
@@ -154,6 +177,25 @@ class ActionFile:
         if self._source.has(kind):
             raise self._source.corrupt(f"its column {kind!r} lacks {_REQUIRED_FIELD[kind]!r}")
         return False
+
+
+def _second(kind: str, rows: pa.StructArray, seen: set[tuple[str, str | None]]) -> str | None:
+    """The finding that rows repeat an action, of their own or of those seen; they count as seen then."""
+    if not len(rows):
+        return None
+    if kind in SINGLE_KINDS:
+        if len(rows) > 1 or (kind, None) in seen:
+            return repeated(kind)
+        seen.add((kind, None))
+        return None
+    counts = pc.value_counts(rows.field(0))
+    # A loop over distinct texts: each becomes a dict of its own afterwards.
+    for entry in counts:
+        text = str(entry["values"].as_py())
+        if entry["counts"].as_py() > 1 or (kind, text) in seen:
+            return repeated(kind, text)
+        seen.add((kind, text))
+    return None
 
 
 def _plain(value: Any, type_: pa.DataType) -> Any:

@@ -109,6 +109,11 @@ class ParquetSource:
             return None
         return int(chunk.statistics.null_count)
 
+    def stored_bytes(self, group: int, leaf: str) -> int:
+        """How many bytes of the file a leaf takes in a row group."""
+        chunk = self.footer.row_group(group).column(self.leaves[leaf])
+        return int(chunk.total_compressed_size)
+
     def all_null(self, group: int, leaf: str) -> bool:
         """Whether a leaf that isn't repeated is known to be null in all rows of a row group."""
         return self.nulls(group, leaf) == self.rows(group)
@@ -122,12 +127,24 @@ class ParquetSource:
         return self.rows(group) > self._slice_rows
 
     def batches(
-        self, group: int, columns: Sequence[str], *, rows: int | None = None
+        self,
+        group: int,
+        columns: Sequence[str],
+        *,
+        rows: int | None = None,
+        texts_once: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Decode columns of a row group, in slices, of another number of rows than usual if given.
+        """Decode columns of a row group, in slices.
 
         A large one is decoded on Arrow's threads, others on the caller's alone. What is wrong with
         the file is raised as Arrow raises it: see `damage`.
+
+        Args:
+            group: the number of the row group.
+            columns: dotted paths.
+            rows: another number of rows in a slice than usual.
+            texts_once: hand leaves of texts out as dictionaries: a text that a few bytes of the file repeat
+                a million times takes its memory once.
         """
         remote, large = self._storage.capabilities.remote, self.is_large(group)
         with self._storage.open(self._file.path, size=self._file.size) as source:
@@ -140,6 +157,7 @@ class ParquetSource:
                 buffer_size=_LOCAL_BUFFER if large and not remote else 0,
                 # Nanoseconds, the default, can't hold the years that statistics mention.
                 coerce_int96_timestamp_unit="us",
+                read_dictionary=self._texts(columns) if texts_once else None,
             )
             yield from file.iter_batches(
                 batch_size=rows or self._slice_rows,
@@ -147,6 +165,16 @@ class ParquetSource:
                 columns=list(columns),
                 use_threads=large,
             )
+
+    def _texts(self, columns: Sequence[str]) -> list[str]:
+        """The leaves of texts at or below columns."""
+        schema = self.footer.schema
+        return [
+            leaf
+            for leaf, index in self.leaves.items()
+            if any(leaf == column or leaf.startswith(f"{column}.") for column in columns)
+            and schema.column(index).physical_type == "BYTE_ARRAY"
+        ]
 
     @contextmanager
     def damage(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ from airflow_delta.engine.arrow.json_columns import parsing_pool
 from airflow_delta.engine.arrow.numpy_arrays import offsets_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
+from airflow_delta.engine.model.json_fields import is_text
 
 __all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
 
@@ -151,7 +152,7 @@ def _picked(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return value if isinstance(value, bool) else None
     if pa.types.is_string(type_):
-        return value if isinstance(value, str) and _is_unicode(value) else None
+        return value if isinstance(value, str) and is_text(value) else None
     if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool):
         return None
     return _number(value, type_)
@@ -176,12 +177,3 @@ def _decimal_text(number: Decimal, type_: pa.DataType) -> str | None:
         return f"{number.quantize(Decimal((0, (1,), -type_.scale)), context=context):f}"
     except (Inexact, InvalidOperation):
         return None
-
-
-def _is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which JSON can escape and UTF-8 can't hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -19,6 +19,7 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.segment import check_version
+from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.snapshot.history import Timeline
 
 __all__ = ["Bound", "Moment", "resolve_range"]
@@ -68,6 +69,17 @@ def resolve_range(
         )
     if first > last:
         raise _empty(start, end, first, last, timeline, table)
+    if last >= available.stop:
+        raise ChangesNotAvailableError(
+            f"the changes from version {first} to {last} can't be told: the commits from "
+            f"{available.stop} to {latest} are gone, and a checkpoint alone tells the state after them; "
+            "put the files back from a backup, or read the table itself",
+            table=table,
+            start=first,
+            end=last,
+            earliest=available.start,
+            latest=latest,
+        )
     if first < available.start:
         raise ChangesNotAvailableError(
             f"the changes from version {first} to {last} can't be told: the log has the commits from "
@@ -92,7 +104,9 @@ def _available(timeline: Timeline, latest: int, table: str) -> range:
             start=None,
             end=latest,
         )
-    return range(max(timeline.earliest_recreatable, commits[0].version), latest + 1)
+    # The newest version may be that of a checkpoint whose commit is gone.
+    first = commits[0].version
+    return range(max(timeline.earliest_recreatable, first), first + len(commits))
 
 
 def _start(timeline: Timeline, start: Bound, available: range, table: str) -> int:
@@ -122,8 +136,9 @@ def _empty(
         and start.timestamp_ms <= end.timestamp_ms
     ):
         return TimestampOutOfRangeError(
-            f"no version was committed from {start.timestamp_ms} ms to {end.timestamp_ms} ms: "
-            f"version {last} is older, version {first} is younger",
+            f"no version was committed from {utc_text(start.timestamp_ms)} to "
+            f"{utc_text(end.timestamp_ms)}: version {last}, of {utc_text(timeline.timestamp_ms(last))}, is "
+            f"older, version {first}, of {utc_text(timeline.timestamp_ms(first))}, is younger",
             table=table,
             timestamp_ms=start.timestamp_ms,
             earliest_ms=timeline.timestamp_ms(last),

@@ -121,8 +121,8 @@ def _changing(actions: pa.Table, told_by_cdc: pa.Array, table: str) -> pa.Table:
         file, version = unclear["path"][0].as_py(), unclear[VERSION][0].as_py()
         raise CorruptLogError(
             f"an action of version {version} for the file {file} has no dataChange, which the "
-            "protocol requires and which tells whether rows changed; restore the commit's file from "
-            "a backup",
+            "protocol requires and which tells whether rows changed; put the commit's file back "
+            "from a backup",
             table=table,
             version=version,
             path=commit_path(version),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,6 +80,27 @@ class ChangePlan:
             InvalidTableError: the schema can't be parsed.
         """
         return table_schema(self.metadata, table=self.table)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, in which files are counted and not named.
+
+        Returns:
+            ``start`` and ``end``; ``files`` and ``bytes`` to read (files of unknown size count as empty);
+            and ``by_kind``, how many files hold rows that were inserted (``insert``), rows that were
+            deleted (``delete``), and changes of any kind (``change data``).
+        """
+        kinds = self.files["_change_type"]
+        return {
+            "start": self.start,
+            "end": self.end,
+            "files": self.files.num_rows,
+            "bytes": pc.sum(self.files["size"]).as_py() or 0,
+            "by_kind": {
+                "insert": pc.sum(pc.equal(kinds, "insert")).as_py() or 0,
+                "delete": pc.sum(pc.equal(kinds, "delete")).as_py() or 0,
+                "change data": kinds.null_count,
+            },
+        }
 
 
 def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> ChangePlan:
@@ -162,7 +184,7 @@ def _with_times(files: pa.Table, newest: Snapshot, small: Sequence[SmallAction])
 
 def _time(newest: Snapshot, version: int, info: CommitInfo | None) -> int:
     source = timestamp_source(version, newest.protocol, newest.metadata, table=newest.table)
-    known = info.in_commit_timestamp if info is not None else None
+    known = info.in_commit_timestamp_ms if info is not None else None
     if source is TimestampSource.COMMIT_INFO and known is not None:
         # The commit has been read already: asking the timeline would read it again.
         return known

@@ -28,6 +28,7 @@ def named_rows(
     *,
     table: str,
     open_uri: OpenUri | None = None,
+    num_rows: pa.ChunkedArray | None = None,
 ) -> dict[int, BitMap64]:
     """The positions that the entries of a change plan name, by the numbers of the entries.
 
@@ -40,6 +41,7 @@ def named_rows(
         storage: the table's storage.
         table: the table's location, for messages.
         open_uri: as in `read_deletion_vectors`.
+        num_rows: as in `read_vector_column`, of the entries.
 
     Raises:
         CorruptLogError: a descriptor lacks a field.
@@ -47,7 +49,10 @@ def named_rows(
         StorageError: the store failed otherwise.
     """
     both = pa.chunked_array([*deleted.chunks, *selected.chunks], deleted.type)
-    rows = read_vector_column(both, storage, table=table, open_uri=open_uri)
+    counts = None
+    if num_rows is not None:
+        counts = pa.chunked_array([*num_rows.chunks, *num_rows.chunks], num_rows.type)
+    rows = read_vector_column(both, storage, table=table, open_uri=open_uri, num_rows=counts)
     # A loop over vectors, each of which is a set of its own.
     for place in [place for place in rows if place >= len(deleted)]:
         number, selection = place - len(deleted), rows.pop(place)

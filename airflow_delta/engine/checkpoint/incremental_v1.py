@@ -34,7 +34,7 @@ from airflow_delta.engine.checkpoint.action_rows import (
     FileActionTable,
     new_action_file,
 )
-from airflow_delta.engine.checkpoint.base_check import DistinctFiles, check_told
+from airflow_delta.engine.checkpoint.base_check import check_told
 from airflow_delta.engine.checkpoint.classic_reuse import (
     Judge,
     JudgedGroup,
@@ -42,6 +42,7 @@ from airflow_delta.engine.checkpoint.classic_reuse import (
     our_groups,
     small_groups,
 )
+from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.own_file import own_file
 from airflow_delta.engine.checkpoint.read import CheckpointReader
@@ -183,8 +184,6 @@ class _Files:
         self._base_told = base_told
         self._held = _Count()
         self._distinct: DistinctFiles | None = None
-        if base_told.num_adds is None:
-            self._distinct = DistinctFiles(path=base.path, version=base.version, table=tail.table)
 
     def stream(self) -> Iterator[FileActionTable]:
         """The rows to be gathered; in between, the other row groups are appended."""
@@ -205,6 +204,11 @@ class _Files:
                 others.append(file)
             else:
                 ours += groups
+        if others or self._base_told.num_adds is None:
+            base = self._base
+            self._distinct = DistinctFiles(
+                path=base.path, version=base.version, table=self._tail.table
+            )
         yield from self._decoded(others)
         yield from self._judged(ours, {kind: rows.num_rows for kind, rows in new.items()})
 

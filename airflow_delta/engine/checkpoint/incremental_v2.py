@@ -45,7 +45,8 @@ from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet import reader_threads
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
-from airflow_delta.engine.checkpoint.base_check import DistinctFiles, check_told
+from airflow_delta.engine.checkpoint.base_check import check_told
+from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.sidecar_layout import (
     SIDECAR_ROWS,
@@ -54,7 +55,7 @@ from airflow_delta.engine.checkpoint.sidecar_layout import (
     sidecar_layout,
 )
 from airflow_delta.engine.checkpoint.sidecar_reuse import Inspector, JudgedSidecar
-from airflow_delta.engine.checkpoint.sidecar_tags import SidecarFacts
+from airflow_delta.engine.checkpoint.sidecar_tags import SidecarFacts, facts_of_tags
 from airflow_delta.engine.checkpoint.sidecar_write import (
     WrittenSidecar,
     new_sidecars,
@@ -284,7 +285,8 @@ def _check_base(
     threads: int,
 ) -> None:
     """Make sure that the previous checkpoint holds each file once, as far as it can be told."""
-    if told.num_adds is None:
+    ours = all(facts_of_tags(sidecar.tags) is not None for sidecar in base.sidecars)
+    if told.num_adds is None or not ours:
         distinct = DistinctFiles(path=base.path, version=base.version, table=table)
         tell = partial(inspector.tell, distinct=distinct)
         for _ in map_ordered(tell, base.sidecars, workers=threads):

@@ -32,7 +32,7 @@ from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.model.lazy import lazy_property
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
+from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated_action
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.rows import read_small_rows
 from airflow_delta.engine.storage.base import FileInfo, Storage
@@ -167,18 +167,26 @@ class CheckpointReader:
             workers = _REMOTE_PARTS if self._storage.capabilities.remote else 1
             parts = map_ordered(self._small_actions_of, self._parquet, workers=workers)
             actions = [action for part in parts for action in part]
+        # Of parts that are each right, too.
+        twice = repeated_action(actions)
+        if twice is not None:
+            raise self._corrupt(twice)
         self._check_version(self._metadata_of(actions))
         return actions
 
     def _small_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
         try:
             with self._storage.open(file.path, size=file.size) as source:
-                return read_small_rows(source, size=file.size, kinds=SMALL_KINDS)
+                return read_small_rows(
+                    source, size=file.size, kinds=SMALL_KINDS, single=SINGLE_KINDS
+                )
         except NotReadHere:
             # Rare, or damaged: pyarrow reads the one, and tells what is wrong with the other.
             from airflow_delta.engine.arrow.parquet import ActionFile
 
-            return ActionFile(self._storage, file).small_actions()
+            actions = ActionFile(self._storage, file)
+            actions.check_each_once()
+            return actions.small_actions()
 
     @lazy_property
     def _action_files(self) -> tuple[ActionFile, ...]:
@@ -237,8 +245,6 @@ class CheckpointReader:
 
     def _metadata_of(self, actions: list[tuple[str, dict[str, Any]]]) -> CheckpointMetadata | None:
         found = [action for kind, action in actions if kind == "checkpointMetadata"]
-        if len(found) > 1:
-            raise self._corrupt(f"it has {len(found)} checkpointMetadata actions, expected one")
         where = f"{self.path}: checkpointMetadata"
         return CheckpointMetadata.from_json(found[0], where) if found else None
 

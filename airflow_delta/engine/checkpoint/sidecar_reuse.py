@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.parquet import ActionFile
 from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.checkpoint.base_check import DistinctFiles
+from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.path_ranges import any_within, parsed_ranges
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
 from airflow_delta.engine.checkpoint.sidecar_layout import stats_form
@@ -243,7 +243,7 @@ class Inspector:
             return False
         paths = _paths_of(keys)
         for table in self._read(sidecar, kind, ("path",)):
-            # Where the tags tell a range of paths all of them are relative, and their own keys.
+            # Where the tags tell a range of paths, all of them are their own keys.
             found = table["path"] if facts.min_path is not None else self._path_keys(table)
             if pc.any(pc.is_in(found.cast(paths.type), value_set=paths)).as_py():
                 return True

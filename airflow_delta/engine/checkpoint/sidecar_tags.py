@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.checkpoint.path_ranges import ranges_of, ranges_text
-from airflow_delta.engine.replay.file_key import are_relative
+from airflow_delta.engine.replay.file_key import are_keys
 from airflow_delta.engine.replay.tombstones import deletion_times
 
 __all__ = ["SidecarFacts", "count_of", "facts_of_rows", "facts_of_tags"]
@@ -149,7 +149,7 @@ def _range_of_paths(columns: list[pa.ChunkedArray]) -> tuple[str | None, str | N
     columns = [paths for paths in columns if len(paths)]
     if not columns:
         return None, None
-    if not all(map(are_relative, columns)):
+    if not all(map(are_keys, columns)):
         return None, None
     return (
         min(pc.min(paths).as_py() for paths in columns),

@@ -113,10 +113,19 @@ class JsonTopLevel:
                 action = self._parsed(line, number)
                 if any(kind in action for kind in _FILE_KINDS):
                     files.append(line)
-                small.extend(
-                    (kind, action[kind]) for kind in SMALL_KINDS if action.get(kind) is not None
-                )
+                small.extend(self._small_of(action, number))
         return small, files
+
+    def _small_of(
+        self, action: dict[str, Any], number: int
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        for kind in SMALL_KINDS:
+            value = action.get(kind)
+            if isinstance(value, dict):
+                yield kind, value
+            elif value is not None:
+                found = type(value).__name__
+                raise self._corrupt(f"line {number}: {kind} is no JSON object, but a {found}")
 
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
         try:

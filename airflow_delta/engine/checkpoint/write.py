@@ -120,7 +120,7 @@ class ExpectedFiles:
             teller = f"by {self.checksum} the version has"
             remedy = (
                 "If the log is right, delete that file, which is optional; if it isn't, because a file of "
-                "it was lost or changed, restore the log"
+                "it was lost or changed, put that file back from a backup"
             )
         for what, found, expected in (
             ("live files", num_adds, self.num_adds),

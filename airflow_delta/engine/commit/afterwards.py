@@ -6,6 +6,7 @@ import logging
 import warnings
 
 from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.public_text import public_text
 
 __all__ = ["warn_afterwards"]
 
@@ -25,4 +26,4 @@ def warn_afterwards(message: str, *, stacklevel: int = 2) -> None:
     try:
         warnings.warn(message, DeltaWarning, stacklevel=stacklevel + 1)
     except DeltaWarning:
-        _LOG.warning(message)
+        _LOG.warning("%s", public_text(message))

@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
+from zlib import crc32
 
 from airflow_delta.engine.errors import (
     CorruptLogError,
@@ -35,6 +36,7 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
+from airflow_delta.engine.log.commit_file import check_ratified, is_as_ratified
 from airflow_delta.engine.log.files import (
     UnbackfilledCommit,
     commit_path,
@@ -88,7 +90,7 @@ def write_unbackfilled(storage: Storage, version: int, data: bytes) -> Unbackfil
             failure = error
         else:
             now_ms = time.time_ns() // 1_000_000
-            return UnbackfilledCommit(version, name, path, len(data), now_ms)
+            return UnbackfilledCommit(version, name, path, len(data), now_ms, crc32(data))
     assert failure is not None
     raise failure
 
@@ -168,10 +170,8 @@ def is_whole(storage: Storage, commit: UnbackfilledCommit) -> bool:
     Raises:
         StorageError: the store failed.
     """
-    try:
-        return storage.head(commit.path).size == commit.size
-    except ObjectNotFoundError:
-        return False
+    content = _content(storage, commit.path)
+    return content is not None and is_as_ratified(commit, content)
 
 
 def newest_in_log(storage: Storage, start: int) -> int | None:
@@ -224,14 +224,8 @@ def _read(
     found = dict(zip(missing, storage.read_many(missing), strict=True)) if missing else {}
     for commit in batch:
         data = contents[commit.path] if commit.path in contents else found[commit.path]
-        if data is not None and len(data) != commit.size:
-            raise CorruptLogError(
-                f"{commit.path} has {len(data)} bytes, but its owner has ratified it as version "
-                f"{commit.version} with {commit.size}: it was changed since; restore the file",
-                table=storage.root,
-                version=commit.version,
-                path=commit.path,
-            )
+        if data is not None:
+            check_ratified(commit, data, path=commit.path, table=storage.root)
         yield commit, data
 
 
@@ -291,7 +285,7 @@ def _check_gone(storage: Storage, commit: UnbackfilledCommit) -> None:
     if not _exists(storage, path) and newest_in_log(storage, commit.version) is None:
         raise CorruptLogError(
             f"{commit.path}, which the owner of the table has ratified as version {commit.version}, is "
-            f"gone, and {path} isn't there: restore one of them",
+            f"gone, and {path} isn't there: put one of them back from a backup",
             table=storage.root,
             version=commit.version,
             path=commit.path,

@@ -60,6 +60,7 @@ from airflow_delta.engine.commit.sql_schema import (
     TABLES,
     establish,
     is_established,
+    keeps_checksums,
     transaction,
 )
 from airflow_delta.engine.errors import (
@@ -107,6 +108,7 @@ class SqlDatabase:
         # By process: a child must neither use nor close the connections that it has inherited, so that
         # it keeps those of its parents and leaves them alone.
         self._engines: dict[int, Engine] = {}
+        self._checksums = True
 
     @property
     def name(self) -> str:
@@ -126,6 +128,17 @@ class SqlDatabase:
             CommitOwnerUnavailableError: the database can't be reached.
         """
         self._run(lambda _connection: None, establishes=True)
+
+    @property
+    def keeps_checksums(self) -> bool:
+        """Whether ratified commits can have a checksum, as far as has been seen.
+
+        Raises:
+            CommitOwnerUnavailableError: the database can't be reached.
+        """
+        if os.getpid() not in self._engines:
+            self._run(lambda _connection: None)
+        return self._checksums
 
     def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """What a query finds, of one moment.
@@ -247,6 +260,7 @@ class SqlDatabase:
                 if not establishes:
                     self._check_tables(connection)
                 establish(connection)
+                self._checksums = keeps_checksums(connection)
         except BaseException:
             engine.dispose()
             raise

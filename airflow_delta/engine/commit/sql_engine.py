@@ -6,7 +6,9 @@ What the driver isn't told there is set here: how long to wait, and what durabil
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -60,11 +62,10 @@ def database_url(url: str, *, absolute: bool = False) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         # Not the cause either: it may quote the password.
-        raise InvalidArgumentError(
-            "the URL of the commit owner's database can't be parsed; expected is one as SQLAlchemy "
-            "writes it, such as postgresql+psycopg://user:password@host/database, where special "
-            "characters of the password are percent-encoded"
-        ) from None
+        raise _not_parsed() from None
+    # What ends at the first @ is the password, and what it had behind that would pass for a host.
+    if "@" in (parsed.host or ""):
+        raise _not_parsed()
     # Which driver goes without saying depends on the version of SQLAlchemy; ours is the extra's. The
     # shorter name is Airflow's, among others.
     if parsed.drivername in ("postgresql", "postgres"):
@@ -78,6 +79,14 @@ def database_url(url: str, *, absolute: bool = False) -> URL:
             "database or an SQLite file"
         )
     return parsed
+
+
+def _not_parsed() -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "the URL of the commit owner's database can't be parsed; expected is one as SQLAlchemy writes it, "
+        "such as postgresql+psycopg://user:password@host/database, where special characters of the "
+        "password are percent-encoded (@ is %40)"
+    )
 
 
 def sqlite_file(url: URL) -> Path | None:
@@ -117,6 +126,9 @@ def _with_path(url: URL, *, absolute: bool) -> URL:
 def public_name(url: URL) -> str:
     """A URL without anything secret; for messages."""
     query = {key: value for key, value in url.query.items() if not _is_secret(key)}
+    if url.host is not None and "@" in (url.database or ""):
+        # Perhaps host and database are the end of a password with an @ and a slash in it.
+        url = url.set(host="***", database="")
     return url.set(query=query).render_as_string(hide_password=True)
 
 
@@ -164,8 +176,25 @@ def new_engine(url: URL) -> Engine:
             "airflow-delta[postgres] for postgresql+psycopg, or the driver that the URL names"
         ) from error
     if url.get_backend_name() == "sqlite":
+        event.listen(engine, "do_connect", lambda *_: _create_private(url))
         event.listen(engine, "connect", _set_up_sqlite)
     return engine
+
+
+def _create_private(url: URL) -> None:
+    """Create a file of SQLite that its owner alone can read and write, where SQLite would create one.
+
+    SQLite gives its other files (``-wal``, ``-shm``, ``-journal``) the permissions of that one. A file that
+    is there keeps those that it has: somebody may have given them to another account.
+    """
+    file = sqlite_file(url)
+    if file is None or url.query.get("mode", "rwc") != "rwc":
+        return
+    # Where it can't be created, SQLite says so.
+    with suppress(OSError):
+        # What a link leads to: SQLite follows it, even where that isn't there yet.
+        descriptor = os.open(os.path.realpath(file), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        os.close(descriptor)
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:

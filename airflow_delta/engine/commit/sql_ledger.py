@@ -40,7 +40,8 @@ from airflow_delta.engine.log.files import UnbackfilledCommit, unbackfilled_comm
 
 __all__ = ["SqlLedger"]
 
-_COMMIT_COLUMNS = (COMMITS.c.version, COMMITS.c.uuid, COMMITS.c.size, COMMITS.c.modified_ms)
+_OLD_COLUMNS = (COMMITS.c.version, COMMITS.c.uuid, COMMITS.c.size, COMMITS.c.modified_ms)
+_COMMIT_COLUMNS = (*_OLD_COLUMNS, COMMITS.c.crc32)
 
 # A row that was inserted while others were deleted may be left over below the backfilled version: where
 # it counts, and where it doesn't, is the same everywhere.
@@ -72,7 +73,7 @@ class SqlLedger:
         """The entry of a table; see `Ledger.find`."""
         # One statement, which sees one moment.
         rows = self._database.rows(
-            select(TABLES, *_COMMIT_COLUMNS)
+            select(TABLES, *self._commit_columns)
             .join_from(TABLES, COMMITS, _TRACKED, isouter=True)
             .where(TABLES.c.table_id == table_id)
             .order_by(COMMITS.c.version)
@@ -122,16 +123,17 @@ class SqlLedger:
 
     def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
         """Make a commit the next version of its table; see `Ledger.ratify`."""
+        columns = self._commit_columns
 
         def _track(found: Select[tuple[str]]) -> Insert:
-            values = (getattr(commit, column.name) for column in _COMMIT_COLUMNS)
+            values = (getattr(commit, column.name) for column in columns)
             row = found.add_columns(
                 *(
                     literal(value, column.type)
-                    for value, column in zip(values, _COMMIT_COLUMNS, strict=True)
+                    for value, column in zip(values, columns, strict=True)
                 )
             )
-            return insert(COMMITS).from_select([COMMITS.c.table_id, *_COMMIT_COLUMNS], row)
+            return insert(COMMITS).from_select([COMMITS.c.table_id, *columns], row)
 
         # Not to be repeated blindly: if it took effect and the log has the commit by now, a repetition
         # would say that somebody else has the version. The caller can find that out.
@@ -204,6 +206,10 @@ class SqlLedger:
             and entry.latest_version == entry.backfilled_version == version
         )
 
+    @property
+    def _commit_columns(self) -> tuple[ColumnElement[Any], ...]:
+        return _COMMIT_COLUMNS if self._database.keeps_checksums else _OLD_COLUMNS
+
     def _tracks(self, table_id: str, commit: UnbackfilledCommit) -> bool:
         rows = self._database.rows(
             select(COMMITS.c.version)
@@ -257,4 +263,6 @@ def _commit(row: Row[Any]) -> UnbackfilledCommit:
         path=unbackfilled_commit_path(row.version, row.uuid),
         size=row.size,
         modified_ms=row.modified_ms,
+        # Null for what an older version has ratified.
+        crc32=getattr(row, "crc32", None),
     )

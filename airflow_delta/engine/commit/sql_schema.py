@@ -9,7 +9,8 @@
 Nobody has to create them: whoever enters the first table does (`establish`), and where several
 processes are first together one of them does while the others wait. A later version of this module may
 add a step to `_STEPS`, which brings an older schema up to date; an older version of this module refuses a
-newer schema, of which it can't know the rules.
+newer schema, of which it can't know the rules. A column that older versions needn't know is no step: it is
+added where it is missing, they go on without it, and so does this version where it may not add it.
 
 The times are for an administrator's eyes; nothing is decided by them.
 """
@@ -35,10 +36,19 @@ from sqlalchemy import (
     inspect,
     select,
 )
+from sqlalchemy.exc import DBAPIError
 
 from airflow_delta.engine.errors import CommitOwnerError
 
-__all__ = ["COMMITS", "SCHEMA", "TABLES", "establish", "is_established", "transaction"]
+__all__ = [
+    "COMMITS",
+    "SCHEMA",
+    "TABLES",
+    "establish",
+    "is_established",
+    "keeps_checksums",
+    "transaction",
+]
 
 _METADATA = MetaData()
 
@@ -68,9 +78,11 @@ COMMITS = Table(
     Column("uuid", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("modified_ms", BigInteger, nullable=False),
+    Column("crc32", BigInteger),
     Column("ratified_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""The columns are the fields of `UnbackfilledCommit`; its path follows from version and UUID."""
+"""The columns are the fields of `UnbackfilledCommit`; its path follows from version and UUID. Tables that
+an earlier version of this module has made get ``crc32`` later (`keeps_checksums`)."""
 
 Index("airflow_delta_managed_locations", TABLES.c.location)
 
@@ -131,6 +143,28 @@ def establish(connection: Connection) -> None:
         for version, step in enumerate(_STEPS[found:], found + 1):
             step(connection)
             connection.execute(insert(SCHEMA).values(version=version))
+
+
+def keeps_checksums(connection: Connection) -> bool:
+    """Whether ratified commits can have a checksum; tables without the column get it, if they may.
+
+    Raises:
+        SQLAlchemyError: the database failed.
+    """
+    if _has_checksums(connection):
+        return True
+    kind = COMMITS.c.crc32.type.compile(connection.dialect)
+    try:
+        connection.exec_driver_sql(f"ALTER TABLE {COMMITS.name} ADD COLUMN crc32 {kind}")
+    except DBAPIError:
+        # Another process was faster, or this one may only read and write rows.
+        return _has_checksums(connection)
+    return True
+
+
+def _has_checksums(connection: Connection) -> bool:
+    columns = inspect(connection).get_columns(COMMITS.name)
+    return any(column["name"] == COMMITS.c.crc32.name for column in columns)
 
 
 def _version(connection: Connection) -> int:

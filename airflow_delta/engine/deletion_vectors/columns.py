@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.deletion_vectors.read import OpenUri, read_deletion_vectors
+from airflow_delta.engine.deletion_vectors.read import (
+    OpenUri,
+    describe_vector,
+    read_deletion_vectors,
+)
+from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Storage
 
@@ -18,7 +23,12 @@ __all__ = ["read_vector_column"]
 
 
 def read_vector_column(
-    vectors: pa.ChunkedArray, storage: Storage, *, table: str, open_uri: OpenUri | None = None
+    vectors: pa.ChunkedArray,
+    storage: Storage,
+    *,
+    table: str,
+    open_uri: OpenUri | None = None,
+    num_rows: pa.ChunkedArray | None = None,
 ) -> dict[int, BitMap64]:
     """The vectors of a column, by the numbers of their rows in it; rows without one aren't there.
 
@@ -27,10 +37,13 @@ def read_vector_column(
         storage: the table's storage.
         table: the table's location, for messages.
         open_uri: as in `read_deletion_vectors`.
+        num_rows: how many rows the data file of each vector has, null where that isn't known; None
+            where it isn't known of any.
 
     Raises:
         CorruptLogError: a descriptor lacks a field.
-        DeletionVectorError: a vector can't be read as it is described.
+        DeletionVectorError: a vector can't be read as it is described, or names a row that its data
+            file doesn't have.
         StorageError: the store failed otherwise.
     """
     numbers = pc.indices_nonzero(vectors.is_valid())
@@ -39,4 +52,22 @@ def read_vector_column(
         for descriptor in vectors.take(numbers).to_pylist()
     ]
     found = read_deletion_vectors(descriptors, storage, table=table, open_uri=open_uri)
+    if num_rows is not None:
+        for descriptor, bitmap, rows in zip(
+            descriptors, found, num_rows.take(numbers).to_pylist(), strict=True
+        ):
+            _check_last_row(descriptor, bitmap, rows, table)
     return dict(zip(numbers.to_pylist(), found, strict=True))
+
+
+def _check_last_row(
+    descriptor: DeletionVectorDescriptor, bitmap: BitMap64, num_rows: int | None, table: str
+) -> None:
+    if num_rows is None or not bitmap or bitmap.max() < num_rows:
+        return
+    raise DeletionVectorError(
+        f"{describe_vector(descriptor)} names row {bitmap.max()}, and its data file has {num_rows} rows by "
+        "its statistics (numRecords), which must be exact beside a deletion vector; DeltaTable.restore() "
+        "or RestoreOperator to a version before it",
+        table=table,
+    )

@@ -41,7 +41,8 @@ def check_version(head: bytes) -> None:
         DeletionVectorError: the file is empty or of another version.
     """
     if head[:1] != bytes([_VERSION]):
-        found = f"version {head[0]}" if head else "an empty file"
+        # Not what is there: the file may be another one than a table's.
+        found = "a file of another format" if head else "an empty file"
         raise DeletionVectorError(f"found {found}, expected version {_VERSION} of the format")
 
 
@@ -63,16 +64,11 @@ def unframe(framed: bytes, *, size: int) -> bytes:
     needed = size + FRAME_OVERHEAD
     if len(framed) < needed:
         raise DeletionVectorError(f"the frame is cut off: found {len(framed)} of {needed} bytes")
-    found_size = _NUMBER.unpack_from(framed, 0)[0]
-    if found_size != size:
-        raise DeletionVectorError(
-            f"the frame states a size of {found_size} bytes, the descriptor {size}"
-        )
+    # Neither error quotes what was found: it may be bytes of a file that isn't the table's.
+    if _NUMBER.unpack_from(framed, 0)[0] != size:
+        raise DeletionVectorError(f"the frame doesn't state the descriptor's size of {size} bytes")
     data = framed[_NUMBER.size : _NUMBER.size + size]
     stated = _NUMBER.unpack_from(framed, _NUMBER.size + size)[0]
-    found = zlib.crc32(data)
-    if found != stated:
-        raise DeletionVectorError(
-            f"the data's CRC-32 is 0x{found:08x}, the frame states 0x{stated:08x}"
-        )
+    if zlib.crc32(data) != stated:
+        raise DeletionVectorError("the data's CRC-32 isn't the one that the frame states")
     return data

@@ -42,12 +42,20 @@ from airflow_delta.engine.model.dv_descriptor import (
     DeletionVectorDescriptor,
 )
 from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.remedies import PUT_VECTOR_BACK
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-__all__ = ["OpenUri", "read_deletion_vector", "read_deletion_vectors", "relative_path"]
+__all__ = [
+    "OpenUri",
+    "describe_vector",
+    "path_by_uuid",
+    "read_deletion_vector",
+    "read_deletion_vectors",
+    "relative_path",
+]
 
 OpenUri: TypeAlias = Callable[[str], tuple[Storage, str]]
 """From a decoded absolute location to the storage that holds it and the path there."""
@@ -83,8 +91,8 @@ def read_deletion_vectors(
         descriptors: of the vectors, each from an ``add`` or ``remove``.
         storage: the table's storage.
         table: the table's location, for messages.
-        open_uri: finds the storage of an absolute, decoded location, such as
-            ``storage.location.storage_for_uri`` does; needed for storage type ``p``.
+        open_uri: finds the storage of an absolute, decoded location, as `FileAccess.locate` does;
+            needed for storage type ``p``.
 
     Returns:
         For each descriptor the positions of the deleted rows, from 0, in the physical order of the
@@ -93,6 +101,7 @@ def read_deletion_vectors(
     Raises:
         DeletionVectorError: a descriptor is malformed, a file is missing, or the bytes are not
             what descriptor, frame or format promise.
+        OutsidePathError: an absolute path leads to where the table may not read.
         StorageError: the store failed otherwise.
     """
     return _Reader(descriptors, storage, table, open_uri).read()
@@ -102,14 +111,28 @@ def relative_path(descriptor: DeletionVectorDescriptor) -> str:
     """The path of a deletion vector file below its table, for storage type ``u``.
 
     Raises:
-        DeletionVectorError: the descriptor is of another type, or holds no UUID.
+        DeletionVectorError: the descriptor is of another type, holds no UUID, or has a prefix that leads
+            out of the table or is no name.
     """
-    text = descriptor.path_or_inline_dv
     if descriptor.storage_type != RELATIVE_PATH:
         raise DeletionVectorError(
             f"storage type {descriptor.storage_type!r} has no path below the table: expected "
             f"{RELATIVE_PATH!r}"
         )
+    path = path_by_uuid(descriptor.path_or_inline_dv)
+    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise DeletionVectorError(
+            f"the path {path!r} names no file below the table: expected a relative path without '..'"
+        )
+    return path
+
+
+def path_by_uuid(text: str) -> str:
+    """The path that a ``pathOrInlineDv`` of storage type ``u`` stands for, wherever it leads.
+
+    Raises:
+        DeletionVectorError: it holds no UUID.
+    """
     prefix, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
     decoded = z85.decode(encoded)
     if len(decoded) != 16:
@@ -209,8 +232,7 @@ class _Reader:
     def _explained(self, error: DeltaError, number: int) -> DeletionVectorError:
         descriptor = self._descriptors[number]
         return DeletionVectorError(
-            f"{_described(descriptor)} can't be read: {error.message}; restore the file, or the "
-            "table to a version before it",
+            f"{describe_vector(descriptor)} can't be read: {error.message}; {PUT_VECTOR_BACK}",
             table=self._table,
             path=_path_in_messages(descriptor),
             offset=descriptor.offset,
@@ -264,7 +286,8 @@ def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
     return Extent(offset, offset + size + file_format.FRAME_OVERHEAD, number)
 
 
-def _described(descriptor: DeletionVectorDescriptor) -> str:
+def describe_vector(descriptor: DeletionVectorDescriptor) -> str:
+    """A deletion vector in a message: where it is, or how it begins."""
     path = _path_in_messages(descriptor)
     if descriptor.storage_type == INLINE:
         return f"the inline deletion vector {path}"

@@ -65,7 +65,7 @@ def deserialize(data: bytes) -> BitMap64:
         bitmap = _native(payload, ">")
     else:
         raise DeletionVectorError(
-            f"the deletion vector begins with 0x{data[:4].hex()}: expected the magic number "
+            "the deletion vector doesn't begin with a magic number: expected "
             f"{_PORTABLE_MAGIC} or {_NATIVE_MAGIC}"
         )
     _check_positions(bitmap)
@@ -83,7 +83,7 @@ def _portable(payload: bytes) -> BitMap64:
     try:
         # The library's own format is the portable one; it checks order, keys and containers.
         return BitMap64.deserialize(payload)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # an IndexError where there is no byte at all
         raise DeletionVectorError(
             f"the {len(payload)} bytes behind the magic number are no portable 64-bit roaring "
             f"bitmap: {error}"
@@ -92,8 +92,10 @@ def _portable(payload: bytes) -> BitMap64:
 
 def _native(payload: bytes, order: str) -> BitMap64:
     number = struct.Struct(f"{order}i")
-    result = BitMap64()
+    buckets: list[bytes] = []
     at = number.size
+    # As the portable form, so that the library joins the bitmaps: it keeps runs as runs, of which
+    # a few bytes may stand for any number of positions.
     for key in range(_int_at(payload, 0, number)):
         size = _int_at(payload, at, number)
         at += number.size
@@ -104,14 +106,14 @@ def _native(payload: bytes, order: str) -> BitMap64:
             )
         try:
             bucket = BitMap.deserialize(payload[at : at + size])
-        except ValueError as error:
+        except (ValueError, IndexError) as error:  # an IndexError where there is no byte at all
             raise DeletionVectorError(
                 f"bitmap {key} of the native deletion vector is damaged: {error}"
             ) from error
-        lower = np.frombuffer(bucket.to_array(), dtype=np.uint32)
-        result |= BitMap64(lower.astype(np.uint64) + np.uint64(key << 32))
+        if bucket:
+            buckets.append(struct.pack("<I", key) + bucket.serialize())
         at += size
-    return result
+    return _portable(struct.pack("<Q", len(buckets)) + b"".join(buckets))
 
 
 def _int_at(payload: bytes, at: int, number: struct.Struct) -> int:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.model.arguments import check_mapping, check_text
 from airflow_delta.engine.model.properties import TableProperties
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "OWNER",
     "TABLE_ID",
     "TIMESTAMPS_FEATURE",
+    "asked_owner",
+    "check_conf",
     "check_ownership",
     "check_timestamps",
     "commit_owner",
@@ -99,6 +102,52 @@ def unseen_commits(supported: frozenset[str], properties: TableProperties) -> st
             f"it supports {_SUCCESSOR}: its coordinator may know of commits that aren't backfilled"
         )
     return None
+
+
+def check_conf(conf: Mapping[str, str] | None, *, table: str) -> None:
+    """Make sure that the configuration for an owner is a mapping of texts to texts, or None.
+
+    Raises:
+        InvalidArgumentError: it isn't.
+    """
+    if conf is None:
+        return
+    check_mapping("conf", conf, "a mapping of names to texts, or None", table=table)
+    for name, value in conf.items():
+        check_text(f"conf[{name!r}]", value, table=table)
+
+
+def asked_owner(
+    properties: Mapping[str, str], owner: str | None, conf: Mapping[str, str] | None, *, table: str
+) -> dict[str, str]:
+    """The properties that ask for a commit owner, for a new table.
+
+    Args:
+        properties: the other properties that are asked for.
+        owner: the owner's name.
+        conf: what the owner is to know of the table; None for nothing.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidArgumentError: an argument isn't of the type above, there is a configuration and no owner, or
+            the properties say who the owner is, too.
+    """
+    check_mapping("properties", properties, "a mapping of names to texts, or None", table=table)
+    check_text("owner", owner, optional=True, table=table)
+    check_conf(conf, table=table)
+    if owner is None:
+        raise InvalidArgumentError(
+            "there is a configuration (conf) and no commit owner: name it, as owner", table=table
+        )
+    if twice := sorted({OWNER, _CONF} & properties.keys()):
+        raise InvalidArgumentError(
+            f"the commit owner is named by owner={owner!r} and by the properties {', '.join(twice)}: "
+            "leave the properties out",
+            table=table,
+        )
+    if not owner:
+        raise InvalidArgumentError("a commit owner has a name: found an empty text", table=table)
+    return {**properties, OWNER: owner, _CONF: json.dumps(dict(conf or {}))}
 
 
 def managed(

@@ -14,8 +14,9 @@ Version Requirements".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Any
 
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.feature import Feature, Support
@@ -86,6 +87,10 @@ class FeatureStatus:
     can_read: bool
     can_write: bool
     note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return asdict(self)
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, table: str) -> None:

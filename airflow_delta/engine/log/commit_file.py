@@ -1,4 +1,4 @@
-"""The ``commitInfo`` of commits, without reading their file actions.
+"""The content of commits; and their ``commitInfo``, without reading their file actions.
 
 History, commit timestamps and retries need one line of a commit that may hold a million. Where a
 table has in-commit timestamps that line is the first by rule, elsewhere it mostly is by habit; so
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
+from zlib import crc32
 
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import (
@@ -25,11 +26,18 @@ from airflow_delta.engine.log.files import (
     UnbackfilledCommit,
     commit_path,
 )
+from airflow_delta.engine.remedies import PUT_FILE_BACK
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["read_commit_info", "read_commit_infos", "read_commits"]
+__all__ = [
+    "check_ratified",
+    "is_as_ratified",
+    "read_commit_info",
+    "read_commit_infos",
+    "read_commits",
+]
 
 _Found: TypeAlias = tuple[int, Mapping[str, Any] | None]
 
@@ -99,13 +107,63 @@ def read_commits(
         commits: commits, and compactions that stand for commits.
 
     Raises:
+        CorruptLogError: one that isn't backfilled isn't what its owner has ratified.
         StorageError: the store failed.
     """
     contents = storage.read_many([commit.path for commit in commits])
     for place, (commit, content) in enumerate(zip(commits, contents, strict=True)):
-        if content is None and isinstance(commit, UnbackfilledCommit):
-            [contents[place]] = storage.read_many([commit_path(commit.version)])
+        if not isinstance(commit, UnbackfilledCommit):
+            continue
+        path = commit.path
+        if content is None:
+            path = commit_path(commit.version)
+            [content] = storage.read_many([path])
+            contents[place] = content
+        if content is not None:
+            check_ratified(commit, content, path=path, table=storage.root)
     return contents
+
+
+def check_ratified(commit: UnbackfilledCommit, content: bytes, *, path: str, table: str) -> None:
+    """Refuse the content of a commit that isn't what its owner has ratified.
+
+    A file that was cut off at the end of a line still reads as a commit, of fewer actions. Its size shows
+    that, which every owner knows, and its checksum, which our owners keep.
+
+    Args:
+        commit: the commit, with the size and the checksum that its owner has.
+        content: all of its file, or of the copy of it in the log.
+        path: of that file.
+        table: the table's location, for errors.
+
+    Raises:
+        CorruptLogError: they differ. Facts: version, path, expected and found (the size in bytes and the
+            CRC-32, which is None where the owner keeps none).
+    """
+    if is_as_ratified(commit, content):
+        return
+    expected, found = (commit.size, commit.crc32), (len(content), crc32(content))
+    what = (
+        f"has {found[0]:,} bytes, expected {expected[0]:,}"
+        if found[0] != expected[0]
+        else f"has the CRC-32 {found[1]}, expected {expected[1]}"
+    )
+    raise CorruptLogError(
+        f"{path}, which the commit owner has ratified as version {commit.version}, {what}: it was cut off, "
+        "or changed since. Put the file back from a backup; if that can't be done, have the owner "
+        "give that version up "
+        "(`airflow-delta commits --accept-log`)",
+        table=table,
+        version=commit.version,
+        path=path,
+        expected=expected,
+        found=found,
+    )
+
+
+def is_as_ratified(commit: UnbackfilledCommit, content: bytes) -> bool:
+    """Whether the content of a commit is what its owner has ratified, as far as the owner knows."""
+    return len(content) == commit.size and commit.crc32 in (None, crc32(content))
 
 
 def read_commit_infos(
@@ -176,7 +234,7 @@ def _find(
     if not data:
         raise CorruptLogError(
             f"the commit {path} has zero bytes: its writer died while writing, or the store lost "
-            "it; restore the file",
+            f"it; {PUT_FILE_BACK}",
             table=table,
             version=version,
             path=path,
@@ -202,7 +260,7 @@ def _find(
 
 def _broken(what: str, version: int, path: str, line: int, table: str) -> CorruptLogError:
     return CorruptLogError(
-        f"the commitInfo in line {line} of {path} {what}; restore the file",
+        f"the commitInfo in line {line} of {path} {what}; {PUT_FILE_BACK}",
         table=table,
         version=version,
         path=path,

@@ -20,6 +20,13 @@ A file that was cut off between two lines is still one of whole lines, and its p
 the pledge counts the lines that follow it and has their CRC-32, and whoever reads the file compares
 (`check_pledge`). A pledge without these is none.
 
+A compaction holds each logical file once, and so each application, each domain, the protocol and the
+metadata (PROTOCOL.md, "Action Reconciliation"). One that doesn't is no reconciliation of its commits, in
+whatever order its lines are. Parsing it ends in an error (`unreconciled`), and the commits are read.
+
+Nothing shows that a line is missing from a compaction without a pledge. So none of these is used where
+files are deleted or a checkpoint is written by what is read (``pledged_only``).
+
 Spec: PROTOCOL.md, "Log Compaction Files", "Protocol Evolution".
 """
 
@@ -39,7 +46,7 @@ from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["check_pledge", "plan_commits", "pledged", "trusted_compactions"]
+__all__ = ["check_pledge", "plan_commits", "pledged", "trusted_compactions", "unreconciled"]
 
 _BEGIN = b'{"airflowDeltaCompaction":'
 _PLEDGE = re.compile(
@@ -107,25 +114,44 @@ def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) ->
     )
 
 
+def unreconciled(finding: str, *, version: int, path: str, table: str) -> CorruptLogError:
+    """The error over a compaction that isn't reconciled, and so isn't what its commits come to.
+
+    Args:
+        finding: what it has twice, as a sentence.
+        version: the last version that it covers.
+        path: of the compaction.
+        table: the table's location.
+    """
+    return CorruptLogError(
+        f"the compaction {path} isn't reconciled: {finding}. Its commits say what it should; delete it",
+        table=table,
+        version=version,
+        path=path,
+        finding=finding,
+    )
+
+
 def trusted_compactions(
-    storage: Storage, compactions: Sequence[CompactedCommits]
+    storage: Storage, compactions: Sequence[CompactedCommits], *, pledged_only: bool = False
 ) -> tuple[CompactedCommits, ...]:
     """The compactions that can't bring deleted data back. See the module for the rule.
 
     Args:
         storage: the table's storage; the heads of those are read whose names don't tell.
         compactions: those that are of use to the caller, because each may cost a request.
+        pledged_only: take none without a pledge, wherever it starts: it may have lost lines.
 
     Raises:
         StorageError: the store failed.
     """
-    unclear = [compaction for compaction in compactions if compaction.start > 0]
+    unclear = [file for file in compactions if pledged_only or file.start > 0]
     trusted = {
         compaction.path
         for compaction, head in zip(unclear, _heads(storage, unclear), strict=True)
         if _pledge_of(compaction, head) is not None
     }
-    return tuple(file for file in compactions if file.start == 0 or file.path in trusted)
+    return tuple(file for file in compactions if file.path in trusted or file not in unclear)
 
 
 def _pledge_of(compaction: CompactedCommits, content: bytes) -> re.Match[bytes] | None:

@@ -7,15 +7,17 @@ it was decides what to tell the reader: another version to ask for, or files to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, LogCommit, UnbackfilledCommit
 from airflow_delta.engine.log.listing import Listing
+from airflow_delta.engine.remedies import PUT_COMMIT_BACK_OR_DELETE, PUT_FILE_BACK, PUT_FILES_BACK
 
 __all__ = [
     "check_commits",
     "earliest_version",
+    "missing_versions",
     "unreachable",
     "version_not_found",
     "without_action",
@@ -45,6 +47,27 @@ def earliest_version(listing: Listing) -> int | None:
     return earliest
 
 
+def missing_versions(present: Iterable[int], *, first: int, last: int) -> list[range]:
+    """The versions of a range that aren't present, as ranges.
+
+    A range may end at a number that somebody has written into a file name. So the work and the memory
+    follow from the versions that are present; never enumerate such a range, or call ``len`` on it.
+
+    Args:
+        present: versions, in any order; those outside the range don't count.
+        first: the first version of the range.
+        last: the last one.
+    """
+    missing, expected = [], first
+    for version in sorted({version for version in present if first <= version <= last}):
+        if version > expected:
+            missing.append(range(expected, version))
+        expected = version + 1
+    if expected <= last:
+        missing.append(range(expected, last + 1))
+    return missing
+
+
 def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: str) -> None:
     """Refuse commits that don't run from ``after + 1`` to ``to``, or that hold nothing.
 
@@ -57,9 +80,9 @@ def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: s
             raise _gap(expected, commit.version, table)
         if commit.size == 0:
             remedy = (
-                "restore the file"
+                PUT_FILE_BACK
                 if isinstance(commit, UnbackfilledCommit)
-                else "restore the file, or delete it if it is the newest commit and no reader has seen it"
+                else PUT_COMMIT_BACK_OR_DELETE
             )
             raise CorruptLogError(
                 f"the commit {commit.path} has zero bytes: its writer died while writing, or the "
@@ -92,7 +115,7 @@ def unreachable(
     return CorruptLogError(
         f"the log is truncated: version {target} needs a complete checkpoint or the commits from "
         f"version 0 on, but there is no such checkpoint{without} and "
-        f"{found or 'there are no commits'}; restore the missing files",
+        f"{found or 'there are no commits'}; {PUT_FILES_BACK}",
         table=table,
         version=target,
     )
@@ -137,10 +160,10 @@ def without_action(
     # A checkpoint that lacks it is whole for all that can be told of it, so the log is refused as it
     # stands, as it is by other engines, and nothing is read around the checkpoint.
     remedy = (
-        "restore the missing log files from a backup"
+        PUT_FILES_BACK
         if checkpoint is None
         else f"the checkpoint {checkpoint.path} lacks it: delete that, if older files of the log are "
-        "there to rebuild the version from, or restore it from a backup"
+        "there to rebuild the version from, or put it back from a backup"
     )
     return CorruptLogError(
         f"the log up to version {version} has no {missing} action, which every table needs from its "
@@ -154,8 +177,7 @@ def without_action(
 def _gap(first: int, after: int, table: str) -> CorruptLogError:
     missing = f"commit {first} is" if after == first + 1 else f"commits {first} to {after - 1} are"
     return CorruptLogError(
-        f"the log has a gap: {missing} missing while later versions exist; restore the missing "
-        "files",
+        f"the log has a gap: {missing} missing while later versions exist; {PUT_FILES_BACK}",
         table=table,
         version=first,
     )

@@ -21,7 +21,7 @@ Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files"; m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from airflow_delta.engine.storage.base import FileInfo
@@ -87,13 +87,24 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class UnbackfilledCommit:
-    """``_commits/<version>.<uuid>.json``: proposed as a version; only the commit owner knows."""
+    """``_commits/<version>.<uuid>.json``: proposed as a version; only the commit owner knows.
+
+    Attributes:
+        version: the version it is proposed as.
+        uuid: identifies it among the proposals for that version.
+        path: its path below the table's root.
+        size: its size in bytes; of a ratified one, as its owner has recorded it.
+        modified_ms: its modification time in epoch ms, which means nothing.
+        crc32: the CRC-32 of its content, as its owner has recorded it; None where it hasn't.
+    """
 
     version: int
     uuid: str
     path: str
     size: int
     modified_ms: int
+    # Its name alone identifies it.
+    crc32: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

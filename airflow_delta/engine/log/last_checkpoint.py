@@ -20,16 +20,17 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
-from airflow_delta.engine.errors import DeltaWarning, ObjectNotFoundError
+from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.log.files import (
     LAST_CHECKPOINT_PATH,
     MAX_VERSION,
     MultipartCheckpoint,
 )
+from airflow_delta.engine.log.hint_file import UnusableHintError, read_hint
 from airflow_delta.engine.log.listing import list_log
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ __all__ = [
     "read_last_checkpoint",
     "write_last_checkpoint",
 ]
+
+_MOST_BYTES = 4 << 20
+"""Several times what a hint has that repeats the schema of a table with ten thousand columns."""
 
 _UNCOUNTED = -1
 """How a hint tells that its writer hasn't counted actions, as others do."""
@@ -148,7 +152,11 @@ def write_last_checkpoint(
     pointed_to = -1 if present is None else present.version
     if pointed_to > hint.version and (log_end is None or pointed_to <= log_end()):
         return False
-    storage.replace(LAST_CHECKPOINT_PATH, hint.to_json().encode())
+    content = hint.to_json().encode()
+    if len(content) > _MOST_BYTES:
+        # Without what it repeats of the checkpoint it tells where that is, and can be read.
+        content = replace(hint, checkpoint_schema=None, v2_checkpoint=None).to_json().encode()
+    storage.replace(LAST_CHECKPOINT_PATH, content)
     _catch_up(storage, hint.version)
     return True
 
@@ -157,8 +165,8 @@ def _catch_up(storage: Storage, version: int) -> None:
     """Point readers to the newest checkpoint where they have just been pointed to an older one."""
     while checkpoints := list_log(storage, start=version + 1).checkpoints:
         newest = checkpoints[-1]
-        line = _first_line(storage)
         with suppress(_InvalidHintError):
+            line = _first_line(storage)
             if line is not None and _parse(line).version >= newest.version:
                 return
         parts = len(newest.parts) if isinstance(newest, MultipartCheckpoint) else None
@@ -207,10 +215,10 @@ def _first_line(storage: Storage) -> bytes | None:
     not atomic, so nothing after the first line is looked at.
     """
     try:
-        data = storage.read(LAST_CHECKPOINT_PATH)
-    except ObjectNotFoundError:
-        return None
-    return data.split(b"\n", 1)[0] if data.strip() else None
+        data = read_hint(storage, LAST_CHECKPOINT_PATH, most_bytes=_MOST_BYTES)
+    except UnusableHintError as error:
+        raise _InvalidHintError(str(error)) from error
+    return data.split(b"\n", 1)[0] if data and data.strip() else None
 
 
 def _parse(line: bytes) -> LastCheckpointHint:
@@ -241,7 +249,7 @@ def _parse(line: bytes) -> LastCheckpointHint:
             raise _InvalidHintError(f"its checksum can't be computed ({error})") from error
         if hint.checksum not in expected:
             raise _InvalidHintError(
-                f"its checksum is {hint.checksum!r}, while its content has {expected[0]!r}"
+                f"its checksum isn't that of its content, which has {expected[0]!r}"
             )
     return hint
 
@@ -251,7 +259,9 @@ def _field(document: Mapping[str, Any], name: str, kind: type, *, required: bool
     if value is None and not required:
         return None
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise _InvalidHintError(f"{name} is {value!r} where {kind.__name__} is expected")
+        # By its type: nothing is quoted of a file that may be no hint.
+        found = "missing" if value is None else f"of type {type(value).__name__}"
+        raise _InvalidHintError(f"{name} is {found} where {kind.__name__} is expected")
     return value
 
 

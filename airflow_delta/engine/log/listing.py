@@ -15,9 +15,11 @@ with missing parts).
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from airflow_delta.engine.log.files import (
     LOG_DIRECTORY,
@@ -36,7 +38,9 @@ from airflow_delta.engine.log.files import (
 )
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["Listing", "list_backwards", "list_log", "list_names", "listing_of"]
+__all__ = ["BackwardListing", "Listing", "list_backwards", "list_log", "list_names", "listing_of"]
+
+_version = attrgetter("version")
 
 _WINDOW = 1000
 """Versions in the first step when looking backwards for a checkpoint: about a page or three of a
@@ -67,6 +71,22 @@ class Listing:
         """The newest version that a commit or a checkpoint proves, None where there is none."""
         proven = [files[-1].version for files in (self.commits, self.checkpoints) if files]
         return max(proven, default=None)
+
+    def commits_between(self, first: int, last: int) -> tuple[Commit, ...]:
+        """The commits of a range of versions, as far as they are there.
+
+        Args:
+            first: the first version.
+            last: the last version, which counts too.
+        """
+        start = bisect_left(self.commits, first, key=_version)
+        return self.commits[start : bisect_right(self.commits, last, key=_version)]
+
+    def checksum_of(self, version: int) -> Checksum | None:
+        """The version checksum of a version, None where there is none."""
+        place = bisect_left(self.checksums, version, key=_version)
+        found = self.checksums[place : place + 1]
+        return found[0] if found and found[0].version == version else None
 
     def best_checkpoint(self, version: int | None, excluded: Collection[str]) -> Checkpoint | None:
         """The checkpoint to start a version from; None where there is none.
@@ -110,10 +130,66 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
     return listing_of(list_names(storage, start=start, end=end))
 
 
-def list_backwards(storage: Storage, version: int, *, excluded: Collection[str]) -> Listing:
-    """List from a version backwards, window by window, until there is a checkpoint.
+class BackwardListing:
+    """A listing from a version backwards, window by window, as far as somebody has looked.
 
-    Or until it is clear that the version can't be rebuilt: a window must hold its last version.
+    No name is listed twice, however many checkpoints turn out to be unreadable. A store that can't begin
+    in the middle is listed at once.
+
+    Args:
+        storage: the table's storage.
+        version: the last version of interest.
+        excluded: paths of checkpoints that proved unreadable.
+    """
+
+    def __init__(self, storage: Storage, version: int, *, excluded: Collection[str] = ()) -> None:
+        self._storage = storage
+        self._version = version
+        self._end = version
+        self._length = _WINDOW if storage.capabilities.start_after else version + 1
+        self._listing = Listing((), (), (), ())
+        self._complete = False
+        self._excluded = frozenset(excluded)
+
+    def exclude(self, path: str) -> None:
+        """Pass over one more checkpoint, which proved unreadable.
+
+        Args:
+            path: of the checkpoint.
+        """
+        # The usual case is the last one, and there may be thousands: nothing goes over all of them again.
+        checkpoints = self._listing.checkpoints
+        if checkpoints and checkpoints[-1].path == path:
+            self._listing = replace(self._listing, checkpoints=checkpoints[:-1])
+        else:
+            self._excluded |= {path}
+            self._listing = self._without_excluded(self._listing)
+
+    def to_checkpoint(self) -> Listing:
+        """The listing without the excluded checkpoints, back to one that isn't among them.
+
+        Or until it is clear that the version can't be rebuilt: a window must hold its last version.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        while not self._complete and self._listing.best_checkpoint(self._version, ()) is None:
+            start = max(0, self._end - self._length + 1)
+            window = list_log(self._storage, start=start, end=self._end)
+            self._listing = self._without_excluded(window).before(self._listing)
+            self._complete = start == 0 or window.latest != self._end
+            self._end, self._length = start - 1, 2 * self._length
+        return self._listing
+
+    def _without_excluded(self, listing: Listing) -> Listing:
+        if not self._excluded:
+            return listing
+        kept = tuple(c for c in listing.checkpoints if c.path not in self._excluded)
+        return replace(listing, checkpoints=kept)
+
+
+def list_backwards(storage: Storage, version: int, *, excluded: Collection[str]) -> Listing:
+    """List from a version backwards until there is a checkpoint; see `BackwardListing`.
 
     Args:
         storage: the table's storage.
@@ -123,16 +199,7 @@ def list_backwards(storage: Storage, version: int, *, excluded: Collection[str])
     Raises:
         StorageError: the store failed.
     """
-    end, length = version, _WINDOW
-    listing = Listing((), (), (), ())
-    while True:
-        start = max(0, end - length + 1)
-        window = list_log(storage, start=start, end=end)
-        listing = window.before(listing)
-        found = listing.best_checkpoint(version, excluded) is not None
-        if found or start == 0 or window.latest != end:
-            return listing
-        end, length = start - 1, 2 * length
+    return BackwardListing(storage, version, excluded=excluded).to_checkpoint()
 
 
 def list_names(storage: Storage, *, start: int = 0, end: int | None = None) -> Iterator[FileInfo]:

@@ -60,6 +60,7 @@ __all__ = [
     "build_segment",
     "check_version",
     "load_segment",
+    "usable_compactions",
 ]
 
 
@@ -77,8 +78,10 @@ class LogSegment:
         checkpoint_commit: the commit at the checkpoint's version, None where there is no checkpoint
             or cleanup has taken the commit.
         checksum: the version checksum of exactly this version, where there is one.
+        checkpoint_checksum: that of the checkpoint's version, where the listing shows one.
         checkpoint_actions: the actions of the checkpoint's top level, where the hint repeats them; see
             ``embedded``. None where they are to be read.
+        verified: whether nothing is read that only saves time and can't be verified; see `load_segment`.
     """
 
     table: str
@@ -88,9 +91,11 @@ class LogSegment:
     compactions: tuple[CompactedCommits, ...] = ()
     checkpoint_commit: Commit | None = None
     checksum: Checksum | None = None
+    checkpoint_checksum: Checksum | None = None
     checkpoint_actions: tuple[tuple[str, Mapping[str, Any]], ...] | None = field(
         default=None, compare=False, repr=False
     )
+    verified: bool = field(default=False, compare=False)
 
     @property
     def last_commit(self) -> LogCommit | None:
@@ -145,6 +150,7 @@ def load_segment(
     excluded_checkpoints: Collection[str] = (),
     use_hint: bool = True,
     start: int | None = None,
+    verified: bool = False,
 ) -> LogSegment:
     """Find the files that rebuild a version.
 
@@ -157,6 +163,9 @@ def load_segment(
             the same without.
         start: where to begin listing instead: the version of the newest checkpoint that is not above
             ``version``, or 0, for a caller who has seen the log. The result is the same without.
+        verified: leave out what only saves time and can't be verified: what the hint repeats of a
+            checkpoint, and compactions without the checksum that ours have. For callers that
+            delete files or write a checkpoint by what they read, which nobody can take back.
 
     Returns:
         The segment. Un-backfilled commits are not part of it (`LogSegment.extended` adds them).
@@ -170,23 +179,28 @@ def load_segment(
         StorageError: the store failed.
     """
     check_version(version, table=storage.root)
+    excluded = excluded_checkpoints
+
+    def _chosen(listing: Listing) -> LogSegment:
+        return _segment_or_reason(storage, listing, version, excluded, verified=verified)
+
     if start is not None:
         listing = list_log(storage, start=start, end=version)
-        if start == 0 or listing.best_checkpoint(version, excluded_checkpoints) is not None:
-            return _segment_or_reason(storage, listing, version, excluded_checkpoints)
+        if start == 0 or listing.best_checkpoint(version, excluded) is not None:
+            return _chosen(listing)
     hint = read_last_checkpoint(storage) if use_hint else None
     if hint is not None and (version is None or hint.version <= version):
         listing = list_log(storage, start=hint.version, end=version)
         # A hint to a checkpoint that is gone, unreadable or yet to come says nothing.
-        if listing.best_checkpoint(version, excluded_checkpoints) is not None:
-            segment = _segment_or_reason(storage, listing, version, excluded_checkpoints)
+        if listing.best_checkpoint(version, excluded) is not None:
+            segment = _chosen(listing)
+            if verified:
+                return segment
             actions = embedded_actions(hint, segment.checkpoint)
             return replace(segment, checkpoint_actions=actions)
     if version is not None and storage.capabilities.start_after:
-        listing = list_backwards(storage, version, excluded=excluded_checkpoints)
-    else:
-        listing = list_log(storage, end=version)
-    return _segment_or_reason(storage, listing, version, excluded_checkpoints)
+        return _chosen(list_backwards(storage, version, excluded=excluded))
+    return _chosen(list_log(storage, end=version))
 
 
 def build_segment(
@@ -217,7 +231,7 @@ def build_segment(
         raise version_not_found(target, earliest_version(listing), latest, table)
     checkpoint = listing.best_checkpoint(target, excluded_checkpoints)
     after = -1 if checkpoint is None else checkpoint.version
-    commits = tuple(commit for commit in listing.commits if after < commit.version <= target)
+    commits = listing.commits_between(after + 1, target)
     if checkpoint is None and (not commits or commits[0].version != 0):
         raise unreachable(listing, target, excluded_checkpoints, table)
     try:
@@ -233,10 +247,9 @@ def build_segment(
         version=target,
         checkpoint=checkpoint,
         commits=commits,
-        checkpoint_commit=next(
-            (commit for commit in listing.commits if commit.version == after), None
-        ),
-        checksum=next((file for file in listing.checksums if file.version == target), None),
+        checkpoint_commit=next(iter(listing.commits_between(after, after)), None),
+        checksum=listing.checksum_of(target),
+        checkpoint_checksum=listing.checksum_of(after),
     )
 
 
@@ -264,7 +277,12 @@ def check_version(version: object, *, table: str) -> None:
 
 
 def _segment_or_reason(
-    storage: Storage, listing: Listing, version: int | None, excluded: Collection[str]
+    storage: Storage,
+    listing: Listing,
+    version: int | None,
+    excluded: Collection[str],
+    *,
+    verified: bool,
 ) -> LogSegment:
     """The segment from a listing; or the error, told from a listing of the whole log.
 
@@ -284,6 +302,7 @@ def _segment_or_reason(
             if seen is not None and error.version <= seen:
                 raise
         else:
+            segment = replace(segment, verified=verified)
             return _with_compactions(storage, segment, listing)
         seen = -1 if listing.latest is None else listing.latest
         target = seen if version is None else version
@@ -292,10 +311,16 @@ def _segment_or_reason(
 
 def _with_compactions(storage: Storage, segment: LogSegment, listing: Listing) -> LogSegment:
     """The segment with the compactions that lie within its commits and can be trusted."""
-    usable = tuple(
+    usable = usable_compactions(segment, listing)
+    trusted = trusted_compactions(storage, usable, pledged_only=segment.verified)
+    return replace(segment, compactions=trusted)
+
+
+def usable_compactions(segment: LogSegment, listing: Listing) -> tuple[CompactedCommits, ...]:
+    """The compactions of a listing that lie within a segment's commits; not all are to be trusted."""
+    return tuple(
         file
         for file in listing.compactions
         if segment.commits
         and segment.commits[0].version <= file.start < file.end <= segment.version
     )
-    return replace(segment, compactions=trusted_compactions(storage, usable))

@@ -27,8 +27,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_delta.engine.errors import CorruptLogError, ObjectExistsError, ObjectNotFoundError
+from airflow_delta.engine.errors import CorruptLogError, ObjectExistsError
 from airflow_delta.engine.log.files import checksum_path
+from airflow_delta.engine.log.hint_file import UnusableHintError, read_hint
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.model.json_fields import json_object, optional, required
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["VersionChecksum", "read_checksum", "write_checksum"]
 
 _T = TypeVar("_T")
+
+_MOST_BYTES = 16 << 20
+"""More than a file has that names two thousand live files with their statistics, as Delta Spark does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +144,11 @@ def read_checksum(storage: Storage, version: int) -> VersionChecksum | None:
     """
     path = checksum_path(version)
     try:
-        data = storage.read(path)
-    except ObjectNotFoundError:
-        return None
-    try:
+        data = read_hint(storage, path, most_bytes=_MOST_BYTES)
+        if data is None:
+            return None
         return VersionChecksum.from_json(json_object(json.loads(data), path), path)
-    except (ValueError, RecursionError, CorruptLogError) as error:
+    except (ValueError, RecursionError, CorruptLogError, UnusableHintError) as error:
         reason = error.message if isinstance(error, CorruptLogError) else f"{path}: {error}"
         raise CorruptLogError(
             f"the version checksum can't be read: {reason}; the file is optional, delete it",
@@ -156,7 +159,7 @@ def read_checksum(storage: Storage, version: int) -> VersionChecksum | None:
 
 
 def write_checksum(storage: Storage, version: int, checksum: VersionChecksum) -> bool:
-    """Write the checksum of a version, unless there is one.
+    """Write the checksum of a version, unless there is one, or it would be larger than is read.
 
     Returns:
         Whether the file was written.
@@ -164,9 +167,11 @@ def write_checksum(storage: Storage, version: int, checksum: VersionChecksum) ->
     Raises:
         StorageError: the store failed.
     """
-    data = json.dumps(checksum.to_json(), separators=(",", ":"), ensure_ascii=False)
+    data = json.dumps(checksum.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
+    if len(data) > _MOST_BYTES:
+        return False
     try:
-        storage.create(checksum_path(version), data.encode())
+        storage.create(checksum_path(version), data)
     except ObjectExistsError:
         return False
     return True

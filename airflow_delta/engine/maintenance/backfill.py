@@ -12,6 +12,7 @@ that says otherwise isn't there. To backfill it completes the conversion.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
@@ -60,6 +61,22 @@ class CommitStatus:
         """How many versions aren't backfilled."""
         return self.ratified_version - self.backfilled_version
 
+    def to_dict(self) -> dict[str, Any]:
+        """The status as plain JSON values.
+
+        Returns:
+            ``owner`` and ``standing``, both None where the file system manages the table;
+            ``accepts_commits``; ``ratified_version``, ``backfilled_version`` and ``lag``.
+        """
+        return {
+            "owner": self.owner,
+            "standing": None if self.standing is None else self.standing.value,
+            "accepts_commits": self.standing in (None, Standing.ACTIVE),
+            "ratified_version": self.ratified_version,
+            "backfilled_version": self.backfilled_version,
+            "lag": self.lag,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
@@ -87,6 +104,20 @@ class BackfillPlan:
     def needed(self) -> bool:
         """Whether the log lacks anything up to the version."""
         return self.backfilled_version < self.version
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values.
+
+        Returns:
+            ``version`` (the last one to be backfilled), ``ratified_version``, ``backfilled_version`` and
+            ``owner``.
+        """
+        return {
+            "version": self.version,
+            "ratified_version": self.ratified_version,
+            "backfilled_version": self.backfilled_version,
+            "owner": self.owner,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +149,21 @@ class BackfillResult:
     def lag(self) -> int:
         """How many of the versions that were ratified then aren't backfilled."""
         return max(0, self.ratified_version - self.backfilled_version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version`` and ``backfilled_version`` (the newest that is backfilled), ``ratified_version``,
+            ``lag`` (ratified versions that aren't backfilled) and ``num_backfilled`` (by this call).
+        """
+        return {
+            "version": self.backfilled_version,
+            "ratified_version": self.ratified_version,
+            "backfilled_version": self.backfilled_version,
+            "lag": self.lag,
+            "num_backfilled": self.num_backfilled,
+        }
 
 
 def commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
@@ -188,7 +234,7 @@ def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
         raise CorruptLogError(
             f"the owner {plan.owner!r} says that the versions up to {done} are backfilled, but the newest "
             f"one in the log is {newest}: files were lost, or the table's directory was restored to an "
-            "older state; restore the newer one",
+            "older state; put the newer files back from a backup",
             table=storage.root,
             version=done,
             path=commit_path(done),
@@ -216,7 +262,7 @@ def backfill_first(storage: Storage, owners: CommitOwners, version: int | None =
 
 def _opened(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
     """The newest version that the log has, and the owner of the table by it."""
-    newest = open_newest(storage)
+    newest = open_newest(storage, verified=True)
     return newest.version, owners.owner_of(storage, newest.protocol, newest.metadata)
 
 

@@ -37,7 +37,7 @@ def open_backfilled(storage: Storage, version: int | None = None) -> Snapshot:
         DeltaError: see `open_snapshot`.
     """
     try:
-        return open_snapshot(storage, version)
+        return open_snapshot(storage, version, verified=True)
     except VersionNotFoundError:
         proposed = None if version is None else _proposed(storage, version)
         if proposed is not None:

@@ -50,7 +50,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget
 from airflow_delta.engine.errors import (
@@ -131,6 +131,26 @@ class CheckpointPlan:
     def target(self) -> CheckpointTarget:
         """Where to write it, for who writes checkpoints of the V2 spec."""
         return CheckpointTarget(self.path, self.version, self.table, self.replaces)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values.
+
+        Returns:
+            ``version``, ``kind`` and ``path`` of the checkpoint; ``needed``, with the ``reason`` why or
+            why not; ``commits_since``, ``incremental``, ``replaces``, and ``deletes``: how many damaged
+            files.
+        """
+        return {
+            "version": self.version,
+            "kind": self.kind,
+            "path": self.path,
+            "needed": self.needed,
+            "reason": self.reason,
+            "commits_since": self.commits_since,
+            "incremental": self.incremental,
+            "replaces": self.replaces,
+            "deletes": len(self.deletes),
+        }
 
 
 def plan_checkpoint(

@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from airflow_delta.engine.checkpoint.incremental_v1 import write_incremental_classic
 from airflow_delta.engine.checkpoint.incremental_v2 import write_incremental_v2
@@ -116,6 +117,27 @@ class CheckpointResult:
     def path(self) -> str:
         """The file of the checkpoint, or its top level, below the table's root."""
         return self.plan.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or
+            why not; and of one that was written its live ``files``, the ``bytes`` that were written for
+            it, its ``rows``, ``sidecars_written`` and ``sidecars_reused``, which are None otherwise.
+        """
+        return {
+            "version": self.version,
+            "kind": self.kind,
+            "path": self.path,
+            "written": self.written,
+            "reason": self.plan.reason,
+            "files": self.num_files,
+            "bytes": self.bytes_written,
+            "rows": self.num_actions,
+            "sidecars_written": self.sidecars_written,
+            "sidecars_reused": self.sidecars_reused,
+        }
 
 
 def execute_checkpoint(

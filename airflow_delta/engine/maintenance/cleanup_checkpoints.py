@@ -1,6 +1,7 @@
 """Whether a checkpoint is what its name promises, before the commits go that could replace it.
 
-It is read to its end, and its files are compared with the version checksum of its version, if there is one.
+It is read to its end, its files are compared with each other, and with the version checksum of its version,
+if there is one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
     """Read a checkpoint to its end.
 
     Raises:
-        CorruptLogError: it is damaged, or holds other files than the version has.
+        CorruptLogError: it is damaged, holds a file twice, or other files than the version has.
         UnsupportedFeatureError: the engine can't read its version.
         InvalidTableError: its protocol and metadata contradict each other.
         ObjectNotFoundError: it is gone.
@@ -51,6 +52,7 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
     import pyarrow.compute as pc
 
     from airflow_delta.engine.checkpoint.base_check import check_told
+    from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
     from airflow_delta.engine.checkpoint.write import ExpectedFiles
 
     table, path, version = storage.root, checkpoint.path, checkpoint.version
@@ -62,12 +64,14 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
         missing = "protocol" if small.protocol is None else "metaData"
         raise without_action(missing, version=version, checkpoint=checkpoint, table=table)
     check_readable(small.protocol, small.metadata, table=table)
+    distinct = DistinctFiles(path=path, version=version, table=table)
     num_adds = adds_size = 0
     for adds in reader.adds():
+        distinct.meet(adds)
         num_adds += adds.num_rows
         adds_size += pc.sum(adds["size"]).as_py() or 0
-    for _ in reader.removes():
-        pass
+    for removes in reader.removes():
+        distinct.meet(removes)
     told = _checksum(storage, version)
     if told is not None:
         check_told(

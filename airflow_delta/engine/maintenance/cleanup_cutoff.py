@@ -15,18 +15,17 @@ from the oldest commit that is there, so taking the oldest ones may make later o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
 from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.maintenance.past_versions import version_by
+from airflow_delta.engine.model.times import duration_text, utc_datetime, utc_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_times"]
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +44,15 @@ class CleanupCutoff:
     reason: str | None = None
 
     @property
+    def timestamp(self) -> datetime | None:
+        """The cut-off, in UTC; None where it is before the year 1."""
+        return utc_datetime(self.time_ms)
+
+    @property
     def time(self) -> str:
         """The cut-off, to be read by people."""
-        try:
-            moment = _EPOCH + timedelta(milliseconds=self.time_ms)
-        except OverflowError:
-            return "a time before the year 1"
-        return f"{moment:%Y-%m-%d %H:%M} UTC"
+        moment = utc_datetime(self.time_ms)
+        return "a time before the year 1" if moment is None else utc_text(self.time_ms)
 
 
 def cleanup_cutoff(
@@ -84,9 +85,9 @@ def cleanup_cutoff(
     if older_than_ms is not None:
         if older_than_ms < retention_ms and not force:
             raise RetentionError(
-                f"commits are to be deleted that are {older_than_ms} ms old, and the table keeps them "
-                f"for {retention_ms} ms (delta.logRetentionDuration); wait longer, change the property, "
-                "or say force=True",
+                f"commits are to be deleted that are {duration_text(older_than_ms)} old, and the table "
+                f"keeps them for {duration_text(retention_ms)} (delta.logRetentionDuration); wait longer, "
+                "change the property, or say force=True",
                 table=snapshot.table,
                 older_than_ms=older_than_ms,
                 retention_ms=retention_ms,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, MultipartCheckpoint
@@ -53,6 +54,18 @@ class MetadataCleanupResult:
     num_deleted: int
     num_spared: int = 0
     hint_renewed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            What `MetadataCleanupPlan.to_dict` has, ``num_deleted`` and ``num_spared``.
+        """
+        return {
+            **self.plan.to_dict(),
+            "num_deleted": self.num_deleted,
+            "num_spared": self.num_spared,
+        }
 
     @property
     def earliest_version(self) -> int:

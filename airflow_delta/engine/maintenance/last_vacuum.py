@@ -16,13 +16,16 @@ from __future__ import annotations
 import json
 import warnings
 
-from airflow_delta.engine.errors import DeltaWarning, ObjectNotFoundError, StorageError
+from airflow_delta.engine.errors import DeltaWarning, StorageError
+from airflow_delta.engine.log.hint_file import UnusableHintError, read_hint
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["LAST_VACUUM", "read_last_vacuum", "write_last_vacuum"]
 
 LAST_VACUUM = "_delta_log/_last_vacuum_info"
 """The file."""
+
+_MOST_BYTES = 1 << 16
 
 _VERSION = "latestCommitVersionOutsideOfRetentionWindow"
 
@@ -34,8 +37,8 @@ def read_last_vacuum(storage: Storage) -> int | None:
         StorageError: the store failed.
     """
     try:
-        told = json.loads(storage.read(LAST_VACUUM))
-    except (ObjectNotFoundError, ValueError, RecursionError):
+        told = json.loads(read_hint(storage, LAST_VACUUM, most_bytes=_MOST_BYTES) or b"null")
+    except (UnusableHintError, ValueError, RecursionError):
         return None
     version = told.get(_VERSION) if isinstance(told, dict) else None
     return version if type(version) is int and version >= 0 else None

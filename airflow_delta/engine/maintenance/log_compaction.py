@@ -30,13 +30,14 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.features.protocol import Operation, check_writable
-from airflow_delta.engine.log.completeness import check_commits
+from airflow_delta.engine.log.completeness import check_commits, missing_versions
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit, compacted_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import LogSegment, check_version
 from airflow_delta.engine.maintenance.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.reconciled_lines import reconciled_lines
 from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -101,6 +102,10 @@ class LogCompactionPlan:
             return None
         return compacted_path(self.commits[0].version, self.commits[-1].version)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, as `LogCompactionResult.to_dict` has them of a dry run."""
+        return LogCompactionResult(self, written=False).to_dict()
+
 
 @dataclass(frozen=True, slots=True)
 class LogCompactionResult:
@@ -118,6 +123,30 @@ class LogCompactionResult:
     written: bool
     size_in_bytes: int | None = None
     num_actions: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version`` (the end that was asked for, or the newest version), ``kind`` (``compaction``),
+            ``start``, ``end`` and ``path`` of the compaction below the table (None where the range is
+            empty), ``files`` (commits in the range), ``bytes`` and ``rows`` (size and actions of the
+            compaction; None where none was written), ``written`` and the ``reason`` why nothing is to be
+            written, else None.
+        """
+        plan = self.plan
+        return {
+            "version": plan.version,
+            "kind": "compaction",
+            "start": plan.start,
+            "end": plan.end,
+            "path": plan.path,
+            "files": len(plan.commits),
+            "bytes": self.size_in_bytes,
+            "rows": self.num_actions,
+            "written": self.written,
+            "reason": plan.reason,
+        }
 
 
 def plan_log_compaction(
@@ -233,9 +262,9 @@ def _opened_before(storage: Storage, start: int) -> Snapshot:
     protocol the first commit is under.
     """
     try:
-        return open_snapshot(storage, start - 1)
+        return open_snapshot(storage, start - 1, verified=True)
     except VersionNotFoundError:
-        return open_snapshot(storage, start)
+        return open_snapshot(storage, start, verified=True)
 
 
 def _check_protocol(storage: Storage, state: Mapping[str, Any]) -> None:
@@ -265,14 +294,15 @@ def _asked_for(storage: Storage, segment: LogSegment, start: int) -> tuple[LogCo
         # They lie behind a checkpoint, and may serve those who travel in time.
         commits = list_log(storage, start=start, end=end).commits
     commits = tuple(commit for commit in commits if commit.version >= start)
-    missing = sorted({*range(start, end + 1)} - {commit.version for commit in commits})
+    missing = missing_versions((commit.version for commit in commits), first=start, last=end)
     if missing:
+        count = sum(gap.stop - gap.start for gap in missing)
         raise VersionNotFoundError(
-            f"commits {start} to {end} can't be compacted: cleanup has taken {len(missing)} of them "
-            f"up to version {missing[-1]}; begin the range after that",
+            f"commits {start} to {end} can't be compacted: cleanup has taken {count} of them "
+            f"up to version {missing[-1].stop - 1}; begin the range after that",
             table=segment.table,
-            version=missing[0],
-            earliest=missing[-1] + 1,
+            version=missing[0].start,
+            earliest=missing[-1].stop,
             latest=end,
         )
     check_commits(commits, after=start - 1, to=end, table=segment.table)
@@ -299,8 +329,8 @@ def _check_size(commits: Sequence[LogCommit], table: str) -> None:
     size = sum(commit.size for commit in commits)
     if size > MOST_BYTES:
         raise InvalidArgumentError(
-            f"commits {commits[0].version} to {commits[-1].version} have {size:,} bytes, and at most "
-            f"{MOST_BYTES:,} are compacted at once; choose a shorter range, or write a checkpoint",
+            f"commits {commits[0].version} to {commits[-1].version} have {size_text(size)}, and at most "
+            f"{size_text(MOST_BYTES)} are compacted at once; choose a shorter range, or write a checkpoint",
             table=table,
         )
 

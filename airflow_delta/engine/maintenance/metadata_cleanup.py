@@ -22,6 +22,7 @@ import time
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable
@@ -45,6 +46,7 @@ from airflow_delta.engine.maintenance.log_start import LogStart, find_log_start
 from airflow_delta.engine.maintenance.sidecar_cleanup import SidecarPlan, plan_sidecar_cleanup
 from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
 from airflow_delta.engine.model.arguments import check_type
+from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
@@ -119,6 +121,43 @@ class MetadataCleanupPlan:
     def count(self, kind: Kind) -> int:
         """How many files of a kind are to be deleted."""
         return sum(group.count for group in self.deletes if group.kind == kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, in which files are counted and not named.
+
+        Returns:
+            ``version`` (the newest one of the log), ``cutoff`` (ISO-8601) and ``cutoff_version``,
+            ``checkpoint`` (the version of the one that the log begins with then, None where it stays as it
+            is), ``earliest_version``, ``num_protected_versions`` (earlier ones that can be read all the
+            same), ``files`` and ``bytes`` to be deleted, ``deletes`` and ``keeps`` (what goes and what
+            stays, by kind), ``wanted_checkpoint`` and the ``reason`` why not more goes.
+        """
+        return {
+            "version": self.version,
+            "cutoff": utc_text(self.cutoff.time_ms),
+            "cutoff_version": self.cutoff.commit,
+            "checkpoint": self.checkpoint,
+            "earliest_version": self.earliest_version,
+            "num_protected_versions": len(self.protected_versions),
+            "files": self.num_files,
+            "bytes": self.size_in_bytes,
+            "deletes": [
+                {
+                    "kind": group.kind,
+                    "files": group.count,
+                    "bytes": group.size_in_bytes,
+                    "first_version": group.first_version,
+                    "last_version": group.last_version,
+                }
+                for group in self.deletes
+            ],
+            "keeps": [
+                {"kind": kept.kind, "files": kept.count, "reason": kept.reason}
+                for kept in self.keeps
+            ],
+            "wanted_checkpoint": self.wanted_checkpoint,
+            "reason": self.reason,
+        }
 
 
 def plan_metadata_cleanup(

@@ -11,25 +11,29 @@ outside of the directory is asked for where it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import MissingFilesError, ObjectNotFoundError
 from airflow_delta.engine.maintenance.restorable import oldest_restorable
 from airflow_delta.engine.maintenance.vacuum_candidates import list_files
 from airflow_delta.engine.maintenance.vacuum_locations import locations
-from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.maintenance.vector_files import (
+    check_vector_paths,
+    leads_nowhere,
+    vector_paths,
+)
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.storage.location import storage_for_uri
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = [
     "MOST_TOLD",
@@ -38,11 +42,15 @@ __all__ = [
     "missing_files",
     "missing_files_error",
     "needless_from",
+    "openable_places",
     "places_of",
 ]
 
 MOST_TOLD = 100
 """With so many missing files the search ends."""
+
+_Look: TypeAlias = tuple[str, tuple[Storage, str]]
+"""The name of a file, and where to look for it."""
 
 _LISTED_FROM = 10_000
 _WORKERS = 32
@@ -68,21 +76,18 @@ class Places:
         return len(self.inside) + len(self.elsewhere)
 
 
-def missing_files(
-    files: pa.Table, storage: Storage, options: Mapping[str, object] | None = None
-) -> list[str]:
+def missing_files(files: pa.Table, access: FileAccess) -> list[str]:
     """The files of adds that aren't there; see `look_for`.
 
     Args:
         files: adds with at least ``path`` and ``deletionVector``.
-        storage: the table's.
-        options: those of the table's store, for files elsewhere.
+        access: opens the table's files.
 
     Raises:
         DeltaError: see `places_of` and `look_for`.
     """
-    places = places_of(files["path"], files["deletionVector"], root=storage.root)
-    return look_for(places, storage, options)
+    places = places_of(files["path"], files["deletionVector"], root=access.storage.root)
+    return look_for(places, access)
 
 
 def places_of(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) -> Places:
@@ -99,6 +104,7 @@ def places_of(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) ->
     """
     data = locations(paths, root=root)
     relative, absolute = vector_paths(vectors, table=root)
+    check_vector_paths(relative, table=root)
     # Not plain strings: `unique` makes one array of them all, and plain ones end at 2 GB.
     inside = pa.chunked_array(
         [chunk.cast(pa.large_string()) for chunk in (*data.chunks, *relative.chunks)],
@@ -113,34 +119,57 @@ def places_of(paths: pa.ChunkedArray, vectors: pa.ChunkedArray, *, root: str) ->
     return Places(pa.chunked_array([inside.drop_null().unique()]), list(elsewhere))
 
 
-def look_for(
-    places: Places, storage: Storage, options: Mapping[str, object] | None = None
-) -> list[str]:
+def openable_places(files: pa.Table, access: FileAccess) -> tuple[Places, list[str]]:
+    """Where files are that may be looked for; and the locations of those that the table may not read.
+
+    Args:
+        files: adds with at least ``path`` and ``deletionVector``.
+        access: opens the table's files.
+
+    Raises:
+        DeltaError: see `places_of`.
+    """
+    root = access.storage.root
+    vectors, _ = vector_paths(files["deletionVector"], table=root)
+    nowhere = pc.coalesce(leads_nowhere(vectors), scalar_of(False, pa.bool_()))
+    sound = files["deletionVector"].filter(pc.invert(nowhere))
+    found = places_of(files["path"], sound, root=root)
+    # A loop over files outside of the root: clones have them, others don't.
+    allowed = [uri for uri in found.elsewhere if access.is_allowed(uri)]
+    outside = set(found.elsewhere).difference(allowed)
+    refused = [*vectors.filter(nowhere).unique().to_pylist(), *sorted(outside)]
+    return replace(found, elsewhere=allowed), refused
+
+
+def look_for(places: Places, access: FileAccess) -> list[str]:
     """The files that aren't there, `MOST_TOLD` at most, each once.
 
     Args:
         places: where they should be.
-        storage: the table's.
-        options: those of the table's store, for files elsewhere.
+        access: opens the table's files.
 
     Returns:
         Below the table's root their paths, decoded; elsewhere their absolute locations.
 
     Raises:
-        InvalidArgumentError: the location of a file elsewhere makes no sense.
+        OutsidePathError: the table may not read where a file is.
+        CorruptLogError: a path names no file.
         StorageError: the store failed.
     """
     inside = places.inside
+    # Before the first request: what a table may not do, it doesn't do in part.
+    found = [(uri, access.locate(uri)) for uri in places.elsewhere]
+    storage = access.storage
     if len(inside) >= _LISTED_FROM:
         listed = list_files(storage)["path"].cast(pa.large_string())
         inside = inside.filter(pc.invert(pc.is_in(inside, value_set=listed)))
-    looks: Iterator[tuple[str | None, str]] = chain(
-        ((path, path) for chunk in inside.chunks for path in chunk.to_pylist()),
-        ((None, uri) for uri in places.elsewhere),
+    looks: Iterator[_Look] = chain(
+        ((path, (storage, path)) for chunk in inside.chunks for path in chunk.to_pylist()),
+        found,
     )
     workers = _WORKERS if storage.capabilities.remote else 1
-    found = map_ordered(partial(_missing, storage, options), looks, workers=workers)
-    return list(islice((name for name in found if name is not None), MOST_TOLD))
+    missing = map_ordered(_missing, looks, workers=workers)
+    return list(islice((name for name in missing if name is not None), MOST_TOLD))
 
 
 def missing_files_error(
@@ -188,14 +217,10 @@ def needless_from(base: Snapshot, version: int, missing: list[str]) -> int | Non
     return found if found > version else None
 
 
-def _missing(
-    storage: Storage, options: Mapping[str, object] | None, place: tuple[str | None, str]
-) -> str | None:
+def _missing(look: _Look) -> str | None:
     """The name of a file that isn't there; None for one that is."""
-    path, name = place
+    name, (storage, path) = look
     try:
-        if path is None:
-            storage, path = storage_for_uri(name, options)
         storage.head(path)
     except ObjectNotFoundError:
         return name

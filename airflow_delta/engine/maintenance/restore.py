@@ -21,7 +21,9 @@ vector (`restore_files`), and leaves the table otherwise as it was, as far as th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,27 +45,31 @@ from airflow_delta.engine.maintenance.restore_definition import (
 )
 from airflow_delta.engine.maintenance.restore_files import (
     FileDifferences,
-    add_actions,
     file_differences,
-    remove_actions,
 )
 from airflow_delta.engine.maintenance.restore_missing import (
     check_after_restore,
     check_before_restore,
     check_earlier_restore,
+    missing_among_staying,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
+from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms, utc_text
 from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import monotonic_s
+from airflow_delta.engine.transaction.file_rows import add_actions, remove_actions
 from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["RestorePlan", "RestoreResult", "restore"]
+
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class RestorePlan:
         domains: the metadata domains that it sets or removes.
         num_files_after: how many files the table has then.
         size_after: their sizes added up, in bytes.
+        missing: the files that stay in the table and are gone, the first 100 at most; None where nobody
+            has looked.
     """
 
     table: str
@@ -93,6 +101,7 @@ class RestorePlan:
     domains: tuple[DomainMetadata, ...]
     num_files_after: int
     size_after: int
+    missing: tuple[str, ...] | None = None
 
     @property
     def num_restored_files(self) -> int:
@@ -115,6 +124,15 @@ class RestorePlan:
             "removedFilesSize": _size(self.files.removed),
             "restoredFilesSize": _size(self.files.restored),
         }
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """The time that was asked for, in UTC; None where the version was."""
+        return utc_datetime(self.timestamp_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, as `RestoreResult.to_dict` has them of a dry run."""
+        return RestoreResult(self, None, self.version, self.metrics).to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +165,35 @@ class RestoreResult:
         """
         return self.commit is not None
 
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version`` (that of the commit, of a dry run the newest one), ``restored_version``,
+            ``committed``, ``repeated`` (whether it is the commit of an earlier try), ``files_restored``,
+            ``files_removed``, ``bytes_restored``, ``bytes_removed``, ``files`` and ``bytes`` of the
+            table afterwards, and ``files_missing``: the first few files that stay in the table and are
+            gone; None where nobody has looked. Of an earlier try the numbers are what the history has of
+            them, else None.
+        """
+        version = self.version
+        if version is None and self.plan is not None:
+            version = self.plan.base_version
+        missing = None if self.plan is None else self.plan.missing
+        return {
+            "version": version,
+            "restored_version": self.restored_version,
+            "committed": self.commit is not None,
+            "repeated": self.commit is not None and self.commit.repeated,
+            "files_restored": self.metrics.get("numRestoredFiles"),
+            "files_removed": self.metrics.get("numRemovedFiles"),
+            "bytes_restored": self.metrics.get("restoredFilesSize"),
+            "bytes_removed": self.metrics.get("removedFilesSize"),
+            "files": self.metrics.get("numOfFilesAfterRestore"),
+            "bytes": self.metrics.get("tableSizeAfterRestore"),
+            "files_missing": None if missing is None else list(missing[:_EXAMPLES]),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -166,12 +213,11 @@ class _Asked:
 
 
 def restore(
-    storage: Storage,
+    access: FileAccess,
     owners: CommitOwners,
     version: int | None = None,
     timestamp: Timestamp | None = None,
     *,
-    options: Mapping[str, str] | None = None,
     ignore_missing_files: bool = False,
     once: tuple[str, int] | None = None,
     dry_run: bool = False,
@@ -179,15 +225,15 @@ def restore(
     """Bring back an earlier version; see `DeltaTable.restore`, for the errors too.
 
     Args:
-        storage: where the table is.
+        access: opens the table's files.
         owners: the commit owners that there are.
         version: the version.
         timestamp: a time instead.
-        options: those of the table's store, for files elsewhere.
         ignore_missing_files: don't look whether the files are there.
         once: the transaction identifier by which an earlier try is found.
         dry_run: only make the plan.
     """
+    storage = access.storage
     at_ms = None if timestamp is None else epoch_ms(timestamp, table=storage.root)
     asked = _asked(storage, owners, version, at_ms)
     transaction = _begin(storage, owners, asked)
@@ -196,12 +242,14 @@ def restore(
         transaction.set_transaction(*once)
         if (earlier := _earlier(asked.base, asked, once)) is not None:
             if not ignore_missing_files:
-                check_earlier_restore(asked.base, earlier.version, options)
+                check_earlier_restore(asked.base, earlier.version, access)
             return earlier
-    target = open_snapshot(storage, _wanted(asked), owners=owners)
+    target = open_snapshot(storage, _wanted(asked), owners=owners, verified=True)
     plan = _plan(asked, target)
     if not ignore_missing_files:
-        check_before_restore(asked.base, plan.version, plan.files.restored, options)
+        check_before_restore(asked.base, plan.version, plan.files.restored, access)
+        missing = missing_among_staying(target, plan.files.restored, access)
+        plan = replace(plan, missing=missing)
     if dry_run:
         return RestoreResult(plan, None, plan.version, plan.metrics)
     try:
@@ -213,10 +261,10 @@ def restore(
         if earlier is None:
             raise
         if not ignore_missing_files:
-            check_earlier_restore(newest, earlier.version, options)
+            check_earlier_restore(newest, earlier.version, access)
         return earlier
     if not ignore_missing_files:
-        check_after_restore(storage, commit.version, plan.files.restored, options)
+        check_after_restore(commit.version, plan.files.restored, access)
     return RestoreResult(plan, commit, plan.version, plan.metrics)
 
 
@@ -328,7 +376,7 @@ def _commit(
         transaction._set_domain(domain)  # noqa: SLF001 - users may not set the protocol's
     for column, value in furthest_identity_values(base, target).items():
         transaction.use_identity_values(column, value)
-    for removed in remove_actions(plan.files.removed):
+    for removed in remove_actions(plan.files.removed, data_change=True):
         transaction.remove_file(removed)
     transaction.add_files(list(add_actions(plan.files.restored, data_change=True)))
     transaction.add_files(list(add_actions(plan.files.renumbered, data_change=False)))

@@ -1,4 +1,4 @@
-"""The files by which two versions of a table differ, and the actions that lead from one to the other.
+"""The files by which two versions of a table differ.
 
 Files are told apart by path and deletion vector (PROTOCOL.md, "Action Reconciliation"): one of which rows
 were deleted since is another file, so that these rows come back with the former vector. The keys of both
@@ -7,9 +7,7 @@ versions are compared in Arrow; of the other columns only those of the files in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +15,13 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
-from airflow_delta.engine.model.actions import AddFile, RemoveFile
+from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["FileDifferences", "add_actions", "file_differences", "remove_actions"]
+__all__ = ["FileDifferences", "file_differences"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
-_MAPS = ("partitionValues", "tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,58 +88,4 @@ def _files_of(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table
     """
     if len(keys) == of:
         return snapshot.files()
-    return snapshot.state.live_adds(row_filter=_Among(keys, snapshot.table))
-
-
-class _Among:
-    """Keeps the files with some keys; see `RowFilter`."""
-
-    columns = FILE_KEY_COLUMNS
-
-    def __init__(self, keys: pa.ChunkedArray, table: str) -> None:
-        self._keys = keys
-        self._table = table
-
-    def parsed_leaves(self, stored: pa.DataType, *, all_needed: bool) -> None:
-        """None: statistics don't matter."""
-
-    def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows have one of the keys."""
-        return pa.concat_arrays(self._mask(pa.Table.from_batches([adds])).chunks)
-
-    def prune(self, adds: pa.Table) -> pa.Table:
-        """The rows that have one of the keys."""
-        return adds.filter(self._mask(adds))
-
-    def _mask(self, adds: pa.Table) -> pa.ChunkedArray:
-        return pc.is_in(file_keys(adds, table=self._table), value_set=self._keys)
-
-
-def add_actions(files: pa.Table, *, data_change: bool) -> Iterator[AddFile]:
-    """The actions that bring files back: as they were, with whether they change data.
-
-    Args:
-        files: rows of adds, all columns.
-        data_change: what the actions say.
-    """
-    for file in _objects(files):
-        yield AddFile.from_json({**file, "dataChange": data_change}, "add")
-
-
-def remove_actions(files: pa.Table) -> Iterator[RemoveFile]:
-    """The actions that take files out, by all that their adds tell.
-
-    Args:
-        files: rows of adds, all columns.
-    """
-    for file in _objects(files):
-        told = {**file, "dataChange": True, "extendedFileMetadata": True}
-        yield RemoveFile.from_json(told, "remove")
-
-
-def _objects(files: pa.Table) -> Iterator[Mapping[str, Any]]:
-    """The rows as the JSON objects that they stand for."""
-    # A loop over files, though not all of the table's: a commit is made of its actions one by one.
-    for batch in files.to_batches():
-        for row in batch.to_pylist():
-            yield {**row, **{name: dict(row[name]) for name in _MAPS if row[name] is not None}}
+    return snapshot.state.live_adds(row_filter=FilesAmong(keys, table=snapshot.table))

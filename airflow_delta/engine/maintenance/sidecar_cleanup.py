@@ -2,7 +2,9 @@
 
 PROTOCOL.md, "Metadata Cleanup", steps 4 and 5: all checkpoints that remain are read, also those of the
 classic name, and what they name is protected. So is what is younger than a day, as of midnight UTC: a
-checkpoint that names it may be in the making. Everything else in ``_delta_log/_sidecars`` goes.
+checkpoint that names it may be in the making. Every other ``<name>.parquet`` in ``_delta_log/_sidecars``
+goes, with its checksum of Hadoop (``.<name>.parquet.crc``), and what a writer has left in the making
+(``.<name>.tmp``). A file of any other name is no sidecar, and stays.
 
 **In doubt nothing goes**: where a checkpoint can't be read, or is of a protocol that the engine doesn't
 know, for such a one may name its sidecars in other ways.
@@ -14,6 +16,7 @@ checkpoints that the plan doesn't know (`still_unneeded`), of whichever version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +32,8 @@ from airflow_delta.engine.model.actions import Protocol, Sidecar
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["SidecarPlan", "plan_sidecar_cleanup", "still_unneeded"]
+
+_NAME = re.compile(r"[^.].*\.parquet|\..*\.(parquet\.crc|tmp|tmp\.crc)", re.DOTALL)
 
 _WORKERS = 8
 """Checkpoints that are read at a time from a store behind a network."""
@@ -64,7 +69,7 @@ def plan_sidecar_cleanup(storage: Storage, *, first_version: int, before_ms: int
     Raises:
         StorageError: the store failed.
     """
-    present = list(storage.list(SIDECAR_DIRECTORY))
+    present = [info for info in storage.list(SIDECAR_DIRECTORY) if _NAME.fullmatch(info.name)]
     old = [info for info in present if info.modified_ms <= before_ms]
     young, none = len(present) - len(old), FileGroup.of("sidecars", ())
     if not old:

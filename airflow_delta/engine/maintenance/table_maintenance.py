@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 
 if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.backfill import BackfillResult, CommitStatus
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.drop_feature.execution import DropFeatureResult
     from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
     from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.maintenance.maintenance_status import MaintenanceStatus
     from airflow_delta.engine.maintenance.metadata_cleanup import MetadataCleanupPlan
     from airflow_delta.engine.maintenance.restore import RestoreResult
+    from airflow_delta.engine.maintenance.statistics_repair import StatisticsRepair
     from airflow_delta.engine.maintenance.vacuum import Mode
     from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
     from airflow_delta.engine.maintenance.vacuum_inventory import Inventory
@@ -45,6 +48,11 @@ class TableMaintenance(ABC):
     @abstractmethod
     def storage(self) -> Storage:
         """The store that the table is in, bound to the table's root."""
+
+    @property
+    @abstractmethod
+    def file_access(self) -> FileAccess:
+        """Opens the files that the log names, as far as the table may read them."""
 
     def checkpoint(
         self,
@@ -133,6 +141,20 @@ class TableMaintenance(ABC):
             return LogCompactionResult(plan, written=False)
         return execute_log_compaction(self.storage, plan)
 
+    def maintenance_status(self) -> MaintenanceStatus:
+        """What was maintained last of the newest version, and what is due: checkpoint, cleanup, vacuum.
+
+        The log is listed, and its newest small parts are read; the table's directory isn't listed.
+
+        Raises:
+            TableNotFoundError: there is no table.
+            DeltaError: the newest version can't be read.
+        """
+        from airflow_delta.engine.maintenance.maintenance_status import maintenance_status
+        from airflow_delta.engine.snapshot.opening import open_newest
+
+        return maintenance_status(open_newest(self.storage, owners=self._owners))
+
     def commit_status(self) -> CommitStatus:
         """How far the commits of the table have come: ratified by its commit owner, and backfilled.
 
@@ -175,6 +197,67 @@ class TableMaintenance(ABC):
         if dry_run:
             return BackfillResult(plan, plan.backfilled_version, 0)
         return execute_backfill(self.storage, plan)
+
+    def propose(self, version: int) -> None:
+        """Have the commit owner of a managed table agree anew to own it, where it has lost its books.
+
+        The owner finds the proof in the log. A table that it doesn't own yet is handed over by
+        `DeltaTable.convert_to_managed`, which needs no proposal.
+
+        Args:
+            version: the version whose commit handed the table over; 0 if the log was cleaned up since, so
+                that it isn't there any more.
+
+        Raises:
+            InvalidArgumentError: the file system manages the table; or the version is none.
+            CommitOwnerUnavailableError: the commit owner isn't known here, or can't be reached.
+            CommitOwnerError: the commit owner doesn't agree.
+        """
+        from airflow_delta.engine.maintenance.owner_repairs import propose
+
+        propose(self.storage, self._owners, version)
+
+    def relocate(self) -> str:
+        """Tell the commit owner of a managed table that the table has moved to where it is opened now.
+
+        That is for after a move of the whole directory, once the old place is gone and while nobody
+        commits: a copy looks the same. The old place is looked at if it is in the same store.
+
+        Returns:
+            Where the owner had the table before.
+
+        Raises:
+            InvalidArgumentError: the table has no commit owner that can be told so.
+            CommitOwnerUnavailableError: the commit owner isn't known here, or can't be reached.
+            CommitOwnerError: the commit owner doesn't have the table, not all of it is here, or it is
+                still at its old place.
+        """
+        from airflow_delta.engine.maintenance.owner_repairs import relocate
+        from airflow_delta.engine.storage.location import open_storage
+
+        return relocate(self.storage, self._owners, lambda uri: open_storage(uri, self._options))
+
+    def accept_log(self, version: int) -> int:
+        """Have the commit owner of a managed table give up ratified commits that are lost.
+
+        **All versions above are given up for good**, also what is still there of them; their numbers are
+        used again. Restore what can be restored and stop all writers before.
+
+        Args:
+            version: the newest version that is left; another one is refused.
+
+        Returns:
+            The newest version that was ratified.
+
+        Raises:
+            InvalidArgumentError: the table has no commit owner that can be told so; or the version is none.
+            CommitOwnerUnavailableError: the commit owner isn't known here, or can't be reached.
+            CommitOwnerError: the commit owner doesn't have the table, nothing is missing, or it is another
+                version that is the newest one left; the message says which.
+        """
+        from airflow_delta.engine.maintenance.owner_repairs import accept_log
+
+        return accept_log(self.storage, self._owners, version)
 
     def cleanup_metadata(
         self,
@@ -307,6 +390,7 @@ class TableMaintenance(ABC):
             VersionNotFoundError: the log can't rebuild the version.
             TimestampOutOfRangeError: no version belongs to the time.
             MissingFilesError: files that should come back are gone; nothing was committed.
+            OutsidePathError: files that should come back are where the table may not read.
             ConstraintViolationError: the table is append-only; or files of the version aren't as the
                 table demands by now.
             InvalidTableError: the former metadata don't fit what the table supports by now.
@@ -316,11 +400,10 @@ class TableMaintenance(ABC):
         from airflow_delta.engine.maintenance.restore import restore
 
         return restore(
-            self.storage,
+            self.file_access,
             self._owners,
             version,
             timestamp,
-            options=self._options,
             ignore_missing_files=ignore_missing_files,
             once=once,
             dry_run=dry_run,
@@ -344,7 +427,23 @@ class TableMaintenance(ABC):
         """
         from airflow_delta.engine.maintenance.check.checking import check_table
 
-        return check_table(self.storage, self._owners, depth=depth, options=self._options)
+        return check_table(self.file_access, self._owners, depth=depth)
+
+    def repair_statistics(self) -> StatisticsRepair:
+        """Put right the minima and maxima of decimals that earlier releases of this provider rounded.
+
+        Files of which `check` says `statistics-rounded` are added again with the bounds that their
+        footers have, in one commit that changes no rows.
+
+        Raises:
+            UnsupportedFeatureError: the engine can't write the table.
+            CommitConflictError: a file was removed meanwhile; run it again.
+            CommitOutcomeUnknownError: the store failed; the commit may have been made.
+            DeltaError: the table can't be read, or the store failed.
+        """
+        from airflow_delta.engine.maintenance.statistics_repair import repair_statistics
+
+        return repair_statistics(self.storage, self._owners)
 
     def check_version(self, snapshot: Snapshot) -> PastFiles:
         """Make sure that the files of a version are there, so that it can be read.
@@ -362,6 +461,7 @@ class TableMaintenance(ABC):
 
         Raises:
             MissingFilesError: some files are gone.
+            OutsidePathError: a file of the version is where the table may not read.
             DeltaError: the newest version can't be read, or the store failed.
         """
         from airflow_delta.engine.maintenance.version_files import (
@@ -370,7 +470,7 @@ class TableMaintenance(ABC):
         )
 
         newest = newest_known(self.storage, self._owners)
-        return check_version_files(snapshot, newest, self._options)
+        return check_version_files(snapshot, newest, self.file_access)
 
     def drop_feature(
         self,
@@ -406,12 +506,11 @@ class TableMaintenance(ABC):
         from airflow_delta.engine.maintenance.drop_feature.execution import drop_feature
 
         return drop_feature(
-            self.storage,
+            self.file_access,
             self._owners,
             name,
             truncate_history=truncate_history,
             rewriter=rewriter,
-            options=self._options,
             dry_run=dry_run,
         )
 

@@ -3,7 +3,7 @@
 ===================================================  ====================================================
 ``.<name>.tmp`` in the log, ``_commits``             of this engine, and of Hadoop's file systems
 ``_commit_<uuid>.json.tmp``                          of delta-rs
-``.tmp/<name>``                                      of Delta Spark's store for S3 with DynamoDB
+``.tmp/<version>.json.<uuid>``                       of Delta Spark's store for S3 with DynamoDB
 ``.<any of these>.crc``                              Hadoop's checksum of one
 ===================================================  ====================================================
 
@@ -11,6 +11,8 @@ Nobody reads them once their writer is gone. That is taken for granted when they
 sidecars (PROTOCOL.md, "Metadata Cleanup", step 5), and when the version that they were to become, if their
 name tells it, is taken: with DynamoDB a reader completes the newest commit of a writer that has died from
 such a file.
+
+A file of any other name stays, whoever has put it there.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 _COMMITS = "_commit_"
 _HIDDEN = re.compile(r"\..*\.tmp(\.crc)?")
 _COMMIT = re.compile(r"_commit_.*\.json\.tmp")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_IN_DIRECTORY = re.compile(rf"\.*[0-9]{{20}}\.[a-z.]+\.{_UUID}(\.crc)?")
 _VERSION = re.compile(r"\.*([0-9]{20})\.")
 
 
@@ -65,7 +69,7 @@ def unfinished_files(
             break
         if _COMMIT.fullmatch(info.name):
             found.append(info)
-    found += storage.list(_DIRECTORY)
+    found += [info for info in storage.list(_DIRECTORY) if _IN_DIRECTORY.fullmatch(info.name)]
     abandoned = [
         (version, info)
         for info, version in ((info, _version(info.name)) for info in found)

@@ -18,7 +18,8 @@ Of the candidates these stay (in parentheses the module that knows):
   commit owner of a managed table knows: where it can't be asked nothing is planned (`vacuum_references`);
 * what is younger than the retention: the files of a commit that is being made aren't in any log, and
   change data files are kept for readers of changes;
-* what is hidden, the log above all, and what lies in the directory of another table (`vacuum_scope`).
+* what is hidden, the log above all, and what lies in the directory of another table (`vacuum_scope`,
+  `vacuum_other_tables`).
 
 Files outside the table's root are no candidates, whoever refers to them. The other way round nobody knows:
 a shallow clone refers to files of its source, and a vacuum of the source takes them.
@@ -33,7 +34,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,7 @@ from airflow_delta.engine.maintenance.vacuum_candidates import existing, list_fi
 from airflow_delta.engine.maintenance.vacuum_inventory import inventory_files
 from airflow_delta.engine.maintenance.vacuum_lite import lite_versions, named_files
 from airflow_delta.engine.maintenance.vacuum_log import removed_since
+from airflow_delta.engine.maintenance.vacuum_other_tables import without_other_tables
 from airflow_delta.engine.maintenance.vacuum_references import References, references
 from airflow_delta.engine.maintenance.vacuum_retention import Retention, retention_of
 from airflow_delta.engine.maintenance.vacuum_scope import KINDS, Scope
@@ -58,6 +60,7 @@ from airflow_delta.engine.maintenance.vacuum_sifting import (
     is_not_among,
     sifted,
 )
+from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -77,6 +80,11 @@ Mode = Literal["full", "lite"]
 """Where the candidates come from; see the module."""
 
 _KEY = ("path", "deletionVector")
+
+
+_HOUR_MS = 60 * 60 * 1000
+_EXAMPLES = 5
+"""So many paths show what kind of files would go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,39 @@ class VacuumPlan:
         return {
             kind: _totals(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
             for kind in KINDS
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, in which a few files are named and all are counted.
+
+        Returns:
+            ``version`` (the newest one), ``mode`` (``full``, ``lite`` or ``inventory``),
+            ``retention_hours``, ``cutoff`` (ISO-8601; what is older may go), ``files`` and ``bytes`` to be
+            deleted, ``by_kind`` the same of each kind of files, ``examples`` (a few of their paths),
+            ``kept`` (how many stay, by reason), ``oldest_restorable`` (from that version on all are whole)
+            and the ``reason`` why nothing goes.
+        """
+        total = self.total
+        return {
+            "version": self.version,
+            "mode": self.mode,
+            "retention_hours": self.retention.duration_ms / _HOUR_MS,
+            "cutoff": utc_text(self.retention.cutoff_ms),
+            "files": total.num_files,
+            "bytes": total.size_in_bytes,
+            "by_kind": {
+                kind: {"files": found.num_files, "bytes": found.size_in_bytes}
+                for kind, found in self.by_kind.items()
+            },
+            "examples": self.files["path"].slice(0, _EXAMPLES).to_pylist(),
+            "kept": {
+                "referenced": self.kept.referenced,
+                "young": self.kept.young,
+                "hidden": self.kept.hidden,
+                "other_tables": self.kept.other_tables,
+            },
+            "oldest_restorable": self.oldest_restorable,
+            "reason": self.reason,
         }
 
 
@@ -230,6 +271,7 @@ def _full_plan(
     protected = live | _recent(snapshot, retention)
     scope, is_listed = Scope.of(snapshot), listed is not None
     files, kept = sifted(found, scope, protected, retention.cutoff_ms, is_listed=is_listed)
+    files, kept = without_other_tables(files, kept, snapshot.state.storage, is_listed=is_listed)
     vacuumed = None
     if listed is None:
         is_gone = is_expired(protected, retention, deleted=files)
@@ -260,6 +302,7 @@ def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
     found = named.files
     scope = Scope.of(snapshot)
     files, kept = sifted(found, scope, protected, cutoff_ms, is_listed=False)
+    files, kept = without_other_tables(files, kept, storage, is_listed=False)
     if versions:
         reason = why_nothing(found.num_rows, kept)
     else:
@@ -314,9 +357,9 @@ def why_nothing(num_found: int, kept: KeptFiles) -> str:
         kept: why they stay.
     """
     return (
-        f"of {num_found:,} files that were looked at {kept.referenced:,} are needed, {kept.young:,} "
-        f"are younger than the retention, {kept.hidden:,} are hidden and {kept.other_tables:,} belong "
-        "to other tables"
+        f"of {num_found:,} files that were looked at the table needs {kept.referenced:,}, for its newest "
+        f"version or for older ones within the retention; of the others {kept.young:,} are younger than "
+        f"the retention, {kept.hidden:,} are hidden and {kept.other_tables:,} belong to other tables"
     )
 
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.maintenance.path_endings import all_endings, longest_of
 from airflow_delta.engine.maintenance.vacuum_references import References, last_segments
 
 __all__ = ["folded", "folded_names", "under_other_names"]
@@ -75,13 +76,23 @@ def _not_there(
     if len(near):
         near = near.filter(pc.invert(pc.is_in(near, value_set=listed.cast(_TEXT))))
     # Loops over what has the name of a candidate and isn't found by its own: mostly nothing.
-    spelled = {path: {*_spellings(path)} for path in near.to_pylist()}
-    spelled |= {path: {*_endings(path)} for path in far.to_pylist()}
-    asked = array_of([text for texts in spelled.values() for text in texts], pa.string())
-    if len(asked):
-        asked = asked.filter(pc.is_in(asked, value_set=listed))
-    found = {*asked.to_pylist()}
-    lost = [path for path, texts in spelled.items() if found.isdisjoint(texts)]
+    spelled = {path: {*_spellings(path)} for path in (*near.to_pylist(), *far.to_pylist())}
+    if not spelled:
+        return pa.chunked_array([array_of([], pa.string())])
+    names = {text.rpartition("/")[2] for texts in spelled.values() for text in texts}
+    same = pc.is_in(
+        last_segments(listed), value_set=array_of(sorted(names), pa.string()).cast(_TEXT)
+    )
+    there = {*listed.filter(same).to_pylist()}
+    longest = longest_of(there)
+    lost = [path for path in near.to_pylist() if there.isdisjoint(spelled[path])]
+    lost += [
+        path
+        for path in far.to_pylist()
+        if not any(
+            True for text in spelled[path] for _ in all_endings(text, there, longest=longest)
+        )
+    ]
     return pa.chunked_array([array_of(lost, pa.string())])
 
 
@@ -95,9 +106,3 @@ def _spellings(path: str) -> Iterator[str]:
     for text in (path, unquote(path)):
         yield text
         yield posixpath.normpath(text)
-
-
-def _endings(path: str) -> Iterator[str]:
-    for text in _spellings(path):
-        segments = text.split("/")
-        yield from ("/".join(segments[start:]) for start in range(1, len(segments)))

@@ -81,8 +81,10 @@ def marked_directories(empty: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.Arr
         paths: of all objects, or some.
     """
     folders = pc.unique(pc.replace_substring_regex(paths, "(?s)(^|/)[^/]*$", "")).to_pylist()
-    # A loop over directories: those in between may have no files of their own.
-    parents = {folder[:end] for folder in folders for end in _ends(folder)}
+    asked = {*empty.to_pylist()}
+    # A loop over directories: those in between may have no files of their own. Only what is asked for is
+    # kept: all of them may be many times as much text as the paths.
+    parents = {folder[:end] for folder in folders for end in _ends(folder) if folder[:end] in asked}
     return array_of([path for path in empty.to_pylist() if path in parents], pa.string())
 
 

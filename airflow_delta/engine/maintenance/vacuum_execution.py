@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -45,6 +46,18 @@ class VacuumResult:
     plan: VacuumPlan
     num_deleted: int
     bytes_deleted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            What `VacuumPlan.to_dict` has, ``num_deleted`` and ``bytes_deleted``.
+        """
+        return {
+            **self.plan.to_dict(),
+            "num_deleted": self.num_deleted,
+            "bytes_deleted": self.bytes_deleted,
+        }
 
 
 def execute_vacuum(

@@ -33,6 +33,8 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once
 from airflow_delta.engine.maintenance.vacuum_locations import IRREGULAR, beginnings
 from airflow_delta.engine.model.arguments import wrong_argument
+from airflow_delta.engine.model.times import utc_text
+from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.location import open_storage
 
 __all__ = ["COLUMNS", "Inventory", "check_times", "inventory_files", "read_inventory"]
@@ -113,6 +115,10 @@ def inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
 def _read(uri: str, storage_options: Mapping[str, str], table: str) -> pa.Table:
     folder, slash, name = uri.rpartition("/")
     storage = open_storage(folder or slash or ".", storage_options)
+    if isinstance(storage, LocalStorage):
+        # The user names the file itself: like the root of a table it may be a link.
+        folder, name = os.path.split(os.path.realpath(f"{storage.root.rstrip('/')}/{name}"))
+        storage = LocalStorage(folder)
     with storage.open(name) as file:
         try:
             source = pq.ParquetFile(file)
@@ -173,7 +179,8 @@ def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> No
         )
         raise InvalidArgumentError(
             f"the inventory has the modificationTime {found}{unit}: expected epoch milliseconds, or a "
-            f"timestamp, after {_YEAR_2000_MS} (the year 2000) and not after {latest_ms} (tomorrow); by "
+            f"timestamp, after {_YEAR_2000_MS} ({utc_text(_YEAR_2000_MS)}) and not after {latest_ms} "
+            f"({utc_text(latest_ms)}, tomorrow); by "
             "times of another unit files would be deleted that are too young",
             table=table,
         )

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
 from airflow_delta.engine.arrow.json_actions import SmallAction
-from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM
 from airflow_delta.engine.maintenance.past_versions import version_by
 from airflow_delta.engine.maintenance.vacuum_candidates import FOUND, each_once
 from airflow_delta.engine.maintenance.vacuum_locations import locations
 from airflow_delta.engine.maintenance.vacuum_log import read_commits
-from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.maintenance.vector_files import leads_nowhere, vector_paths
 from airflow_delta.engine.model.actions import AddCdcFile
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -106,7 +106,7 @@ def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFil
         unknown = pa.nulls(removes.num_rows, pa.int64())
         tables += [
             _files(locations(removes["path"], root=snapshot.table), removes["size"]),
-            _files(relative, unknown),
+            _files(_below(relative), unknown),
             _files(locations(far, root=snapshot.table), unknown[: len(far)]),
             *_change_data(commits.small, snapshot.table),
         ]
@@ -126,6 +126,11 @@ def _change_data(small: Sequence[SmallAction], table: str) -> Iterator[pa.Table]
         paths = pa.chunked_array([array_of([file.path for file in files], pa.string())])
         sizes = array_of([file.size for file in files], pa.int64())
         yield _files(locations(paths, root=table), sizes)
+
+
+def _below(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Deletion vector files below the table. What names no file there, nobody has to delete."""
+    return pc.if_else(leads_nowhere(paths), scalar_of(None, pa.string()), paths)
 
 
 def _files(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:

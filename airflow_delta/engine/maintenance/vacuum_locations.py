@@ -10,7 +10,8 @@ root, decoded once (``model/paths.py``), as a storage lists it.
   store it uses (``s3``, ``s3a``), and whether or not it goes by the links that the
   root does. Any other is outside, and has none.
 * A path with an empty, a ``.`` or a ``..`` segment has none either: on a file system it is another name
-  of some file, in an object store it is the name of another one, and neither is worth a guess.
+  of some file, in an object store it is the name of another one, and neither is worth a guess. Nor has one
+  with a NUL, which is the name of no file.
 
 Who decides what may be deleted takes a path without a location for that of nobody's file; who decides
 what must stay looks at more spellings (`vacuum_references`); and who tells what is lost then asks of an
@@ -32,8 +33,9 @@ from airflow_delta.engine.replay.file_key import are_relative
 
 __all__ = ["IRREGULAR", "beginnings", "decoded", "is_far", "locations", "mapped", "places"]
 
-IRREGULAR = r"(^|/)\.{0,2}(/|$)"
-"""A path with a segment that a file system resolves: an empty one, ``.`` or ``..``."""
+IRREGULAR = r"(^|/)\.{0,2}(/|$)|\x00"
+"""A path with a segment that a file system resolves: an empty one, ``.`` or ``..``; or with a NUL, which
+no name has."""
 
 _SCHEMES = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 """The names of one kind of store."""

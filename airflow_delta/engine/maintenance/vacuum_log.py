@@ -15,6 +15,7 @@ from airflow_delta.engine.arrow.json_actions import ParsedCommits
 from airflow_delta.engine.errors import RetentionError, TableStateError
 from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.past_versions import version_by
+from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.tail import read_tail
@@ -82,7 +83,7 @@ def removed_since(snapshot: Snapshot, time_ms: int, *, all_needed: bool = True) 
     first = commits.first if commits else snapshot.version + 1
     if all_needed and first and (by is None or by + 1 < first):
         raise RetentionError(
-            f"files that were removed since {time_ms} ms can't be protected: checkpoints don't keep "
+            f"files that were removed since {utc_text(time_ms)} can't be protected: checkpoints don't keep "
             "tombstones longer than delta.deletedFileRetentionDuration, and the commits before version "
             f"{first} are gone; ask for a shorter retention, and set that property for the future",
             table=snapshot.table,

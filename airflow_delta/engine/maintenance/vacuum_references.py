@@ -16,7 +16,6 @@ Change data files belong to their commit, not to the state. They stay as long as
 from __future__ import annotations
 
 import posixpath
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.maintenance.path_endings import all_endings, longest_of
 from airflow_delta.engine.maintenance.vacuum_locations import IRREGULAR, decoded, is_far, mapped
 from airflow_delta.engine.maintenance.vector_files import vector_paths
 
@@ -58,18 +58,14 @@ class References:
         if not len(self.far):
             return named
         hits = pc.is_in(last_segments(places), value_set=last_segments(self.far))
-        suspects = places.filter(hits)
-        by_name: dict[str, list[str]] = defaultdict(list)
-        wanted = pc.is_in(last_segments(self.far), value_set=last_segments(suspects))
-        # Loops over what has the name of a file with an absolute path: mostly nothing.
+        suspects = {*places.filter(hits).to_pylist()}
+        longest = longest_of(suspects)
+        wanted = pc.is_in(last_segments(self.far), value_set=last_segments(places.filter(hits)))
+        # A loop over absolute paths with the name of a candidate: mostly nothing.
+        ends: set[str] = set()
         for path in self.far.filter(wanted).to_pylist():
-            by_name[path.rpartition("/")[2]].append(path)
-        ends = [
-            place
-            for place in suspects.to_pylist()
-            if any(path.endswith(f"/{place}") for path in by_name[place.rpartition("/")[2]])
-        ]
-        return pc.or_(named, pc.is_in(places, value_set=array_of(ends, pa.string())))
+            ends.update(all_endings(path, suspects, longest=longest))
+        return pc.or_(named, pc.is_in(places, value_set=array_of(sorted(ends), pa.string())))
 
 
 def references(actions: Iterable[pa.Table], *, table: str) -> References:

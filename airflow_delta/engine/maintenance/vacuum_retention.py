@@ -14,10 +14,12 @@ forgotten tombstones by the old value, and which it was nobody tells.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.model.arguments import wrong_argument
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.times import duration_text, utc_datetime
 
 __all__ = ["Retention", "check_hours", "retention_of"]
 
@@ -38,6 +40,11 @@ class Retention:
     duration_ms: int
     cutoff_ms: int
     configured_ms: int
+
+    @property
+    def cutoff(self) -> datetime | None:
+        """What was written or removed before may go, in UTC; None where that is before the year 1."""
+        return utc_datetime(self.cutoff_ms)
 
 
 def check_hours(hours: object, *, table: str) -> None:
@@ -78,10 +85,10 @@ def retention_of(
     duration = configured if hours is None else round(hours * _HOUR_MS)
     if enforce and duration < configured:
         raise RetentionError(
-            f"a retention of {hours:g} hours was asked for, and the table keeps removed files for "
-            f"{configured / _HOUR_MS:g} (delta.deletedFileRetentionDuration): queries and writers that "
-            "are under way may need younger files. Ask for no less, or change the property; whoever is "
-            "sure that nobody else uses the table sets enforce_retention=False",
+            f"a retention of {duration_text(duration)} was asked for, and the table keeps removed files "
+            f"for {duration_text(configured)} (delta.deletedFileRetentionDuration): queries and writers "
+            "that are under way may need younger files. Ask for no less, or change the property; whoever "
+            "is sure that nobody else uses the table sets enforce_retention=False",
             table=properties.table,
             retention_ms=duration,
             configured_ms=configured,

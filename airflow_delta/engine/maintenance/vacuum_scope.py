@@ -9,6 +9,7 @@ except ``_change_data`` at the root            change data files ("Change Data F
 except ``_x=…`` for a partition column ``_x``  the directory of a partition
 ``metadata`` at the root, with Iceberg         Iceberg's metadata, for tables that have it; it stays
 below a directory with a ``_delta_log``        of another table; it stays
+longer than a file's path can be               made up, by a log; it stays (`path_endings`)
 =============================================  ====================================================
 
 A partition column may be called by its name or by its physical name, as directories were made under
@@ -23,8 +24,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.python_arrays import scalar_of
+from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
+from airflow_delta.engine.maintenance.path_endings import LONGEST_PATH
 from airflow_delta.engine.maintenance.vector_files import FILE_NAME
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -86,6 +88,8 @@ class Scope:
             names = "|".join(map(re.escape, self.partitions))
             open_ = pc.replace_substring_regex(open_, f"(^|/)({names})=", r"\1=")
         mask = pc.match_substring_regex(open_, r"(^|/)[._]")
+        too_long = pc.greater(pc.binary_length(paths), scalar_of(LONGEST_PATH, pa.int32()))
+        mask = pc.or_(mask, too_long)
         return pc.or_(mask, pc.starts_with(paths, "metadata/")) if self.iceberg else mask
 
 
@@ -107,10 +111,24 @@ def of_other_tables(paths: pa.ChunkedArray, roots: pa.Array) -> pa.ChunkedArray:
         roots: the directories of other tables, by `roots_of_other_tables`.
     """
     inside = pc.match_substring(paths, _LOG)
-    # A loop over the other tables.
-    for root in roots.to_pylist():
-        inside = pc.or_(inside, pc.starts_with(paths, root))
-    return inside
+    if not len(roots):
+        return inside
+    # A loop over directories with files: there may be as many other tables, so that comparing each with
+    # each would take for ever.
+    others = {*roots.to_pylist()}
+    folders = pc.replace_substring_regex(paths, "(?s)[^/]*$", "")
+    foreign = [folder for folder in pc.unique(folders).to_pylist() if _is_in(folder, others)]
+    return pc.or_(inside, pc.is_in(folders, value_set=array_of(foreign, pa.string())))
+
+
+def _is_in(folder: str, roots: set[str]) -> bool:
+    """Whether a directory, with a slash behind it, is one of some or lies in one."""
+    slash = folder.find("/")
+    while slash >= 0:
+        if folder[: slash + 1] in roots:
+            return True
+        slash = folder.find("/", slash + 1)
+    return False
 
 
 def kinds_of(paths: pa.ChunkedArray) -> pa.ChunkedArray:

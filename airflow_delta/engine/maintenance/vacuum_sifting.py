@@ -6,13 +6,13 @@ hidden in its directory, and where other tables are. So it holds for some of the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
+from airflow_delta.engine.maintenance.path_endings import all_endings, longest_of
 from airflow_delta.engine.maintenance.restorable import IsGone
 from airflow_delta.engine.maintenance.vacuum_aliases import under_other_names
 from airflow_delta.engine.maintenance.vacuum_locations import is_far
@@ -37,15 +37,18 @@ class KeptFiles:
 
     Attributes:
         hidden: those that nobody may look at; see `vacuum_scope`. The table's log isn't counted.
-        other_tables: those in the directory of another table.
-        young: those younger than the retention.
-        referenced: those that the table needs.
+        other_tables: those in the directory of another table. Where the store has to be asked for it
+            (`vacuum_other_tables`), those that would be deleted else.
+        referenced: those that the table needs: the newest version, or one whose files were removed within
+            the retention.
+        young: those that the table doesn't need, and that are younger than the retention. Another name of
+            a needed file counts as this where it is young.
     """
 
     hidden: int
     other_tables: int
-    young: int
     referenced: int
+    young: int
 
 
 def sifted(
@@ -71,13 +74,14 @@ def sifted(
     """
     hidden = scope.hidden(found["path"])
     roots = roots_of_other_tables(found["path"]) if others is None else others
-    foreign = of_other_tables(found["path"], roots)
     needed = protected.protect(found["path"])
-    ours = found.append_column(_NEEDED, needed).filter(pc.invert(pc.or_(hidden, foreign)))
+    visible = found.append_column(_NEEDED, needed).filter(pc.invert(hidden))
+    ours = visible.filter(pc.invert(of_other_tables(visible["path"], roots)))
+    unneeded = ours.filter(pc.invert(ours[_NEEDED])).drop_columns([_NEEDED])
     # Without a time they are known to be old.
-    ages = pc.greater_equal(ours["modificationTime"], scalar_of(cutoff_ms, pa.int64()))
-    old = ours.filter(pc.invert(pc.coalesce(ages, scalar_of(False, pa.bool_()))))
-    files = old.filter(pc.invert(old[_NEEDED])).drop_columns([_NEEDED])
+    ages = pc.greater_equal(unneeded["modificationTime"], scalar_of(cutoff_ms, pa.int64()))
+    old = unneeded.filter(pc.invert(pc.coalesce(ages, scalar_of(False, pa.bool_()))))
+    files = old
     # As long as each path that is needed is there, which is quickly told, none has another name.
     are_there = is_listed and not len(protected.far) and _count(needed) == len(protected.near)
     if files.num_rows and not are_there:
@@ -85,10 +89,11 @@ def sifted(
         files = files.filter(pc.invert(under_other_names(files["path"], protected, listed)))
     num_hidden = _count(hidden)
     kept = KeptFiles(
-        num_hidden,
-        found.num_rows - ours.num_rows - num_hidden,
-        ours.num_rows - old.num_rows,
-        old.num_rows - files.num_rows,
+        hidden=num_hidden,
+        other_tables=found.num_rows - ours.num_rows - num_hidden,
+        # What has another name of a needed file is needed too.
+        referenced=ours.num_rows - unneeded.num_rows + old.num_rows - files.num_rows,
+        young=unneeded.num_rows - old.num_rows,
     )
     return files.append_column("kind", kinds_of(files["path"])), kept
 
@@ -148,14 +153,13 @@ def _with_absolute(
     if far is None:
         return gone
     suspects = places.filter(pc.and_(far, _has_name_of(places, deleted)))
-    by_name: dict[str, list[str]] = defaultdict(list)
     # Loops over absolute paths with the name of a file that is deleted: mostly nothing.
-    for place in deleted.filter(_has_name_of(deleted, suspects)).to_pylist():
-        by_name[place.rpartition("/")[2]].append(f"/{place}")
+    going = {*deleted.filter(_has_name_of(deleted, suspects)).to_pylist()}
+    longest = longest_of(going)
     lost = [
         path
         for path in suspects.to_pylist()
-        if any(f"/{path}".endswith(end) for end in by_name[path.rpartition("/")[2]])
+        if any(True for _ in all_endings(f"/{path}", going, longest=longest))
     ]
     return pc.if_else(far, pc.is_in(places, value_set=array_of(lost, pa.string())), gone)
 

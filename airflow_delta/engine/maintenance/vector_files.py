@@ -16,17 +16,16 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.numpy_arrays import int32_array, offsets_view
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.deletion_vectors import z85
-from airflow_delta.engine.deletion_vectors.read import relative_path
-from airflow_delta.engine.errors import CorruptLogError
-from airflow_delta.engine.maintenance.vacuum_locations import mapped
+from airflow_delta.engine.deletion_vectors.read import path_by_uuid
+from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
+from airflow_delta.engine.maintenance.vacuum_locations import IRREGULAR, mapped
 from airflow_delta.engine.model.dv_descriptor import (
     ABSOLUTE_PATH,
     INLINE,
     RELATIVE_PATH,
-    DeletionVectorDescriptor,
 )
 
-__all__ = ["FILE_NAME", "vector_paths"]
+__all__ = ["FILE_NAME", "check_vector_paths", "leads_nowhere", "vector_paths"]
 
 FILE_NAME = r"(^|/)deletion_vector_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin$"
 """The names of deletion vector files, as a regular expression over paths."""
@@ -55,7 +54,8 @@ def vector_paths(
 
     Returns:
         The path below the table, literal; and the absolute path, as in the log. Either is null where
-        the vector isn't there.
+        the vector isn't there. The former may lead out of the table, by a prefix that no writer makes: see
+        `leads_nowhere`.
 
     Raises:
         CorruptLogError: a descriptor is of a kind that the protocol doesn't have.
@@ -80,6 +80,35 @@ def vector_paths(
     return mapped(_files, relative), absolute
 
 
+def leads_nowhere(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which paths below the table, by `vector_paths`, name no file there: null stays null.
+
+    Their prefix is absolute, or has an empty segment, ``.``, ``..`` or a NUL.
+    """
+    return pc.match_substring_regex(paths, IRREGULAR)
+
+
+def check_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
+    """Make sure that the files of deletion vectors are below the table.
+
+    Args:
+        paths: by `vector_paths`.
+        table: the table's location, for errors.
+
+    Raises:
+        DeletionVectorError: one names no file there. Facts: path.
+    """
+    wrong = paths.filter(leads_nowhere(paths))
+    if len(wrong):
+        path = wrong[0].as_py()
+        raise DeletionVectorError(
+            f"a deletion vector is in the file {path!r}, which is no path below the table: expected a "
+            "relative path without '..'; DeltaTable.restore() or RestoreOperator to a version before it",
+            table=table,
+            path=path,
+        )
+
+
 def _files(places: pa.Array) -> pa.Array:
     """The file of each vector that is named by a UUID: null stays null."""
     # Many vectors share a file, each at an offset of its own.
@@ -93,7 +122,7 @@ def _named(places: pa.Array) -> pa.Array:
     digits = _last_digits(places)
     numbers = None if digits is None else digits.reshape(-1, 4, 5).astype(np.int64) @ _POWERS
     if digits is None or numbers is None or (digits == _NO_DIGIT).any() or (numbers >> 32).any():
-        return array_of([_named_singly(place) for place in places.to_pylist()], pa.string())
+        return array_of([path_by_uuid(place) for place in places.to_pylist()], pa.string())
     uuids = numbers.astype(">u4").view(np.uint8).reshape(-1, 16)
     names = np.tile(np.frombuffer(_NAME, np.uint8), (len(uuids), 1))
     names[:, _HEX_PLACES] = _HEX[uuids].reshape(-1, 32)
@@ -115,7 +144,3 @@ def _last_digits(places: pa.Array) -> np.ndarray[Any, Any] | None:
     text = np.frombuffer(places.buffers()[2], np.uint8)
     digits: np.ndarray[Any, Any] = _DIGIT[text[ends[:, None] + np.arange(-_DIGITS, 0)]]
     return digits
-
-
-def _named_singly(place: str) -> str:
-    return relative_path(DeletionVectorDescriptor(RELATIVE_PATH, place, None, 0, 0))

@@ -13,8 +13,8 @@ is looked for once too often, which harms nobody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,7 @@ from airflow_delta.engine.maintenance.missing_files import (
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["PastFiles", "check_version_files", "newest_known"]
 
@@ -46,6 +47,10 @@ class PastFiles:
 
     num_files: int
     num_unprotected: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain JSON values."""
+        return asdict(self)
 
 
 def newest_known(storage: Storage, owners: CommitOwners) -> Snapshot:
@@ -64,21 +69,20 @@ def newest_known(storage: Storage, owners: CommitOwners) -> Snapshot:
     try:
         return open_newest(storage, owners=owners, for_writing=True)
     except (CommitOwnerError, InvalidTableError):
-        return open_newest(storage)
+        return open_newest(storage, verified=True)
 
 
-def check_version_files(
-    snapshot: Snapshot, newest: Snapshot, options: Mapping[str, object] | None = None
-) -> PastFiles:
+def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess) -> PastFiles:
     """Make sure that all files of a version are there.
 
     Args:
         snapshot: the version.
         newest: the newest version.
-        options: those of the table's store, for files elsewhere.
+        access: opens the table's files.
 
     Raises:
         MissingFilesError: some aren't; the message tells from which version on they aren't needed.
+        OutsidePathError: the table may not read where one of them is.
         DeltaError: the log can't be read, or the store failed; see `missing_files`.
     """
     if snapshot.version >= newest.version:
@@ -89,7 +93,7 @@ def check_version_files(
     places = places_of(paths, vectors, root=snapshot.table)
     if not len(places):
         return PastFiles(0, 0)
-    missing = look_for(places, newest.state.storage, options)
+    missing = look_for(places, access)
     if missing:
         later = needless_from(newest, snapshot.version, missing)
         whole = "a later version" if later is None else f"version {later} or a later one"

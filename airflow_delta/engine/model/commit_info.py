@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model import json_fields
 from airflow_delta.engine.model.json_record import JsonField, fields, read_fields, write_fields
+from airflow_delta.engine.model.plain import plain, time_or_none
+from airflow_delta.engine.model.times import utc_datetime
 
 __all__ = ["CommitInfo"]
 
@@ -45,11 +48,12 @@ class CommitInfo:
 
     Attributes:
         version: of the commit; not part of the action, but known to whoever read the commit.
-        timestamp: the writer's clock, epoch ms.
+        timestamp_ms: when it was made, epoch ms: the writer's clock. In a history the time that readers
+            go by; see `DeltaTable.history`.
         operation: such as ``WRITE`` or ``MERGE``.
         operation_parameters: by name; values of any JSON type.
         operation_metrics: by name; values of any JSON type.
-        in_commit_timestamp: the commit's timestamp by the In-Commit Timestamps feature, epoch ms.
+        in_commit_timestamp_ms: the commit's timestamp by the In-Commit Timestamps feature, epoch ms.
         engine_info: the program that wrote the commit.
         txn_id: unique to the transaction.
         read_version: the version the transaction had read.
@@ -60,11 +64,11 @@ class CommitInfo:
     """
 
     version: int
-    timestamp: int | None = None
+    timestamp_ms: int | None = None
     operation: str | None = None
     operation_parameters: Mapping[str, Any] | None = None
     operation_metrics: Mapping[str, Any] | None = None
-    in_commit_timestamp: int | None = None
+    in_commit_timestamp_ms: int | None = None
     engine_info: str | None = None
     txn_id: str | None = None
     read_version: int | None = None
@@ -74,11 +78,11 @@ class CommitInfo:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     log_fields = fields(
-        timestamp=_tolerant("timestamp", int),
+        timestamp_ms=_tolerant("timestamp", int),
         operation=_tolerant("operation", str),
         operation_parameters=_tolerant_map("operationParameters"),
         operation_metrics=_tolerant_map("operationMetrics"),
-        in_commit_timestamp=_tolerant("inCommitTimestamp", int),
+        in_commit_timestamp_ms=_tolerant("inCommitTimestamp", int),
         engine_info=_tolerant("engineInfo", str),
         txn_id=_tolerant("txnId", str),
         read_version=_tolerant("readVersion", int),
@@ -86,6 +90,16 @@ class CommitInfo:
         is_blind_append=_tolerant("isBlindAppend", bool),
         user_metadata=_tolerant("userMetadata", str),
     )
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was made, in UTC; see `timestamp_ms`. None also for a number that is no time."""
+        return utc_datetime(self.timestamp_ms)
+
+    @property
+    def in_commit_timestamp(self) -> datetime | None:
+        """The commit's timestamp by the In-Commit Timestamps feature, in UTC; see `timestamp`."""
+        return utc_datetime(self.in_commit_timestamp_ms)
 
     @classmethod
     def from_json(cls, obj: Any, *, version: int) -> CommitInfo:
@@ -96,3 +110,20 @@ class CommitInfo:
     def to_json(self) -> dict[str, Any]:
         """The action's content: `raw`, overlaid with the fields that have a value."""
         return {**self.raw, **write_fields(self.log_fields, self)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values: `raw` is left out, and times are ISO-8601 texts in UTC."""
+        return {
+            "version": self.version,
+            "timestamp": time_or_none(self.timestamp_ms),
+            "operation": self.operation,
+            "operation_parameters": plain(self.operation_parameters),
+            "operation_metrics": plain(self.operation_metrics),
+            "engine": self.engine_info,
+            "in_commit_timestamp": time_or_none(self.in_commit_timestamp_ms),
+            "txn_id": self.txn_id,
+            "read_version": self.read_version,
+            "isolation_level": self.isolation_level,
+            "is_blind_append": self.is_blind_append,
+            "user_metadata": self.user_metadata,
+        }

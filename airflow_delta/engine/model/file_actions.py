@@ -79,6 +79,9 @@ class AddFile(JsonRecord):
 class RemoveFile(JsonRecord):
     """A logical file that leaves the table ("Add File and Remove File").
 
+    A transaction needs only `path`, `data_change` and, where the file has one, `deletion_vector`. It
+    fills in the rest from the file's ``add``.
+
     Attributes:
         path: as in the log, URI-encoded; the same text as in the file's ``add``.
         data_change: False where the action only rearranges data.

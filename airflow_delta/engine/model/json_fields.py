@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from airflow_delta.engine.errors import CorruptLogError
 
 __all__ = [
+    "is_text",
     "json_object",
     "nullable_string_map",
     "optional",
@@ -67,6 +68,8 @@ def optional(obj: Mapping[str, Any], key: str, kind: type[T], where: str) -> T |
         return None
     # `type(...) is` rather than isinstance: bool is a subclass of int.
     if type(value) is kind and (kind is not int or value in _INT64):
+        if isinstance(value, str):
+            _check_text(value, f"{where}.{key}", where)
         return value
     raise _wrong_type(value, f"{where}.{key}", _TYPE_NAMES[kind], where)
 
@@ -82,6 +85,8 @@ def optional_strings(obj: Mapping[str, Any], key: str, where: str) -> tuple[str,
         return None
     if not isinstance(value, list | tuple) or not all(type(item) is str for item in value):
         raise _wrong_type(value, f"{where}.{key}", "an array of strings", where)
+    for item in value:
+        _check_text(item, f"{where}.{key}", where)
     return tuple(value)
 
 
@@ -114,6 +119,9 @@ def nullable_string_map(
     for name, item in value.items():
         if item is not None and type(item) is not str:
             raise _wrong_type(item, f"{path}[{name!r}]", "a string", where)
+        for text in (name, item):
+            if isinstance(text, str):
+                _check_text(text, path, where)
     return dict(value)
 
 
@@ -140,6 +148,25 @@ def json_object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def is_text(value: str) -> bool:
+    """Whether a text is Unicode: JSON can escape half a surrogate pair, and UTF-8 can't hold one."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_text(value: str, path: str, where: str) -> None:
+    if not is_text(value):
+        raise CorruptLogError(
+            f"{path}: expected a text, found one with half a surrogate pair, which is no character",
+            where=where,
+        )
+
+
 def _missing(key: str, expected: str, where: str) -> CorruptLogError:
     return CorruptLogError(
         f"{where}.{key}: expected {expected}, found nothing; the field is required", where=where
@@ -153,7 +180,10 @@ def _wrong_type(value: Any, path: str, expected: str, where: str) -> CorruptLogE
 def _described(value: Any) -> str:
     if value is None:
         return "null"
-    shown = json.dumps(value, ensure_ascii=False, default=repr)
+    try:
+        shown = json.dumps(value, ensure_ascii=False, default=repr)
+    except RecursionError:  # it could be parsed just so
+        return "a value that is nested very deeply"
     if len(shown) > _SHOWN_CHARACTERS:
         shown = f"{shown[:_SHOWN_CHARACTERS]}…"
     if isinstance(value, bool):

@@ -88,6 +88,10 @@ class JsonRecord:
         """The object as the log holds it."""
         return write_fields(self.log_fields, self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The object as plain JSON values: as the log holds it, under the protocol's names."""
+        return self.to_json()
+
 
 def read_fields(
     table: Mapping[str, JsonField], obj: Mapping[str, Any], where: str

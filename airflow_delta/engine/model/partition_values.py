@@ -14,12 +14,16 @@ null for every type, strings included. The Python values are:
  date             date                   ``1970-01-01``
  timestamp        datetime in UTC        ``1970-01-01 00:00:00[.123456]``
  timestamp_ntz    datetime, naive        ``1970-01-01 00:00:00[.123456]``
- binary           bytes                  one character U+0000 to U+00FF for each byte
+ binary           bytes                  the text whose UTF-8 bytes they are
 ===============  =====================  ============================================
 
 A timestamp's text holds no time zone, "due to historical reasons"; it is read, and written, as UTC.
 Text with a zone (``1970-01-01T00:00:00.123456Z``, as newer writers have it) is exact, and read as
 such. One value has many texts, so values are compared typed, never as text.
+
+The specification's one example of a binary value leaves open what bytes beyond ASCII become. Delta
+Spark and both kernels take the UTF-8 bytes of the text, and so does this module. Bytes that aren't
+UTF-8 have no text, and are refused.
 
 ``__HIVE_DEFAULT_PARTITION__`` stands for null in directory names only. In ``partitionValues`` of a log
 it is read as a string like any other, and for other types is no value; our commits never hold it.
@@ -114,7 +118,7 @@ def serialize_partition_value(value: PartitionValue | None, data_type: DataType)
             return _WRITERS[data_type.name](value) or None
     except (TypeError, ValueError, OverflowError, Inexact, InvalidOperation) as error:
         raise InvalidArgumentError(
-            f"{value!r} is no partition value of type {data_type}",
+            f"{value!r} is no partition value of type {data_type}{_WRITTEN_ONLY.get(str(data_type), '')}",
             value=value,
             type=str(data_type),
         ) from error
@@ -198,7 +202,7 @@ def _offset(zone: str | None) -> timedelta:
 
 
 def _parse_binary(text: str) -> bytes:
-    return text.encode("latin-1")  # a character beyond U+00FF raises a ValueError
+    return text.encode()  # half of a surrogate pair, which JSON can escape, raises a ValueError
 
 
 def _write_string(value: Any) -> str:
@@ -266,7 +270,7 @@ def _write_wall_clock(value: datetime) -> str:
 
 
 def _write_binary(value: Any) -> str:
-    return str(_instance(value, bytes).decode("latin-1"))
+    return str(_instance(value, bytes).decode())  # other bytes than UTF-8 raise a ValueError
 
 
 def _instance(value: Any, kind: Any) -> Any:
@@ -340,5 +344,9 @@ _EXPECTED: Mapping[str, str] = {
     "date": "year-month-day",
     "timestamp": "year-month-day hour:minute:second, with up to 6 decimals and an optional zone",
     "timestamp_ntz": "year-month-day hour:minute:second, with up to 6 decimals and no zone",
-    "binary": "characters up to U+00FF, one for each byte",
+    "binary": "text whose UTF-8 bytes are the value",
+}
+
+_WRITTEN_ONLY: Mapping[str, str] = {
+    "binary": "; expected bytes that are UTF-8: the log holds their text, and others have none",
 }

@@ -15,8 +15,9 @@ and non-ASCII letters, stay; the rest becomes ``%XX`` of its UTF-8 bytes. One ad
 the first segment of a relative path is encoded, since ``a:b`` would read as scheme ``a``
 (RFC 2396, section 5, names the ambiguity).
 
-Neither ``.`` nor ``..`` segments are resolved: the reference does not, and two engines must agree
-on which actions mean the same file.
+Which actions mean the same file, two engines must agree on, so it is decided as in Delta Spark: by
+``java.net.URI``, as `canonical_key` says. A location keeps the segments of its path; none with a ``..`` is
+opened (``storage/file_access.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from urllib.parse import unquote_to_bytes
 
 from airflow_delta.engine.errors import CorruptLogError
 
-__all__ = ["canonical_key", "decode_path", "encode_path", "is_absolute", "resolve"]
+__all__ = [
+    "IRREGULAR_SEGMENT",
+    "canonical_key",
+    "decode_path",
+    "encode_path",
+    "is_absolute",
+    "resolve",
+]
 
 # The characters of a URI's path (RFC 2396, section 3.3: pchar, ";" and "/"); the rest of ASCII is
 # escaped, "%" included.
@@ -38,6 +46,9 @@ _PATH_CHARACTERS = frozenset(
 _ESCAPED_CATEGORIES = frozenset({"Zs", "Zl", "Zp", "Cc"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _HIERARCHICAL = re.compile(r"(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+IRREGULAR_SEGMENT = re.compile(r"//|(^|/)\.{1,2}(/|$)")
+"""What ``java.net.URI.normalize`` takes out of a path: empty segments, ``.`` and ``..``."""
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -110,9 +121,17 @@ def resolve(table_root: str, log_path: str) -> str:
 def canonical_key(log_path: str, *, table_root: str = "/") -> str:
     """The form of a log path by which the actions of one file find each other.
 
-    Actions meet by path, so all spellings of one absolute path get one key: ``/p@q``, ``file:/p@q``
-    and ``file:///p%40q`` are the same file. A relative path is its own key, to the letter, even
-    where an absolute one names the same file, as in the reference.
+    Actions meet by path. Two paths are one as they are for Delta Spark, whose keys are URIs of Java:
+
+    ====================================================  ============================
+    ``%c3%a9`` and ``%C3%A9``                             one
+    ``./a``, ``b/../a``, ``b//a`` and ``a``, ``b/a``      one, segments resolved
+    ``file:/p``, ``file:///p`` and ``/p``                 one
+    ``/p%40q`` and ``/p@q``, without a scheme             one, decoded
+    ``%C3%A9`` and ``é``; ``%61`` and ``a``               two, unless without a scheme
+                                                          and absolute
+    ``a`` and ``file:/table/a``                           two
+    ====================================================  ============================
 
     Args:
         log_path: the path of an action, encoded.
@@ -122,14 +141,39 @@ def canonical_key(log_path: str, *, table_root: str = "/") -> str:
         CorruptLogError: an absolute path is no well-formed URI. Facts: path.
     """
     if not is_absolute(log_path):
-        return log_path
+        return _spelled(log_path)
     scheme, authority, path = _split(log_path)
-    encoded = encode_path(decode_path(path))
+    plain = decode_path(path)  # also for those with a scheme, for the error
+    spelled = _spelled(path if scheme else encode_path(plain))
     if not scheme:
         scheme, authority, _ = _split(table_root)
     if _is_local(scheme, authority):
-        return f"file:{encoded}"
-    return f"{scheme}://{authority}{encoded}"
+        return f"file:{spelled}"
+    return f"{scheme}://{authority}{spelled}"
+
+
+def _spelled(path: str) -> str:
+    """An encoded path as ``java.net.URI.normalize`` spells it, escapes in upper case.
+
+    Java compares the digits of escapes without regard to case, and normalises a path only if it has an
+    empty segment, ``.`` or ``..``.
+    """
+    path = _ESCAPE.sub(lambda escape: escape[0].upper(), path)
+    if not IRREGULAR_SEGMENT.search(path):
+        return path
+    kept: list[str] = []
+    segments = path.split("/")
+    for segment in segments:
+        if segment == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif segment not in ("", "."):
+            kept.append(segment)
+    rooted = "/" if path.startswith("/") else ""
+    # What names a directory goes on to do so.
+    ended = "/" if kept and kept[-1] != ".." and segments[-1] in ("", ".", "..") else ""
+    # Without the dot it would read as a scheme.
+    dot = "./" if not rooted and kept and ":" in kept[0] else ""
+    return f"{rooted}{dot}{'/'.join(kept)}{ended}"
 
 
 def _encoded(character: str) -> str:

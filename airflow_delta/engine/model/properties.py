@@ -59,6 +59,10 @@ class TableProperties:
     raw: Mapping[str, str]
     table: str
 
+    def to_dict(self) -> dict[str, str]:
+        """The whole configuration as plain JSON values: as it is in the log."""
+        return dict(self.raw)
+
     def flag(self, name: str) -> bool:
         """Whether a property that is ``true`` or ``false`` is true; false where it isn't set."""
         return self._boolean(name, default=False)

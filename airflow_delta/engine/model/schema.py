@@ -134,8 +134,12 @@ class StructType:
     """
 
     fields: tuple[StructField, ...] = ()
+    _by_name: dict[str, StructField] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
+        self._by_name.update((column.name, column) for column in self.fields)
         seen: dict[str, str] = {}
         for name in self.names:
             other = seen.get(name.lower())
@@ -154,7 +158,14 @@ class StructType:
 
     def field(self, name: str) -> StructField | None:
         """The column of exactly this name; None where there is none."""
-        return next((column for column in self.fields if column.name == name), None)
+        return self._by_name.get(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema as plain JSON values: what ``metaData.schemaString`` is the text of."""
+        # Not at the top: that module needs this one.
+        from airflow_delta.engine.model.schema_json import struct_to_json
+
+        return struct_to_json(self)
 
     def __iter__(self) -> Iterator[StructField]:
         return iter(self.fields)

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.model.json_fields import is_text
 from airflow_delta.engine.model.schema import (
     PRIMITIVE_TYPES,
     TIMESTAMP,
@@ -41,7 +42,13 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 
-__all__ = ["data_type_from_json", "data_type_to_json", "parse_schema", "schema_to_json"]
+__all__ = [
+    "data_type_from_json",
+    "data_type_to_json",
+    "parse_schema",
+    "schema_to_json",
+    "struct_to_json",
+]
 
 _ALIASES: Mapping[str, DataType] = {
     "null": VOID,
@@ -50,6 +57,8 @@ _ALIASES: Mapping[str, DataType] = {
     "decimal": DecimalType(10, 0),
 }
 _SHOWN_CHARACTERS = 80
+_DEEPEST = 200
+"""Levels of JSON: a struct in a struct adds three. What walks a schema recurses, and must have room."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(-?\d{1,9})\s*\)", re.ASCII)
 
 
@@ -68,6 +77,8 @@ def parse_schema(text: str | None, where: str) -> StructType:
         return StructType()
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
+        if text.count("{") + text.count("[") > _DEEPEST:
+            _check_depth(value)
         schema = data_type_from_json(value)
     except ValueError as error:
         raise InvalidTableError(f"{where}: the schema is no JSON: {error}", where=where) from error
@@ -122,11 +133,16 @@ def data_type_from_json(value: Any, *, path: str = "schema") -> DataType:
     )
 
 
+def struct_to_json(struct: StructType) -> dict[str, Any]:
+    """The JSON value of a schema, or of a column that groups others."""
+    return {"type": "struct", "fields": [_field_to_json(column) for column in struct.fields]}
+
+
 def data_type_to_json(data_type: DataType) -> str | dict[str, Any]:
     """The JSON value of a type: the inverse of `data_type_from_json`."""
     match data_type:
-        case StructType(fields):
-            return {"type": "struct", "fields": [_field_to_json(column) for column in fields]}
+        case StructType():
+            return struct_to_json(data_type)
         case ArrayType(element_type, contains_null):
             return {
                 "type": "array",
@@ -142,6 +158,20 @@ def data_type_to_json(data_type: DataType) -> str | dict[str, Any]:
             }
         case PrimitiveType() | DecimalType():
             return str(data_type)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _named_type(name: str, path: str) -> DataType:
@@ -177,6 +207,10 @@ def _field(value: Any, path: str) -> StructField:
     name = _key(value, "name", path)
     if not isinstance(name, str):
         raise InvalidTableError(f"{path}.name: expected a string, found {_shown(name)}")
+    if not is_text(name):
+        raise InvalidTableError(
+            f"{path}.name: {name!r} has half a surrogate pair, which is no character"
+        )
     path = f"{path} {name!r}"
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):

@@ -33,19 +33,31 @@ class LeafRows:
         chunk: what the footer says about it.
         leaf: the leaf.
         num_rows: how many rows the row group has.
+        most: how many rows there may be that hold something, of a leaf that isn't repeated; None for any
+            number.
 
     Attributes:
         rows: the numbers of the rows where the struct isn't null, ascending.
         entries: for each of them its entries: one, or where the leaf is repeated at least one.
 
     Raises:
-        NotReadHere: the chunk is damaged, not to be read here, or has very many entries.
+        NotReadHere: the chunk is damaged, not to be read here, or has very many entries, or more than
+            ``most`` rows; no value beyond that was decoded.
     """
 
-    def __init__(self, data: bytes, chunk: ColumnChunk, leaf: SchemaNode, num_rows: int) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        chunk: ColumnChunk,
+        leaf: SchemaNode,
+        num_rows: int,
+        *,
+        most: int | None = None,
+    ) -> None:
         self.rows: list[int] = []
         self.entries: list[list[Entry]] = []
         self._leaf = leaf
+        self._most = _MOST_ENTRIES if most is None else most
         self._dictionary: DictionaryPage | None = None
         self._words: Sequence[Value] | None = None
         self._row = 0
@@ -89,8 +101,8 @@ class LeafRows:
     def _add(self, page: DataPage) -> None:
         highest = self._leaf.definition
         self._num_entries += sum(times for times, level in page.definitions if level)
-        if self._num_entries > _MOST_ENTRIES:
-            raise NotReadHere(f"{'.'.join(self._leaf.path)} has more than {_MOST_ENTRIES} entries")
+        if self._num_entries > self._most:
+            raise NotReadHere(f"{'.'.join(self._leaf.path)} has more than {self._most} entries")
         count = sum(times for times, level in page.definitions if level == highest)
         values = iter(self._values(page, count))
         for times, repetition, level in _merged(page.repetitions, page.definitions):

@@ -10,7 +10,7 @@ certainly understood is refused with `NotReadHere`, and pyarrow decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from airflow_delta.engine.parquet.footer import OPTIONAL, RowGroup, SchemaNode, read_footer
@@ -26,7 +26,7 @@ _MOST_ROWS = 10_000
 
 
 def read_small_rows(
-    source: BinaryIO, *, size: int, kinds: Mapping[str, str]
+    source: BinaryIO, *, size: int, kinds: Mapping[str, str], single: Collection[str] = ()
 ) -> list[tuple[str, dict[str, Any]]]:
     """The rows in which one of some columns isn't null.
 
@@ -36,17 +36,22 @@ def read_small_rows(
         kinds: names of columns that are structs, and for each the name of a field that is never null
             in it. A row group is passed over where the footer says that this field is null in all
             rows. A column that the file lacks holds nothing.
+        single: those that hold one row at most, in a file that is as it should be.
 
     Returns:
         The column's name and the struct as a JSON object: null fields left out, maps as ``dict``. In
         the order of the row groups; in one of them in the order of the kinds, then of the rows.
 
     Raises:
-        NotReadHere: the file is damaged, not to be read here, or has very many such rows.
+        NotReadHere: the file is damaged, not to be read here, or has very many such rows; or two of a
+            column that holds one, of which the second isn't decoded.
     """
     content = ParquetBytes(source, size=size)
     footer = read_footer(content.footer)
-    columns = [_Column(node, witness) for node, witness in _nodes(footer.root, kinds)]
+    columns = [
+        _Column(node, witness, most=1 if node.name in single else None)
+        for node, witness in _nodes(footer.root, kinds)
+    ]
     wanted = [
         (group, column)
         for group in footer.row_groups
@@ -83,13 +88,15 @@ def _nodes(root: SchemaNode, kinds: Mapping[str, str]) -> Iterator[tuple[SchemaN
 class _Column:
     """A column of structs, most of them null."""
 
-    def __init__(self, node: SchemaNode, witness: SchemaNode) -> None:
+    def __init__(self, node: SchemaNode, witness: SchemaNode, *, most: int | None) -> None:
         if node.repetition != OPTIONAL:
             raise NotReadHere(f"the column {node.name} can't be null")
         self.name = node.name
         self.leaves = tuple(node.leaves())
         self._witness = witness
         self._node = node
+        # How many rows there may still be, of all row groups together; None for any number.
+        self._left = most
 
     def may_be_in(self, group: RowGroup) -> bool:
         """Whether the footer leaves open that there are rows in a row group."""
@@ -104,12 +111,14 @@ class _Column:
         """
         chunks = dict(zip((leaf.leaf for leaf in self.leaves), data, strict=True))
 
-        def _rows_of(leaf: SchemaNode) -> LeafRows:
-            return LeafRows(chunks[leaf.leaf], group.chunk(leaf), leaf, group.num_rows)
+        def _rows_of(leaf: SchemaNode, *, most: int | None = None) -> LeafRows:
+            return LeafRows(chunks[leaf.leaf], group.chunk(leaf), leaf, group.num_rows, most=most)
 
-        witness = _rows_of(self._witness)
+        witness = _rows_of(self._witness, most=self._left)
         if not witness.rows:
             return
+        if self._left is not None:
+            self._left -= len(witness.rows)
         # Only now must everything in the struct be of a known shape.
         shape = struct_of(self._node)
         leaves = {leaf.leaf: _rows_of(leaf) for leaf in self.leaves}

@@ -21,6 +21,9 @@ Run: TypeAlias = tuple[int, int]
 
 _WIDEST = 32
 
+# With more, pyarrow is faster: a page may say that it unpacks to millions of them.
+_MOST_RUNS = 250_000
+
 
 def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
     """The runs of a sequence.
@@ -34,7 +37,7 @@ def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
         Runs of at least one number, ``count`` of them all in all.
 
     Raises:
-        NotReadHere: there are fewer or more, or the width is more than 32.
+        NotReadHere: there are fewer or more, or very many runs, or the width is more than 32.
     """
     if not 0 <= bit_width <= _WIDEST:
         raise NotReadHere(f"numbers of {bit_width} bits")
@@ -59,6 +62,7 @@ def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
                     raise NotReadHere(f"a run of {repeated} times {value}, {left} are left")
                 runs.append((repeated, value))
                 left -= repeated
+                _check_number(runs)
             position = end
     except IndexError as error:
         raise NotReadHere(f"a sequence of numbers is cut off, {left} are missing") from error
@@ -89,7 +93,13 @@ def _unpack(packed: bytes, bit_width: int, count: int, runs: list[Run]) -> None:
         else:
             for number in numbers:
                 _add(runs, 1, number)
+            _check_number(runs)
         count -= 8
+
+
+def _check_number(runs: list[Run]) -> None:
+    if len(runs) > _MOST_RUNS:
+        raise NotReadHere(f"a sequence of numbers has more than {_MOST_RUNS} runs")
 
 
 def _group(packed: bytes, bit_width: int) -> tuple[int, ...]:

@@ -28,7 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector, offsets_view
+from airflow_delta.engine.arrow.numpy_arrays import (
+    BoolVector,
+    Int64Vector,
+    bool_array,
+    offsets_view,
+)
 
 __all__ = ["KeyHasher", "KeyHashes"]
 
@@ -40,6 +45,11 @@ _LONGEST = 4096
 """In bytes; longer keys are digested first. Words are added one by one, so a long key would cost a
 step of the loop for each eight of its bytes."""
 _DIGEST = 64
+_SHORT = 512
+"""In bytes; longer keys take more memory as rows of one length than they are."""
+_SLICE = 4096
+"""Keys whose rows of words stay in a processor's cache."""
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
 
@@ -133,6 +143,55 @@ class KeyHasher:
             keys: strings without nulls.
         """
         return KeyHashes.joined([self._of_chunk(chunk) for chunk in keys.chunks])
+
+    def short_hashes(self, keys: pa.ChunkedArray) -> UInt64Vector:
+        """A hash of 64 bits of each key, in a quarter of the time.
+
+        Two different keys share one with a chance of 2**-32 at most: enough to find that a million keys
+        are all different, or else a few that are to be looked at.
+
+        Args:
+            keys: strings without nulls.
+        """
+        # Slices of what a cache holds: the pages of larger arrays would cost more than the arithmetic.
+        parts = [
+            self._short_of_chunk(chunk.slice(start, _SLICE))
+            for chunk in keys.chunks
+            for start in range(0, len(chunk), _SLICE)
+        ]
+        return np.concatenate([np.empty(0, np.uint64), *parts])
+
+    def _short_of_chunk(self, keys: pa.Array) -> UInt64Vector:
+        lengths = np.diff(offsets_view(keys).astype(np.int64))
+        long = lengths > _SHORT
+        if not long.any():
+            return self._short(keys)
+        # Which way a key is hashed must not depend on its neighbours.
+        found = np.empty(len(keys), np.uint64)
+        if not long.all():
+            found[~long] = self._short(keys.filter(bool_array(~long)))
+        found[long] = self._of_chunk(keys.filter(bool_array(long))).high
+        return found
+
+    def _short(self, keys: pa.Array) -> UInt64Vector:
+        """The short hashes of keys up to `_SHORT` bytes: rows of as many words, times random numbers."""
+        offsets = offsets_view(keys).astype(np.int64)
+        starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+        plain, words = int(offsets[-1] - offsets[0]), -(-int(lengths.max(initial=1)) // _WORD)
+        factors = np.ascontiguousarray(self._factors_for(words)[: words + 1, 0])
+        # The bytes behind the last key: its row may reach that far.
+        text = np.zeros(plain + words * _WORD, np.uint8)
+        if plain:
+            text[:plain] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+        rows = np.ndarray((plain + 1,), f"V{words * _WORD}", text, strides=(1,))
+        matrix = rows[starts].view("<u8").reshape(-1, words)
+        for number in range(int(lengths.min()) // _WORD, words):
+            # Without what lies behind a key's end.
+            matrix[:, number] &= _MASKS[np.clip(lengths - number * _WORD, 0, _WORD)]
+        # The product keeps no more of a difference in the upper half of a word than reaches the lower one.
+        matrix ^= matrix >> _HALF
+        sums: UInt64Vector = matrix @ factors[1:] + lengths.astype(np.uint64) * factors[0]
+        return sums
 
     def _of_chunk(self, keys: pa.Array) -> KeyHashes:
         if not len(keys):

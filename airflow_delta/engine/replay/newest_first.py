@@ -10,6 +10,7 @@ log. It is for whoever passes all actions on, as the writer of a checkpoint does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +21,9 @@ from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector, boo
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 from airflow_delta.engine.replay.reconcile import (
+    check_contradictions,
     chosen,
-    contradiction,
+    contradictions,
     newest_mentions,
     values_of,
     warn_of_contradiction,
@@ -55,10 +57,12 @@ class NewestFirst:
 
     Args:
         table: the table's location, for warnings.
+        compactions: the versions whose actions come from a compaction, with its path.
     """
 
-    def __init__(self, *, table: str) -> None:
+    def __init__(self, *, table: str, compactions: Mapping[int, str] | None = None) -> None:
         self._table = table
+        self._compactions = compactions or {}
         self._hasher = KeyHasher()
         self._seen = SeenKeys()
         # A large commit comes in several batches: which one is coming, the number of the first key
@@ -90,6 +94,9 @@ class NewestFirst:
 
         Returns:
             The actions without `VERSION` and `POSITION`.
+
+        Raises:
+            CorruptLogError: a compaction has several actions for one file.
         """
         known = self._mentioned_before(batch)
         wins = np.zeros(len(batch.codes), np.bool_)
@@ -111,10 +118,11 @@ class NewestFirst:
 
     def _mentioned_before(self, batch: Batch) -> BoolVector:
         """Which files newer batches mention; from now on they include this one."""
-        if self._warned or not len(batch.codes):
+        # A warning of the first contradictory commit is enough; every compaction must be checked.
+        if (self._warned and not self._compactions) or not len(batch.codes):
             return self._seen.add(batch.files) >= 0
         versions = values_of(batch.actions, VERSION)
-        row = contradiction(batch.codes, versions)
+        rows = contradictions(batch.codes, versions)
         oldest, newest = int(versions.min()), int(versions.max())
         if oldest == newest:
             first_key, of_oldest = len(self._seen), None
@@ -128,13 +136,13 @@ class NewestFirst:
             first_key = len(self._seen)
             numbers[of_oldest] = self._seen.add(batch.files.pick(of_oldest))
         known = numbers >= 0
-        if row is None and newest == self._commit and known.any():
-            row = self._second_mention(batch, versions, numbers)
-        if row is not None:
-            warn_of_contradiction(batch.actions, row, table=self._table)
-            self._warned = True
-            self._known_keys = SeenKeys()
-            return known
+        if newest == self._commit and known.any():
+            rows = np.concatenate([rows, self._second_mentions(batch, versions, numbers)])
+        if len(rows):
+            self._report(batch, rows)
+            if not self._compactions:
+                self._known_keys = SeenKeys()
+                return known
         if oldest != self._commit:
             self._commit, self._first_key, self._known_keys = oldest, first_key, SeenKeys()
         if known.any():
@@ -142,10 +150,17 @@ class NewestFirst:
             self._known_keys.add(batch.files.pick(again))
         return known
 
-    def _second_mention(
+    def _report(self, batch: Batch, rows: Int64Vector) -> None:
+        """Refuse a compaction that contradicts itself; of the first commit that does so, warn."""
+        check_contradictions(batch.actions, rows, table=self._table, compactions=self._compactions)
+        if not self._warned:
+            warn_of_contradiction(batch.actions, int(rows[0]), table=self._table)
+            self._warned = True
+
+    def _second_mentions(
         self, batch: Batch, versions: Int64Vector, numbers: Int64Vector
-    ) -> int | None:
-        """An action about a file that a batch before mentions for the same commit, if any.
+    ) -> Int64Vector:
+        """Actions about files that a batch before mentions for the same commit.
 
         Args:
             batch: it goes on with the commit of the batch before.
@@ -156,7 +171,7 @@ class NewestFirst:
         twice = numbers[known] >= self._first_key
         twice |= self._known_keys.contain(batch.files.pick(known))
         files = known[twice]
-        return int(batch.newest[files[0]]) if len(files) else None
+        return batch.newest[files]
 
 
 def _without_places(actions: FileActions) -> FileActions:

@@ -10,13 +10,16 @@ in proportion to the tail, never to the checkpoint.
 
 Within one commit the text asks for at most one action per file. Where a commit contradicts itself
 the later line wins, and `DeltaWarning` names the commit: refusing would lock people out of tables
-that other engines read.
+that other engines read. A compaction that does so isn't what its commits come to, in whatever order it
+has its lines; it is refused, and the commits are there to be read instead.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -32,20 +35,24 @@ from airflow_delta.engine.arrow.numpy_arrays import (
 )
 from airflow_delta.engine.arrow.python_arrays import scalar_of
 from airflow_delta.engine.errors import DeltaWarning
+from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 
 __all__ = [
     "ReconciledTail",
+    "check_contradictions",
     "chosen",
-    "contradiction",
+    "contradictions",
     "newest_mentions",
     "reconcile_further",
     "reconcile_tail",
     "values_of",
     "warn_of_contradiction",
 ]
+
+_NO_COMPACTIONS: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -98,21 +105,28 @@ _OFFSETS_REACH = 2**31 - 1
 """Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
 
 
-def reconcile_tail(actions: FileActions, *, table: str) -> ReconciledTail:
+def reconcile_tail(
+    actions: FileActions, *, table: str, compactions: Mapping[int, str] = _NO_COMPACTIONS
+) -> ReconciledTail:
     """Reconcile the file actions of consecutive commits among themselves.
 
     Args:
         actions: with `VERSION` and `POSITION`; each table ascends by position.
         table: the table's location, for warnings.
+        compactions: the versions whose actions come from a compaction, with its path.
+
+    Raises:
+        CorruptLogError: a compaction has more than one action for a file. Facts: version, path.
     """
     hasher = KeyHasher()
     codes, files = hasher.hashes(_keys(actions, table)).numbered()
     positions = values_of(actions, POSITION)
     wins = np.zeros(len(positions), dtype=np.bool_)
     wins[newest_mentions(codes, positions)] = True
-    row = contradiction(codes, values_of(actions, VERSION))
-    if row is not None:
-        warn_of_contradiction(actions, row, table=table)
+    rows = contradictions(codes, values_of(actions, VERSION))
+    if len(rows):
+        check_contradictions(actions, rows, table=table, compactions=compactions)
+        warn_of_contradiction(actions, int(rows[0]), table=table)
     survivors = chosen(actions, wins)
     return ReconciledTail(survivors.adds, survivors.removes, table, (files, hasher))
 
@@ -183,8 +197,8 @@ def newest_mentions(codes: Int64Vector, positions: Int64Vector) -> Int64Vector:
     return newest
 
 
-def contradiction(codes: Int64Vector, versions: Int64Vector) -> int | None:
-    """The first row that is about the same file as a row before it of the same commit, if any.
+def contradictions(codes: Int64Vector, versions: Int64Vector) -> Int64Vector:
+    """The rows that are about the same file as another row of the same commit, but for one of each.
 
     Args:
         codes: each action's file, numbered from 0 without gaps.
@@ -192,20 +206,56 @@ def contradiction(codes: Int64Vector, versions: Int64Vector) -> int | None:
     """
     counts = np.bincount(codes)
     if not (counts > 1).any():
-        return None
+        return np.empty(0, np.int64)
     repeated = np.flatnonzero(counts[codes] > 1)
     order = repeated[np.lexsort((versions[repeated], codes[repeated]))]
     same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)
-    return int(order[np.flatnonzero(same)[0]]) if same.any() else None
+    found: Int64Vector = order[:-1][same]
+    return found
+
+
+def check_contradictions(
+    actions: FileActions, rows: Int64Vector, *, table: str, compactions: Mapping[int, str]
+) -> None:
+    """Refuse a compaction that has more than one action for a file.
+
+    Args:
+        actions: with `VERSION`.
+        rows: `contradictions` among them: of the adds, then of the removes.
+        table: the table's location, for errors.
+        compactions: the versions whose actions come from a compaction, with its path.
+
+    Raises:
+        CorruptLogError: one of the rows is of a compaction.
+    """
+    if not compactions:
+        return
+    versions = values_of(actions, VERSION)[rows]
+    of_compactions = np.flatnonzero(np.isin(versions, list(compactions)))
+    if len(of_compactions):
+        place = int(of_compactions[0])
+        version = int(versions[place])
+        file = _path_of(actions, int(rows[place]))
+        finding = f"it has more than one action for the file {file!r}, expected one"
+        raise unreconciled(finding, version=version, path=compactions[version], table=table)
+
+
+def _path_of(actions: FileActions, row: int) -> str:
+    adds = actions.adds.num_rows
+    found: str = (
+        actions.adds["path"][row].as_py()
+        if row < adds
+        else actions.removes["path"][row - adds].as_py()
+    )
+    return found
 
 
 def warn_of_contradiction(actions: FileActions, row: int, *, table: str) -> None:
     """Warn that a commit has more than one action for the file of a row (of adds, then removes)."""
-    rows = actions.adds if row < actions.adds.num_rows else actions.removes
-    place = row if rows is actions.adds else row - actions.adds.num_rows
+    version = int(values_of(actions, VERSION)[row])
     warnings.warn(
-        f"{table}: commit {rows[VERSION][place].as_py()} has more than one action for the file "
-        f"{rows['path'][place].as_py()!r}; the last one is taken. The protocol allows one: the "
+        f"{table}: commit {version} has more than one action for the file "
+        f"{_path_of(actions, row)!r}; the last one is taken. The protocol allows one: the "
         "writer of that commit is at fault",
         DeltaWarning,
         stacklevel=3,

@@ -58,7 +58,8 @@ def find_column(
             raise InvalidArgumentError(
                 f"the predicate names the column {'.'.join(path)!r}, which the table doesn't have: "
                 f"no {name!r} among the columns {choice}; names are case-sensitive, and a column "
-                'inside another is pyarrow.compute.field("outer", "inner")',
+                "inside another is outer.inner in a text (a name with a dot in it is in backticks), and "
+                'pyarrow.compute.field("outer", "inner") in an expression',
                 table=table,
                 column=".".join(path),
             )

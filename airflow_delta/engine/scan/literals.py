@@ -15,8 +15,9 @@ from airflow_delta.engine.scan.bounds import UNBOUNDED, Bounds
 
 __all__ = ["comparable", "literal_bounds"]
 
+# Explicit, because the context of the thread may be of any precision.
 _WIDE = Context(prec=76)
-_FLOAT_ERROR = Decimal(2) ** -50
+_FLOAT_ERROR = Decimal(2.0**-50)
 """Relative; a few times what a double is off when a decimal is converted to it."""
 
 
@@ -66,9 +67,9 @@ def _around(number: float, scale: int) -> Bounds:
     if math.isinf(number) or abs(number) >= 1e38:
         return UNBOUNDED
     exact = Decimal(number)
-    error = abs(exact) * _FLOAT_ERROR
+    error = _WIDE.multiply(exact.copy_abs(), _FLOAT_ERROR)
     unit = Decimal((0, (1,), -scale))
     type_ = pa.decimal256(76, scale)
-    low = (exact - error).quantize(unit, ROUND_FLOOR, _WIDE)
-    high = (exact + error).quantize(unit, ROUND_CEILING, _WIDE)
+    low = _WIDE.subtract(exact, error).quantize(unit, ROUND_FLOOR, _WIDE)
+    high = _WIDE.add(exact, error).quantize(unit, ROUND_CEILING, _WIDE)
     return Bounds(pa.scalar(low, type_), pa.scalar(high, type_), has_null=False)

@@ -11,11 +11,15 @@ from collections.abc import Iterator
 
 from airflow_delta.engine.arrow.json_actions import stream_commits
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
-from airflow_delta.engine.checkpoint.base_check import DistinctFiles
+from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.replay.newest_first import NewestFirst
 from airflow_delta.engine.replay.tombstones import unexpired
-from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
+from airflow_delta.engine.snapshot.commit_texts import (
+    commit_texts,
+    compacted_versions,
+    unusual_paths,
+)
 from airflow_delta.engine.snapshot.state import LogState
 
 __all__ = ["stream_file_actions"]
@@ -30,10 +34,12 @@ def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterato
             override what they removed.
 
     Raises:
-        CorruptLogError, ObjectNotFoundError: a file can't be read, or the checkpoint holds a file twice.
+        CorruptLogError, ObjectNotFoundError: a file can't be read, or the checkpoint or a compaction holds
+            a file twice.
             `LogState.recover` may help; what has streamed until then must be thrown away.
     """
-    replay = NewestFirst(table=state.segment.table)
+    compacted = compacted_versions(state.segment.plan())
+    replay = NewestFirst(table=state.segment.table, compactions=compacted)
     for kind, rows in _survivors(state, replay):
         kept = rows if kind == "add" else unexpired(rows, oldest_tombstone_ms)
         if kept.num_rows:

@@ -14,7 +14,7 @@ from airflow_delta.engine.log.compacted import check_pledge
 from airflow_delta.engine.log.files import Commit, CompactedCommits, LogCommit
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["commit_texts", "unusual_paths"]
+__all__ = ["commit_texts", "compacted_versions", "unusual_paths"]
 
 _RUN_BYTES = 16 << 20
 _RUN_FILES = 256
@@ -54,6 +54,11 @@ def commit_texts(
 def unusual_paths(commits: Iterable[LogCommit | CompactedCommits]) -> dict[int, str]:
     """The files that don't have the name of a commit, by the version they are read as."""
     return {_version(file): file.path for file in commits if not isinstance(file, Commit)}
+
+
+def compacted_versions(commits: Iterable[LogCommit | CompactedCommits]) -> dict[int, str]:
+    """The compactions among files, by the version they are read as."""
+    return {file.end: file.path for file in commits if isinstance(file, CompactedCommits)}
 
 
 def _version(commit: LogCommit | CompactedCommits) -> int:

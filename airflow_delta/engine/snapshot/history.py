@@ -41,6 +41,7 @@ from airflow_delta.engine.log.listing import list_names
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.lazy import lazy_property
+from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["Timeline"]
@@ -150,18 +151,21 @@ class Timeline:
             raise self._commit_is_gone(version)
         return self._file_times[place]
 
-    def version_at(self, timestamp_ms: int) -> int:
+    def version_at(self, timestamp_ms: int, *, can_return_latest: bool = False) -> int:
         """The newest version that was there at a time.
 
         Args:
             timestamp_ms: epoch milliseconds.
+            can_return_latest: a time after the newest commit means the newest version.
 
         Raises:
             TimestampOutOfRangeError: it is before the oldest version that can be rebuilt, or after
-                the newest commit.
+                the newest commit without ``can_return_latest``.
         """
         first, last = self._first_timed(self.earliest_recreatable), self._latest
         if timestamp_ms > (end := self.timestamp_ms(last)):
+            if can_return_latest:
+                return last
             raise self._out_of_range(timestamp_ms, first, last, end)
         searched = searched_versions(
             timestamp_ms, self._protocol, self._metadata, latest=last, table=self._table
@@ -191,7 +195,7 @@ class Timeline:
         if newest.checkpoint is None or newest.checkpoint.version <= version:
             return newest.until(version)
         start = max((c for c in self._log.checkpoints if c <= version), default=0)
-        return load_segment(self._storage, version=version, start=start)
+        return load_segment(self._storage, version=version, start=start, verified=newest.verified)
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What the commits say of themselves, newest first, with the times that readers use.
@@ -215,9 +219,9 @@ class Timeline:
         # A commit that was there and is gone has been cleaned up meanwhile.
         infos = (CommitInfo.from_json(raw[v] or {}, version=v) for v in versions if v in raw)
         return [
-            replace(info, timestamp=_in_commit_time(info, self._table))
+            replace(info, timestamp_ms=_in_commit_time(info, self._table))
             if info.version >= start
-            else replace(info, timestamp=times[info.version - commits.first])
+            else replace(info, timestamp_ms=times[info.version - commits.first])
             for info in infos
         ]
 
@@ -272,8 +276,14 @@ class Timeline:
     ) -> TimestampOutOfRangeError:
         start = self.timestamp_ms(first)
         return TimestampOutOfRangeError(
-            f"no version belongs to the timestamp {timestamp_ms} ms: the table can be read from "
-            f"{start} ms (version {first}) to {end} ms (version {last})",
+            f"no version belongs to the time {utc_text(timestamp_ms)}: the table can be read from "
+            f"{utc_text(start)} (version {first}) to {utc_text(end)} (version {last}); "
+            + (
+                "ask for the newest version; DeltaTable.snapshot and version_at give it for later times, "
+                "too, with can_return_latest=True"
+                if timestamp_ms > end
+                else "ask for a later time, or for the earliest version"
+            ),
             table=self._table,
             timestamp_ms=timestamp_ms,
             earliest_ms=start,
@@ -293,11 +303,11 @@ def _ascending(times: Iterable[int]) -> array[int]:
 
 
 def _in_commit_time(info: CommitInfo, table: str) -> int:
-    if info.in_commit_timestamp is None:
+    if info.in_commit_timestamp_ms is None:
         raise InvalidTableError(
             f"commit {info.version} has no inCommitTimestamp in a commitInfo at its start, though the "
             "table has in-commit timestamps on; its writer broke the protocol",
             table=table,
             version=info.version,
         )
-    return info.in_commit_timestamp
+    return info.in_commit_timestamp_ms

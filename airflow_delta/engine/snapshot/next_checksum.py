@@ -194,7 +194,7 @@ def _write(storage: Storage, version: _Version, totals: FileTotals, info: Commit
     protocol, metadata, table = version.protocol, version.metadata, version.table
     source = timestamp_source(version.number, protocol, metadata, table=table)
     in_commit = source is TimestampSource.COMMIT_INFO
-    if in_commit and info.in_commit_timestamp is None:
+    if in_commit and info.in_commit_timestamp_ms is None:
         return False
     expire = TableProperties(metadata.configuration, table).set_transaction_retention_ms is not None
     few = not expire and len(version.transactions) <= _MANY
@@ -205,7 +205,7 @@ def _write(storage: Storage, version: _Version, totals: FileTotals, info: Commit
         metadata=metadata,
         protocol=protocol,
         txn_id=info.txn_id,
-        in_commit_timestamp=info.in_commit_timestamp if in_commit else None,
+        in_commit_timestamp=info.in_commit_timestamp_ms if in_commit else None,
         set_transactions=tuple(version.transactions.values()) if few else None,
         domain_metadata=(
             tuple(version.domains.values()) if len(version.domains) <= _MANY else None

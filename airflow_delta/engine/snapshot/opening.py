@@ -12,6 +12,7 @@ owners out opens what the log directory has, as maintenance must.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import VersionNotFoundError
@@ -28,7 +29,11 @@ _ATTEMPTS = 10
 
 
 def open_snapshot(
-    storage: Storage, version: int | None = None, *, owners: CommitOwners | None = None
+    storage: Storage,
+    version: int | None = None,
+    *,
+    owners: CommitOwners | None = None,
+    verified: bool = False,
 ) -> Snapshot:
     """A version of a table, without its file actions, which are read when asked for.
 
@@ -36,6 +41,7 @@ def open_snapshot(
         storage: where the table is.
         version: the version; None for the newest.
         owners: the commit owners that may know newer versions than the log; None not to ask any.
+        verified: see `load_segment`.
 
     Raises:
         TableNotFoundError: there is no table.
@@ -46,13 +52,13 @@ def open_snapshot(
         StorageError: the store failed.
     """
     if version is None:
-        return open_newest(storage, owners=owners)
+        return open_newest(storage, owners=owners, verified=verified)
     try:
-        return Snapshot(storage, load_segment(storage, version=version))
+        return Snapshot(storage, load_segment(storage, version=version, verified=verified))
     except VersionNotFoundError as error:
         if owners is None or version <= error.latest:
             raise
-        newest = open_newest(storage, owners=owners)
+        newest = open_newest(storage, owners=owners, verified=verified)
         if newest.version <= error.latest:
             raise
         if newest.version < version:
@@ -67,7 +73,8 @@ def open_newest(
     *,
     owners: CommitOwners | None = None,
     for_writing: bool = False,
-    find: Callable[[Storage], LogSegment] = load_segment,
+    verified: bool = False,
+    find: Callable[[Storage], LogSegment] | None = None,
     parsed: bool = False,
 ) -> Snapshot:
     """The newest version of a table.
@@ -76,8 +83,9 @@ def open_newest(
         storage: where the table is.
         owners: see `open_snapshot`.
         for_writing: fail where the owner can't be asked, instead of warning that the version may not be
-            the newest.
-        find: finds the files that rebuild the newest version that the log has.
+            the newest; and ``verified``.
+        verified: see `load_segment`.
+        find: finds the files that rebuild the newest version that the log has; None: `load_segment`.
         parsed: also parse the commits after the checkpoint, so that a broken one is found out.
 
     Raises:
@@ -85,6 +93,7 @@ def open_newest(
         VersionNotFoundError: again and again the newest version vanished while it was opened.
         DeltaError: see `open_snapshot`.
     """
+    find = find or partial(load_segment, verified=verified or for_writing)
     attempts = 0
     while True:
         attempts += 1

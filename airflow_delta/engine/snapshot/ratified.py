@@ -29,6 +29,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.managed_commits import unseen_commits
 from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.log.commit_file import is_as_ratified
 from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -118,7 +119,9 @@ def ratified_after(
 def _is_copied(storage: Storage, commit: UnbackfilledCommit) -> bool:
     """Whether the log has a commit as it was ratified; its own file may be gone by now."""
     copy, own = storage.read_many([commit_path(commit.version), commit.path])
-    return copy is not None and own in (None, copy)
+    if copy is None:
+        return False
+    return own == copy or (own is None and is_as_ratified(commit, copy))
 
 
 def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...] | None:
@@ -132,8 +135,8 @@ def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...
             warnings.warn(
                 f"{snapshot.table}: {logged.path} isn't the commit {tracked.path} that the commit owner "
                 f"{owned.table.owner!r} has ratified as version {tracked.version}; the one in the log is "
-                "read. Somebody has written to the table without its owner: find out who, and restore "
-                "what is lost",
+                "read. Somebody has written to the table without its owner: find out who, and put "
+                "back what is lost",
                 DeltaWarning,
                 stacklevel=4,
             )
@@ -149,8 +152,13 @@ def _joined(
     if first > version + 1:
         logged = list_log(storage, start=version + 1, end=first - 1).commits
     commits = (*logged, *tracked)
-    wanted = range(version + 1, max(version, latest) + 1)
-    if [commit.version for commit in commits] != [*wanted] or not all(c.size for c in commits):
+    # What the owner says is the newest version may be any number: compare lengths, not a list of it.
+    follow = all(commit.version == version + 1 + at for at, commit in enumerate(commits))
+    if (
+        len(commits) != max(version, latest) - version
+        or not follow
+        or not all(c.size for c in commits)
+    ):
         return None
     return commits
 
@@ -160,8 +168,8 @@ def lacking_commits(snapshot: Snapshot) -> CorruptLogError:
     return CorruptLogError(
         f"the commit owner {snapshot.properties.commit_owner!r} has ratified versions after "
         f"{snapshot.version}, the newest that the log leads to, but not all of them are in the log or "
-        "among the commits that it tracks: some were lost. Restore them; readers may ask for a version "
-        "up to that one. If they can't be restored, have the owner give them up (accept_log)",
+        "among the commits that it tracks: some were lost. Put them back from a backup; readers may "
+        "ask for a version up to that one. If there is none, have the owner give them up (accept_log)",
         table=snapshot.table,
         version=snapshot.version + 1,
     )

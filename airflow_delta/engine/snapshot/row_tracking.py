@@ -9,7 +9,8 @@ in ``arrow/row_tracking.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.row_tracking import DOMAIN, FEATURE, high_water_mark
@@ -34,6 +35,10 @@ class RowTracking:
     row_id_column: str | None
     row_commit_version_column: str | None
     high_water_mark: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return asdict(self)
 
 
 def row_tracking(

@@ -11,10 +11,10 @@ inside the methods about files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import (
     FeatureStatus,
@@ -35,6 +35,8 @@ from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.times import utc_datetime
+from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
 from airflow_delta.engine.snapshot.state import LogState
@@ -44,14 +46,12 @@ from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from airflow_delta.engine.arrow.json_actions import ParsedCommits
+    from airflow_delta.engine.scan.predicates.reading import PredicateLike
     from airflow_delta.engine.snapshot.verify import VerifyResult
 
 __all__ = ["Snapshot"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Snapshot:
@@ -89,7 +89,7 @@ class Snapshot:
         check_readable(self._protocol, self._metadata, table=self.table)
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.table!r}, version={self.version})"
+        return f"Snapshot({without_password(self.table)!r}, version={self.version})"
 
     @property
     def table(self) -> str:
@@ -225,30 +225,48 @@ class Snapshot:
 
     @property
     def timestamp(self) -> datetime:
-        """When this version was committed, in UTC; see `timestamp_ms`."""
-        return _EPOCH + timedelta(milliseconds=self.timestamp_ms)
+        """When this version was committed, in UTC; see `timestamp_ms`.
+
+        Raises:
+            VersionNotFoundError: the commit's file is gone, so that its time is unknown.
+            InvalidTableError: the log has a number that is no time of the years 1 to 9999.
+        """
+        moment = utc_datetime(self.timestamp_ms)
+        if moment is None:
+            raise InvalidTableError(
+                f"the log says that version {self.version} was committed {self.timestamp_ms:,} ms "
+                "after 1970, which is no time of the years 1 to 9999; `timestamp_ms` has the number",
+                table=self.table,
+                version=self.version,
+            )
+        return moment
 
     def files(
-        self, columns: Sequence[str] | None = None, predicate: pc.Expression | None = None
+        self, columns: Sequence[str] | None = None, predicate: PredicateLike | None = None
     ) -> pa.Table:
         """The live files: one row per ``add``.
 
         Args:
             columns: columns of the protocol's ``add``, at least one; None for all.
             predicate: over the columns of the table; leaves out files of which partition values or
-                statistics tell that no row matches. The others may still hold rows that don't.
+                statistics tell that no row matches. The others may still hold rows that don't. A text as in
+                SQL (``"day >= '2026-01-01' AND region IN ('eu', 'us')"``), a list of tuples as pyarrow and
+                deltalake take it (``[("day", ">=", "2026-01-01"), ("region", "in", ["eu", "us"])]``), or a
+                `pyarrow.compute.Expression`.
 
         Raises:
-            InvalidArgumentError: there's no such column, or none is asked for, or the predicate isn't
-                an expression over the table's columns.
+            InvalidArgumentError: there's no such column, or none is asked for; or the predicate can't be
+                parsed, isn't over the table's columns, or compares one with what its type can't be compared
+                with.
         """
         wanted = _checked_columns(columns, self.table)
         if predicate is None:
             return self._state.live_adds(wanted)
         from airflow_delta.engine.scan.file_pruner import FilePruner
+        from airflow_delta.engine.scan.predicates.reading import as_expression
 
         pruner = FilePruner(
-            predicate,
+            as_expression(predicate, self.schema, table=self.table),
             schema=self.schema,
             partition_columns=self._metadata.partition_columns,
             mapping_mode=mapping_mode(self._protocol, self._metadata, table=self.table),
@@ -273,7 +291,7 @@ class Snapshot:
         oldest = _now_ms() - self.properties.deleted_file_retention_ms
         return removes if include_expired else unexpired(removes, oldest)
 
-    def file_uris(self, predicate: pc.Expression | None = None) -> list[str]:
+    def file_uris(self, predicate: PredicateLike | None = None) -> list[str]:
         """Where the live files are: absolute, decoded.
 
         Args:

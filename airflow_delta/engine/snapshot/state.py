@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_delta.engine.checkpoint.read import (
@@ -34,7 +35,9 @@ from airflow_delta.engine.log.files import (
     CompactedCommits,
     UnbackfilledCommit,
 )
+from airflow_delta.engine.log.older_segments import OlderSegments
 from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
 from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
@@ -56,8 +59,9 @@ class LogState:
     def __init__(self, storage: Storage, segment: LogSegment) -> None:
         self.storage = storage
         self.segment = segment
-        self._excluded: frozenset[str] = frozenset()
+        self._excluded: set[str] = set()
         self._gone: set[str] = set()
+        self._older: OlderSegments | None = None
         self._reader: CheckpointReader | None = None
         self._tail: Tail | None = None
         self._small: SmallState | None = None
@@ -73,7 +77,7 @@ class LogState:
             CorruptLogError: an action that is new lacks a field or has one of the wrong type.
         """
         later = LogState(self.storage, segment)
-        later._excluded = self._excluded
+        later._excluded = set(self._excluded)
         later._small = reconcile_small_actions(
             (
                 (action.kind, action.value, f"commit {action.version}: {action.kind}")
@@ -87,13 +91,13 @@ class LogState:
     def copied(self) -> LogState:
         """The same state for another user: what is found out by one isn't seen by the other."""
         same = LogState(self.storage, self.segment)
-        same._excluded, same._small, same._tail = self._excluded, self._small, copy(self._tail)
+        same._excluded, same._small, same._tail = set(self._excluded), self._small, copy(self._tail)
         return same
 
     @property
     def excluded(self) -> frozenset[str]:
         """The paths of checkpoints and compactions that couldn't be read as they should be."""
-        return self._excluded
+        return frozenset(self._excluded)
 
     @property
     def small(self) -> SmallState:
@@ -179,14 +183,19 @@ class LogState:
             raise error
 
     def _was_replaced(self) -> bool:
-        """Whether what seems damaged may be whole: parts of two files, one put in place of the other."""
+        """Whether what seems damaged may be whole: parts of two files, one put in place of the other.
+
+        Or it isn't there any more: then what it names may be gone as well.
+        """
         checkpoint = self.segment.checkpoint
         try:
-            return isinstance(checkpoint, ClassicCheckpoint) and was_replaced(
-                self.storage, checkpoint
-            )
+            if isinstance(checkpoint, ClassicCheckpoint):
+                return was_replaced(self.storage, checkpoint)
+            if checkpoint is not None:
+                self.storage.head(checkpoint.path)
         except ObjectNotFoundError:
             return True
+        return False
 
     def _without_checkpoint(
         self, checkpoint: Checkpoint, error: CorruptLogError | ObjectNotFoundError
@@ -199,8 +208,18 @@ class LogState:
             stacklevel=3,
         )
         told = self._small
-        self._excluded |= {checkpoint.path}
-        self._reload()
+        logged, unbackfilled = _parted(self.segment)
+        if self._older is None:
+            self._older = OlderSegments(
+                self.storage,
+                logged,
+                verified=self.segment.verified,
+                excluded=frozenset(filter(_is_of_checkpoint, self._excluded)),
+            )
+        self._excluded.add(checkpoint.path)
+        segment = self._older.without(checkpoint.path).extended(unbackfilled)
+        self.segment = self._with_usable_compactions(segment)
+        self._forget()
         self._check_same(told, error)
 
     def _without_compaction(
@@ -214,7 +233,7 @@ class LogState:
             stacklevel=3,
         )
         told = self._small
-        self._excluded |= {compaction.path}
+        self._excluded.add(compaction.path)
         self.segment = self._with_usable_compactions(self.segment)
         self._forget()
         self._check_same(told, error)
@@ -238,18 +257,22 @@ class LogState:
 
     def _reload(self) -> None:
         """Find the files of the version afresh: the version, once told of, stays."""
+        self._older = None
         version = self.segment.version
-        checkpoints = frozenset(filter(_is_of_checkpoint, self._excluded))
+        load = partial(
+            load_segment,
+            self.storage,
+            excluded_checkpoints=frozenset(filter(_is_of_checkpoint, self._excluded)),
+            verified=self.segment.verified,
+        )
         try:
-            segment = load_segment(self.storage, version=version, excluded_checkpoints=checkpoints)
+            segment = load(version=version)
         except VersionNotFoundError as error:
             # Not backfilled, up to now: the files that the commit owner told of are still the version.
             rest = [commit for commit in self.segment.commits if commit.version > error.latest]
             if not rest or not all(isinstance(commit, UnbackfilledCommit) for commit in rest):
                 raise
-            segment = load_segment(
-                self.storage, version=error.latest, excluded_checkpoints=checkpoints
-            ).extended(rest)
+            segment = load(version=error.latest).extended(rest)
         self.segment = self._with_usable_compactions(segment)
         self._forget()
 
@@ -302,6 +325,15 @@ class LogState:
                     path=file.path,
                 )
 
+    def _files_in_checkpoint(self) -> int | None:
+        """How many live files the checkpoint must have, by the version checksum, if there is one."""
+        file = self.segment.checkpoint_checksum
+        try:
+            checksum = None if file is None else read_checksum(self.storage, file.version)
+        except CorruptLogError:
+            return None  # it is optional in every way
+        return None if checksum is None else checksum.num_files
+
     def _commits(self) -> Tail:
         if self._tail is None:
             segment = self.segment
@@ -316,6 +348,7 @@ class LogState:
         row_filter: RowFilter | None = None,
     ) -> Iterator[pa.Table]:
         from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
+        from airflow_delta.engine.checkpoint.distinct_files import each_file_once
 
         looked_at = () if row_filter is None else row_filter.columns
         tail = self._commits().files(columns if columns is None else (*columns, *looked_at))
@@ -323,13 +356,31 @@ class LogState:
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
             rows = reader.adds(wanted, row_filter=row_filter) if adds else reader.removes(wanted)
-            for table in rows:
+            # A filter leaves files out, and nobody counts tombstones.
+            counted = adds and row_filter is None
+            for table in each_file_once(
+                reader,
+                rows,
+                adds=adds,
+                table=self.segment.table,
+                count=self._files_in_checkpoint if counted else lambda: None,
+            ):
                 yield tail.survivors(table)
         newest = tail.adds if adds else tail.removes
         if row_filter is not None:
             newest = row_filter.prune(newest)
         # Where an action stood in the log no longer matters, and checkpoints don't tell it.
         yield newest.drop_columns([VERSION, POSITION])
+
+
+def _parted(segment: LogSegment) -> tuple[int, tuple[UnbackfilledCommit, ...]]:
+    """The newest version of a segment that was in the log when it was found, and the commits after it."""
+    rest: list[UnbackfilledCommit] = []
+    for commit in reversed(segment.commits):
+        if not isinstance(commit, UnbackfilledCommit):
+            break
+        rest.append(commit)
+    return segment.version - len(rest), tuple(reversed(rest))
 
 
 def _is_of_absence(error: CorruptLogError | ObjectNotFoundError) -> bool:

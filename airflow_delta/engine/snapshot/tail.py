@@ -14,21 +14,27 @@ The first question over a short tail needs no Arrow, which is imported for the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.json_exact import SmallAction
 from airflow_delta.engine.arrow.json_small import find_small_actions
+from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
-from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
+from airflow_delta.engine.parquet.kinds import repeated_action
+from airflow_delta.engine.snapshot.commit_texts import (
+    commit_texts,
+    compacted_versions,
+    unusual_paths,
+)
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json_actions import ParsedCommits
     from airflow_delta.engine.replay.reconcile import ReconciledTail
 
-__all__ = ["Tail", "info_of", "read_light_tail", "read_tail"]
+__all__ = ["Tail", "check_reconciled", "info_of", "read_light_tail", "read_tail"]
 
 _KEPT_BYTES = 32 << 20
 """The most text to keep between the question for the metadata and the one for the files."""
@@ -63,6 +69,7 @@ class Tail:
         self._commits = commits
         self._table = table
         self._paths = unusual_paths(commits)
+        self._compacted = compacted_versions(commits)
         self._kept: list[tuple[int, bytes]] | None = None
         self._small: tuple[SmallAction, ...] | None = None
         self._files: ReconciledTail | None = None
@@ -78,14 +85,16 @@ class Tail:
             if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
                 from airflow_delta.engine.arrow.json_scan import scan_small_actions
 
-                self._small = scan_small_actions(
+                small = scan_small_actions(
                     self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
                 )
             else:
                 self._kept = list(self._contents())
-                self._small = find_small_actions(
+                small = find_small_actions(
                     self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
                 )
+            check_reconciled(small, self._compacted, table=self._table)
+            self._small = small
         return self._small
 
     def files(self, columns: Sequence[str] | None) -> ReconciledTail:
@@ -108,8 +117,11 @@ class Tail:
                 paths=self._paths,
             )
             self._kept = None
+            check_reconciled(parsed.small, self._compacted, table=self._table)
             self._small = parsed.small
-            self._files = reconcile_tail(parsed.files, table=self._table)
+            self._files = reconcile_tail(
+                parsed.files, table=self._table, compactions=self._compacted
+            )
             self._columns = None if wanted is None else wanted | {*_LIGHT}
         return self._files
 
@@ -166,6 +178,32 @@ def read_tail(
         paths=unusual_paths(commits),
         small=small,
     )
+
+
+def check_reconciled(
+    actions: Iterable[SmallAction], compactions: Mapping[int, str], *, table: str
+) -> None:
+    """Refuse a compaction that says twice what reconciled actions say once, of what isn't a file.
+
+    Args:
+        actions: those of all commits and compactions.
+        compactions: the versions whose actions come from a compaction, with its path.
+        table: the table's location, for errors.
+
+    Raises:
+        CorruptLogError: one has a second protocol, say, or a second transaction of an application. Facts:
+            version, path.
+    """
+    if not compactions:
+        return
+    found: dict[int, list[tuple[str, Mapping[str, Any]]]] = {version: [] for version in compactions}
+    for action in actions:
+        if action.version in found:
+            found[action.version].append((action.kind, action.value))
+    for version, said in found.items():
+        twice = repeated_action(said)
+        if twice is not None:
+            raise unreconciled(twice, version=version, path=compactions[version], table=table)
 
 
 def info_of(actions: Iterable[SmallAction], version: int) -> CommitInfo | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.model.times import EPOCH, utc_text
 
 __all__ = ["Timestamp", "epoch_ms", "utc_text"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 Timestamp: TypeAlias = datetime | str | int
 """An aware datetime, an ISO-8601 text with an offset, or epoch milliseconds."""
@@ -47,16 +46,4 @@ def epoch_ms(timestamp: Timestamp, *, table: str | None = None) -> int:
             "or epoch milliseconds",
             table=table,
         )
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def utc_text(timestamp_ms: int) -> str:
-    """A point in time in epoch milliseconds as ISO-8601 in UTC, such as ``2026-01-31T12:00:00.000Z``.
-
-    A log is free to hold any number; one that is no time of our calendar becomes its digits.
-    """
-    try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (moment - EPOCH) // timedelta(milliseconds=1)

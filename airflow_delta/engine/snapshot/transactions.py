@@ -111,8 +111,10 @@ class TransactionSearch:
         if not commits or commits[0].version != start:
             listed = list_log(snapshot.state.storage, start=start, end=snapshot.version)
             commits = list(listed.commits)
-        versions = [commit.version for commit in commits]
-        if versions != [*range(start, snapshot.version + 1)] or commits[:1] != [searched.newest]:
+        is_whole = len(commits) == snapshot.version + 1 - start and all(
+            commit.version == start + at for at, commit in enumerate(commits)
+        )
+        if not is_whole or commits[:1] != [searched.newest]:
             return snapshot.timeline.commits, None
         return commits[1:], searched
 

@@ -42,12 +42,15 @@ from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.log.version_checksum import VersionChecksum, read_checksum
 from airflow_delta.engine.model.actions import AddFile, CommitInfo, Txn
+from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.snapshot.state import LogState
 
 __all__ = ["Difference", "VerifyResult", "verify"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+
+_SHOWN_DIFFERENCES = 100
 
 _DELETED_RECORD_BINS = np.array([0, *(10**n for n in range(8)), 2**31 - 1], np.int64)
 """Where each bin of ``deletedRecordCountsHistogramOpt`` begins."""
@@ -67,6 +70,10 @@ class Difference:
     expected: object
     found: object
 
+    def to_dict(self) -> dict[str, Any]:
+        """The difference as plain JSON values."""
+        return {"what": self.what, "expected": plain(self.expected), "found": plain(self.found)}
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
@@ -81,6 +88,17 @@ class VerifyResult:
     version: int
     checked: tuple[str, ...]
     differences: tuple[Difference, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain JSON values: at most a hundred differences, and how many there are."""
+        return {
+            "version": self.version,
+            "checked": list(self.checked),
+            "num_differences": len(self.differences),
+            "differences": [
+                difference.to_dict() for difference in self.differences[:_SHOWN_DIFFERENCES]
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +226,7 @@ def _commit(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     source = timestamp_source(
         commit.version, small.protocol, small.metadata, table=state.segment.table
     )
-    timestamp = info.in_commit_timestamp if source is TimestampSource.COMMIT_INFO else None
+    timestamp = info.in_commit_timestamp_ms if source is TimestampSource.COMMIT_INFO else None
     if checksum.in_commit_timestamp is not None or timestamp is not None:
         yield _equal("inCommitTimestampOpt", checksum.in_commit_timestamp, timestamp)
 

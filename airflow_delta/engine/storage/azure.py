@@ -26,6 +26,7 @@ from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
 from airflow_delta.engine.storage.place import Endpoint, place_below
 from airflow_delta.engine.storage.store_arguments import (
+    CONTAINER,
     OptionNames,
     StoreLocation,
     read_location,
@@ -83,7 +84,7 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
         InvalidArgumentError: the location or an option is malformed or unknown, or they name
             different accounts.
     """
-    location = read_location(uri)
+    location = read_location(uri, CONTAINER)
     known = read_options(options, AZURE_OPTIONS, kind="Azure")
     container, at, host = location.container.partition("@")
     if at:

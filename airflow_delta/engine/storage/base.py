@@ -14,6 +14,10 @@ What every implementation guarantees, and ``tests/contracts`` checks:
   later ``list``. Names ascend by their UTF-8 bytes.
 * **Nothing leaves the root.** A path that climbs out of it with ``..`` raises
   `InvalidArgumentError`.
+* **Nothing but regular files is an object.** A file system may hold links, FIFOs, sockets and devices.
+  Below the root no link is followed, neither to a file nor to a directory, and no call waits for a FIFO:
+  reading such a file, or going through such a directory, raises `NotRegularFileError`. ``list`` has their
+  names; ``walk`` and ``level`` leave them out.
 * **A place has one name.** ``place`` is equal for storages of the same place, whatever their roots and
   options, and differs for those of different places; it holds nothing secret (`place`).
 * **Errors are typed.** `ObjectNotFoundError`, `ObjectExistsError`, else `StorageError` with the

@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 
-__all__ = ["make_directories", "sync", "sync_directory"]
+__all__ = ["make_directories", "sync_directory"]
 
 _SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF})
 
@@ -25,20 +25,20 @@ def make_directories(directory: Path) -> None:
         sync_directory(child.parent)
 
 
-def sync(path: Path) -> None:
-    """Have the content of a file, or the names in a directory, written through to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+def sync_directory(directory: str | Path, *, within: int | None = None) -> None:
+    """Have the names in a directory written through to the disk, as far as the file system can.
+
+    Args:
+        directory: its path.
+        within: the descriptor of the directory where a relative path begins; the working directory
+            unless given.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(directory: Path) -> None:
-    """As `sync`, for a directory, as far as the file system can."""
-    try:
-        sync(directory)
     except OSError as error:
         # Some mounted file systems keep names safe by themselves and refuse to sync a directory.
         if error.errno not in _SYNC_UNSUPPORTED:
             raise
+    finally:
+        os.close(descriptor)

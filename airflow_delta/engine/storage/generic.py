@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO, ClassVar, NoReturn, TypeAlias, cast
 
@@ -24,13 +24,20 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
+    NotRegularFileError,
     ObjectNotFoundError,
     StorageError,
     UnsafeStorageError,
 )
+from airflow_delta.engine.public_text import (
+    has_password,
+    hide_user_of,
+    without_password,
+    without_user,
+)
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
 from airflow_delta.engine.storage.checked_file import CheckedFile
-from airflow_delta.engine.storage.place import without_user
+from airflow_delta.engine.storage.descent import Descent, RefusedError
 from airflow_delta.engine.storage.single_writer import says_single_writer, without_single_writer
 
 __all__ = ["GenericStorage", "open_generic"]
@@ -86,24 +93,28 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
     try:
         file_system, path = fsspec.url_to_fs(root, **arguments)
     except (ImportError, OSError) as error:
-        raise StorageError(f"{uri!r} can't be opened: {error}", operation="open") from error
-    except (AttributeError, TypeError, ValueError) as error:
-        # What it says of options may show their values, which may be secrets.
+        reason = hide_user_of(uri, str(error))
+        raise StorageError(f"{uri!r} can't be opened: {reason}", operation="open") from (
+            None if has_password(uri) else error
+        )
+    except (AttributeError, TypeError, ValueError):
+        # What it says of options may show their values, which may be secrets: not the cause either.
         raise InvalidArgumentError(
             f"{uri!r}: fsspec's file system {scheme!r} can't be opened with this location and these "
             f"storage options: {', '.join(sorted(arguments)) or 'none'}; expected those that its "
             "documentation names",
             uri=uri,
-        ) from error
-    except Exception as error:
+        ) from None
+    except Exception as error:  # noqa: BLE001 - raised as one of ours
         # File systems have errors of their own: of an archive that is none, of a failed handshake.
+        reason = hide_user_of(uri, str(error))
         raise StorageError(
-            f"{uri!r} can't be opened: {type(error).__name__}: {error}", operation="open"
-        ) from error
+            f"{uri!r} can't be opened: {type(error).__name__}: {reason}", operation="open"
+        ) from (None if has_password(uri) else error)
     return kind(root, file_system, path.rstrip("/") or path[:1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GenericStorage:
     """A storage for reading below one location of an fsspec file system.
 
@@ -115,11 +126,15 @@ class GenericStorage:
     """
 
     root: str
-    file_system: Any = field(repr=False)  # fsspec's file systems show credentials in their repr
-    base: str = field(repr=False)
+    file_system: Any
+    base: str
     capabilities: ClassVar[Capabilities] = Capabilities(
         put_if_absent=False, start_after=False, remote=True
     )
+
+    def __repr__(self) -> str:
+        # fsspec's file systems show credentials in their repr, and the location may have a password.
+        return f"{type(self).__name__}(root={without_password(self.root)!r})"
 
     @property
     def place(self) -> str:
@@ -202,7 +217,26 @@ class GenericStorage:
             self._refuse("delete", path)
 
     def _full(self, path: str) -> str:
-        return f"{self._prefix}{checked_path(path)}".rstrip("/") or self.base
+        full = f"{self._prefix}{checked_path(path)}".rstrip("/") or self.base
+        if path and isinstance(self.file_system, LocalFileSystem):
+            self._check_regular(path)
+        return full
+
+    def _check_regular(self, path: str) -> None:
+        """Refuse a link, or what isn't a file, in a local directory: fsspec follows and opens them all."""
+        try:
+            with Descent(self.base) as descent:
+                descent.status(path)
+        except RefusedError as error:
+            raise NotRegularFileError(
+                f"{path!r} isn't opened: {error.strerror}",
+                table=self.root,
+                path=path,
+                operation="open",
+                found=error.filename,
+            ) from error
+        except OSError:
+            return  # a directory, or not there: the file system itself tells
 
     @property
     def _prefix(self) -> str:
@@ -273,9 +307,16 @@ class GenericStorage:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise ObjectNotFoundError(
                 f"{operation} {path!r}: there is no such object", **facts
-            ) from error
+            ) from self._shown(error)
         except OSError as error:
-            raise StorageError(f"{operation} {path!r} failed: {error}", **facts) from error
+            reason = hide_user_of(self.root, str(error))
+            raise StorageError(f"{operation} {path!r} failed: {reason}", **facts) from self._shown(
+                error
+            )
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """The error as a cause, which tracebacks show: none where it may quote a password."""
+        return None if has_password(self.root) else error
 
 
 def _of_type(entries: Iterable[_Entry], type_: str) -> Iterator[_Entry]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from airflow_delta.engine.errors import ObjectExistsError, StorageError
+from airflow_delta.engine.public_text import hide_user_of
 from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.generic import GenericStorage
 from airflow_delta.engine.storage.hidden import hidden_name
@@ -22,7 +23,7 @@ from airflow_delta.engine.storage.hidden import hidden_name
 __all__ = ["GenericWriter"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GenericWriter(GenericStorage):
     """A storage below one location of an fsspec file system, which nobody else writes to."""
 
@@ -91,9 +92,10 @@ class GenericWriter(GenericStorage):
         try:
             yield
         except (NotImplementedError, OSError) as error:
+            reason = hide_user_of(self.root, str(error)) or "the file system is for reading"
             raise StorageError(
-                f"{operation} {path!r} failed: {str(error) or 'the file system is for reading'}",
+                f"{operation} {path!r} failed: {reason}",
                 table=self.root,
                 path=path,
                 operation=operation,
-            ) from error
+            ) from self._shown(error)

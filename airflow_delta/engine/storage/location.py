@@ -38,7 +38,7 @@ from airflow_delta.engine.storage.single_writer import says_single_writer
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["open_storage", "storage_for_uri"]
+__all__ = ["open_storage"]
 
 # One letter before the colon is no scheme but a drive; a scheme without a slash is a file name. Names in
 # fsspec may have an underscore, unlike those of URIs.
@@ -70,35 +70,6 @@ def open_storage(uri: str, storage_options: Mapping[str, object] | None = None) 
     scheme = _scheme(uri)
     location = unquote(uri, errors="surrogateescape") if scheme == "file" else uri
     return _open(scheme, location, storage_options or {})
-
-
-def storage_for_uri(
-    uri: str, storage_options: Mapping[str, object] | None = None
-) -> tuple[Storage, str]:
-    """The storage of the file system or container that holds one file, and its path there.
-
-    For files that a log names by their absolute location: those of a shallow clone, and deletion
-    vectors.
-
-    Args:
-        uri: the file's absolute path or URI, already decoded; it is not decoded again.
-        storage_options: as for `open_storage`.
-
-    Raises:
-        InvalidArgumentError: as `open_storage`; or the location is relative or names no file.
-        StorageError: as `open_storage`.
-    """
-    scheme = _scheme(uri)
-    if scheme in (None, "file"):
-        path = _local_path(uri)
-        if not uri.startswith(("/", "file:")):
-            raise InvalidArgumentError(f"{uri!r} isn't an absolute location", uri=uri)
-        return _open(None, "/", storage_options or {}), path.lstrip("/")
-    prefix, _, rest = uri.partition("://")
-    container, _, path = rest.partition("/")
-    if not path or path.endswith("/"):
-        raise InvalidArgumentError(f"{uri!r} doesn't name a file", uri=uri)
-    return _open(scheme, f"{prefix}://{container}", storage_options or {}), path
 
 
 def _scheme(uri: str) -> str | None:

@@ -137,6 +137,8 @@ class ObjectStorage:
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """See `Storage.walk`, and the module for how many requests there are at a time."""
+        if self._is_unfit(directory):
+            return
         prefix = self._prefix(directory)
         if self.capabilities.start_after:
             yield from walk_in_parallel(self._page, prefix, full_page=_PAGE, threads=_THREADS)
@@ -193,9 +195,10 @@ class ObjectStorage:
 
     def delete(self, paths: Iterable[str]) -> None:
         """See `Storage.delete`; in batches, or in parallel where the store has no batches."""
-        remaining = iter(paths)
+        # A log can name what no object can be called: then there is none either.
+        remaining = (self._key(path) for path in paths if not self._is_unfit(path))
         size = self.delete_batch if self.delete_batch > 1 else _SINGLE_DELETES
-        while batch := [self._key(path) for path in islice(remaining, size)]:
+        while batch := [*islice(remaining, size)]:
             self._delete_batch(batch)
 
     def _key(self, path: str) -> str:
@@ -204,15 +207,18 @@ class ObjectStorage:
         Empty and ``.`` segments are refused: obstore drops some of them, and would then name a
         different object.
         """
-        checked_path(path)
-        segments = path.split("/")
-        if "" in segments or "." in segments or any(unfit in path for unfit in self.unfit):
+        segments = checked_path(path).split("/")
+        if "" in segments or "." in segments or self._is_unfit(path):
             raise InvalidArgumentError(
                 f"{self.root} can't keep an object at {path!r}: expected a path without empty or "
                 f"'.' segments{f' and without {self.unfit!r}' if self.unfit else ''}",
                 path=path,
             )
         return path
+
+    def _is_unfit(self, path: str) -> bool:
+        """Whether a path below the root has a character that the store can't keep."""
+        return any(unfit in checked_path(path) for unfit in self.unfit)
 
     def _prefix(self, directory: str) -> str:
         directory = checked_path(directory).rstrip("/")

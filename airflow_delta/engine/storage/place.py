@@ -22,16 +22,14 @@ A place is for comparing and for messages. It can't be opened.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["Endpoint", "place_below", "without_user"]
+__all__ = ["Endpoint", "place_below"]
 
 _USUAL_PORTS = {"http": 80, "https": 443}
-_USER = re.compile(r"(?<=://)[^/@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,3 @@ class Endpoint:
 def place_below(container: str, path: str) -> str:
     """The place of a path in a bucket or container, of which the place is given."""
     return f"{container}/{path}" if path else container
-
-
-def without_user(uri: str) -> str:
-    """A URI without the names and passwords before its hosts."""
-    return _USER.sub("", uri)

@@ -10,6 +10,7 @@ Values of options may be secrets: they appear in no message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +21,15 @@ from airflow_delta.engine.storage.single_writer import (
     without_single_writer,
 )
 
-__all__ = ["CLIENT_OPTIONS", "StoreLocation", "StoreOptions", "read_location", "read_options"]
+__all__ = [
+    "BUCKET",
+    "CLIENT_OPTIONS",
+    "CONTAINER",
+    "StoreLocation",
+    "StoreOptions",
+    "read_location",
+    "read_options",
+]
 
 OptionNames = Mapping[str, tuple[str, ...]]
 
@@ -67,18 +76,45 @@ class StoreOptions:
     single_writer: bool = False
 
 
-def read_location(uri: str) -> StoreLocation:
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+"""The names of buckets: nothing that a URL would take for a host, a user, a query or a fragment."""
+
+CONTAINER = re.compile(r"[A-Za-z0-9$_][A-Za-z0-9._% -]*(@[A-Za-z0-9.-]*)?")
+"""The names of Azure's containers and OneLake's workspaces, and the host of the account behind them."""
+
+
+def read_location(uri: str, names: re.Pattern[str] = BUCKET) -> StoreLocation:
     """Take a URI apart; nothing in it is decoded.
 
+    Args:
+        uri: the URI.
+        names: what containers may be called.
+
     Raises:
-        InvalidArgumentError: it has no container, or an empty, ``.`` or ``..`` segment.
+        InvalidArgumentError: it has no container, or one of which that can't be the name; or an empty,
+            ``.`` or ``..`` segment.
     """
     root = uri.rstrip("/")
-    _, separator, rest = root.partition("://")
+    scheme, separator, rest = root.partition("://")
     container, _, prefix = rest.partition("/")
     if not separator or not container:
         raise InvalidArgumentError(
             f"{uri!r} names no bucket or container: expected <scheme>://<bucket>/<path>", uri=uri
+        )
+    if not names.fullmatch(container):
+        user, at, host = container.rpartition("@")
+        if at and names is BUCKET:
+            # What is in front may be a password, and is nowhere shown.
+            raise InvalidArgumentError(
+                f"{scheme}://…@{host}/{prefix} has something in front of the bucket: credentials go into "
+                "the storage options; an Airflow connection is named in front of the bucket only where "
+                "operators, sensors and hooks take a table_uri, else by delta_conn_id",
+                uri=f"{scheme}://{host}/{prefix}",
+            )
+        shown = f"…@{host}" if ":" in user else container
+        raise InvalidArgumentError(
+            f"{scheme}://{shown}/{prefix}: {shown!r} can't be the name of a bucket or container",
+            uri=f"{scheme}://{shown}/{prefix}",
         )
     if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
         raise InvalidArgumentError(

@@ -28,13 +28,14 @@ from airflow_delta.engine.errors import (
     CommitConflictError,
     CorruptLogError,
     InvalidArgumentError,
+    InvalidTableError,
     TableAlreadyExistsError,
     VersionNotFoundError,
 )
 from airflow_delta.engine.features.in_commit_timestamps import is_enabled, next_in_commit_timestamp
 from airflow_delta.engine.features.managed_commits import commit_owner
 from airflow_delta.engine.log.commit_file import read_commit_info
-from airflow_delta.engine.log.files import Commit, commit_path
+from airflow_delta.engine.log.files import MAX_VERSION, Commit, commit_path
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.snapshot.new_commits import is_newest
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
@@ -127,6 +128,13 @@ class CommitLoop:
         if protocol is None or metadata is None:
             raise InvalidArgumentError(
                 "a new table needs a protocol and metadata", table=self.storage.root
+            )
+        if base is not None and base.version >= MAX_VERSION:
+            raise InvalidTableError(
+                f"version {base.version} is the last that there can be, so that nothing can be committed "
+                "after it: somebody has made up its number; remove the files of that version from the log",
+                table=self.storage.root,
+                version=base.version,
             )
         timestamp_ms = now_ms()
         if base is not None and is_enabled(protocol, metadata, table=self.storage.root):

@@ -15,7 +15,7 @@ comes to the same end.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from airflow_delta.engine.commit.backfill_policy import same_conf
@@ -26,6 +26,7 @@ from airflow_delta.engine.features.managed_commits import (
     FEATURE,
     TABLE_ID,
     TIMESTAMPS_FEATURE,
+    check_conf,
     commit_owner,
     managed,
     unmanaged,
@@ -33,7 +34,7 @@ from airflow_delta.engine.features.managed_commits import (
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.upgrade import upgraded_protocol
 from airflow_delta.engine.model.actions import Metadata, Protocol
-from airflow_delta.engine.model.arguments import check_mapping, check_text
+from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -55,6 +56,10 @@ class ConversionResult:
     version: int
     owner: str | None
     converted: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain JSON values."""
+        return asdict(self)
 
 
 def convert_to_managed(
@@ -86,7 +91,7 @@ def convert_to_managed(
     """
     table = storage.root
     check_text("owner", owner, table=table)
-    _check_conf(conf, table)
+    check_conf(conf, table=table)
     base = newest()
     present = _owner_of(base)
     if present is not None:
@@ -171,14 +176,6 @@ def _owner_of(base: Snapshot) -> str | None:
     """The commit owner of a table that may be written to."""
     check_writable(base.protocol, base.metadata, table=base.table, operation=Operation.COMMIT)
     return commit_owner(supported_features(base.protocol), base.properties)
-
-
-def _check_conf(conf: Mapping[str, str] | None, table: str) -> None:
-    if conf is None:
-        return
-    check_mapping("conf", conf, "a mapping of names to texts, or None", table=table)
-    for name, value in conf.items():
-        check_text(f"conf[{name!r}]", value, table=table)
 
 
 def _check_is_asked_for(

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
 from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
+from airflow_delta.engine.features.managed_commits import asked_owner
 from airflow_delta.engine.features.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.arguments import check_list, check_text, check_type
@@ -35,6 +36,8 @@ def create_table(
     partition_by: Sequence[str] = (),
     cluster_by: Sequence[ColumnName] = (),
     properties: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    conf: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
     owners: CommitOwners | None = None,
@@ -47,6 +50,8 @@ def create_table(
         partition_by: partition columns, in order.
         cluster_by: clustering columns, in order; a column inside a struct as a list of names.
         properties: table properties; ``delta.feature.<name>=supported`` adds a feature.
+        owner: the name of the commit owner that gets the table; None for what the properties say.
+        conf: what the owner is to know of the table; the engine adds the table's id.
         name: a name for the metadata.
         description: a description for the metadata.
         owners: the commit owners that there are; those that are installed unless given.
@@ -56,7 +61,7 @@ def create_table(
         InvalidArgumentError: an argument isn't of the type above; the partition columns aren't
             different columns, or are all there are; the table can't be clustered by the clustering
             columns; or a property is unknown, has a value that it can't have, or is for commits to
-            write.
+            write; or properties and ``owner`` both name a commit owner.
         InvalidTableError: schema, partitioning and properties don't fit together, or there are remains
             of a former table's log.
         UnsupportedFeatureError: the properties ask for a feature that the engine can't write.
@@ -71,10 +76,13 @@ def create_table(
     check_list("cluster_by", cluster_by, "a list of columns, such as ['id']", table=table)
     check_text("name", name, optional=True, table=table)
     check_text("description", description, optional=True, table=table)
+    wanted = {} if properties is None else properties
+    if owner is not None or conf is not None:
+        wanted = asked_owner(wanted, owner, conf, table=table)
     _check_is_free(storage)
     made = new_table(
         schema,
-        {} if properties is None else properties,
+        wanted,
         partition_by=partition_by,
         cluster_by=cluster_by,
         unique=unique_text,

@@ -132,5 +132,5 @@ def _repeated(newest: Snapshot, version: int) -> CommitResult:
     except ObjectNotFoundError:
         return CommitResult(version, None, checkpoint_due=due, repeated=True)
     info = CommitInfo.from_json(told, version=version)
-    at = info.timestamp if info.in_commit_timestamp is None else info.in_commit_timestamp
+    at = info.timestamp_ms if info.in_commit_timestamp_ms is None else info.in_commit_timestamp_ms
     return CommitResult(version, at, checkpoint_due=due, repeated=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
 
+from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.times import utc_datetime
 
 __all__ = ["CommitResult", "is_checkpoint_due"]
 
@@ -37,6 +41,15 @@ class CommitResult:
     attempts: int = 0
     checkpoint_due: bool = False
     repeated: bool = False
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """Its time, in UTC; see ``timestamp_ms``."""
+        return utc_datetime(self.timestamp_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain JSON values; ``timestamp`` is ISO-8601 in UTC."""
+        return {**asdict(self), "timestamp": time_or_none(self.timestamp_ms)}
 
 
 def is_checkpoint_due(version: int, properties: TableProperties) -> bool:

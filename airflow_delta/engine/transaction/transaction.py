@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import (
     AddCdcFile,
@@ -34,9 +33,11 @@ from airflow_delta.engine.model.arguments import (
     check_texts,
     check_type,
 )
+from airflow_delta.engine.scan.predicates.reading import PredicateLike, as_expression
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import CommitLoop, now_ms
+from airflow_delta.engine.transaction.file_rows import check_file_rows, remove_actions
 from airflow_delta.engine.transaction.provenance import (
     Provenance,
     check_operation,
@@ -163,7 +164,7 @@ class OptimisticTransaction:
         return snapshot
 
     def read_files(
-        self, predicate: pc.Expression | None = None, columns: Sequence[str] | None = None
+        self, predicate: PredicateLike | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """The live files that may have rows for which a predicate is true, noted as read.
 
@@ -178,12 +179,13 @@ class OptimisticTransaction:
             InvalidArgumentError: the table is new; or as `Snapshot.files`.
         """
         snapshot = self._existing()
+        expression = None
         if predicate is not None:
-            expected = "a pyarrow.compute.Expression, such as pc.field('id') > 1, or None"
-            check_type("predicate", predicate, pc.Expression, expected, table=self.table)
+            # Once: what other writers add meanwhile is held against the same expression.
+            expression = as_expression(predicate, snapshot.schema, table=self.table)
         wanted = [*columns, "path"] if columns and not isinstance(columns, str) else columns
-        files = snapshot.files(columns=wanted, predicate=predicate)
-        self._reads.predicates.append(predicate)
+        files = snapshot.files(columns=wanted, predicate=expression)
+        self._reads.predicates.append(expression)
         self._reads.paths.append(files["path"])
         return files if columns is None else files.select(list(columns))
 
@@ -228,6 +230,28 @@ class OptimisticTransaction:
     def remove_file(self, file: RemoveFile) -> None:
         """Stage the logical removal of a data file."""
         self._staged.removes.append(file)
+
+    def remove_files(self, rows: pa.Table, *, data_change: bool = True) -> None:
+        """Stage the logical removal of data files, as rows of `read_files` or `Snapshot.files`.
+
+        Example:
+            ``transaction.remove_files(transaction.read_files("day = '2026-01-01'"))``
+
+        Args:
+            rows: a row for each file, with the columns ``path`` and ``deletionVector`` at least; what
+                else a removal says is taken from the rows, or else from the table.
+            data_change: False where the commit only rearranges data: the rows of the files are in files
+                that it adds.
+
+        Raises:
+            InvalidArgumentError: these are no rows of files, or a column is missing. Whether the table has
+                the files is looked at by `commit`.
+        """
+        base = self._existing()
+        features = supported_features(base.protocol)
+        has_vectors = "deletionVectors" in features
+        check_file_rows(rows, has_vectors=has_vectors, table=self.table)
+        self._staged.removes.extend(remove_actions(rows, data_change=data_change))
 
     def add_cdc_file(self, file: AddCdcFile) -> None:
         """Stage a file of changed rows (PROTOCOL.md, "Add CDC File"); it must be written already."""

@@ -5,7 +5,8 @@ Parameters (see `airflow_delta.spark.job_files`)::
     {"table_uri": "s3://lake/sales", "start": 12, "end": 17, "target_uri": "s3://lake/sales_changes",
      "format": "delta", "result_path": "/tmp/result.json"}
 
-``format`` (``delta`` or ``parquet``) and ``result_path`` may be left out. The result::
+``format`` (``delta`` or ``parquet``), ``result_path`` and ``allowed_outside``, the list of what the
+table may read outside of its root, may be left out. The result::
 
     {"table_uri": …, "start_version": 12, "end_version": 17, "target_uri": …, "appended": true,
      "num_files": 4, "counts": {"insert": 900, "delete": 0, "update_preimage": 50,
@@ -43,13 +44,17 @@ def change_feed(
         DeltaError: see `append_changes`.
         PySparkException: Spark's own errors.
     """
-    request = feed_request(parameters)
+    given = dict(parameters)
+    allowed = given.pop("allowed_outside", [])
+    request = feed_request(given)
 
     # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.changes_feed import append_changes
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:
-        feed = append_changes(spark, request, storage_options=storage_options)
+        feed = append_changes(
+            spark, request, storage_options=storage_options, allowed_outside=allowed
+        )
     result = {
         "table_uri": request.table_uri,
         "start_version": request.start,

@@ -7,8 +7,7 @@ Parameters (see `airflow_delta.spark.job_files`)::
 
 Only ``table_uri`` must be given. Without ``version`` it is the newest, without ``policy``
 (``classic`` or ``v2``) the table's own; ``if_needed`` writes none where none is due by
-``delta.checkpointInterval``. The result is that of
-`airflow_delta.spark.checkpoint_rules.checkpoint_report`.
+``delta.checkpointInterval``. The result is `CheckpointResult.to_dict`.
 
 Spark itself reads no file of the table: the engine does, with the storage options.
 """
@@ -19,7 +18,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.checkpoint_rules import checkpoint_report
 from airflow_delta.spark.job_files import known_parameters, run_job
 from airflow_delta.spark.job_sessions import job_session
 
@@ -50,7 +48,7 @@ def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]
     # The engine reads and writes all files of the table.
     with job_session(storage_options) as spark:
         result = write_checkpoint(spark, table_uri, **given, storage_options=storage_options)
-    return checkpoint_report(result)
+    return result.to_dict()
 
 
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ Parameters (see `airflow_delta.spark.job_files`)::
      "replace_newer": false, "expire_after_ms": 604800000, "result_path": "/tmp/result.json"}
 
 ``format`` (``parquet``, ``delta``, ``csv`` or ``json``), ``app_id`` with ``app_version``,
-``replace_newer``, ``expire_after_ms`` and ``result_path`` may be left out. The result::
+``replace_newer``, ``expire_after_ms``, ``result_path`` and ``allowed_outside``, the list of what the table
+may read outside of its root, may be left out. The result::
 
     {"table_uri": …, "version": 7, "target_uri": …, "num_rows": 1000, "num_files": 4}
 
@@ -52,13 +53,17 @@ def materialize(
         DeltaError: see `copy_snapshot`.
         PySparkException: Spark's own errors.
     """
-    request = copy_request(parameters)
+    given = dict(parameters)
+    allowed = given.pop("allowed_outside", [])
+    request = copy_request(given)
 
     # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.copies import copy_snapshot
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:
-        copy = copy_snapshot(spark, request, storage_options=storage_options)
+        copy = copy_snapshot(
+            spark, request, storage_options=storage_options, allowed_outside=allowed
+        )
     result = {
         "table_uri": request.table_uri,
         "version": request.version,

@@ -4,9 +4,10 @@ Parameters (see `airflow_delta.spark.job_files`)::
 
     {"table_uri": "s3://lake/sales", "feature": "deletionVectors", "result_path": "/tmp/result.json"}
 
-``feature`` is ``deletionVectors``, ``columnMapping`` or ``typeWidening``. The result is that of
-`airflow_delta.spark.rewriting.rewrite_report`. Spark reaches the table's store with the properties that the
-storage options stand for, see `airflow_delta.spark.hadoop_settings`.
+``feature`` is ``deletionVectors``, ``columnMapping`` or ``typeWidening``. ``result_path`` and
+``allowed_outside``, the list of what the table may read outside of its root, may be left out. The result is
+that of `airflow_delta.spark.rewriting.rewrite_report`. Spark reaches the table's store with the properties
+that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from airflow_delta.spark.job_sessions import job_session
 
 __all__ = ["main", "rewrite"]
 
-_PARAMETERS: Mapping[str, type] = {"table_uri": str, "feature": str}
+_REQUIRED: Mapping[str, type] = {"table_uri": str, "feature": str}
+_OPTIONAL: Mapping[str, type] = {"allowed_outside": list}
 
 
 def rewrite(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
@@ -31,14 +33,20 @@ def rewrite(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -
         DeltaError: see `rewrite_data`.
         PySparkException: Spark's own errors.
     """
-    given = known_parameters(parameters, _PARAMETERS, required=_PARAMETERS)
+    given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
 
     # After the parameters are known to be right: importing PySpark takes its time.
     from airflow_delta.spark.rewriting import rewrite_data, rewrite_report
 
     table_uri, feature = given["table_uri"], given["feature"]
     with job_session(storage_options, table_uri) as spark:
-        result = rewrite_data(spark, table_uri, feature, storage_options=storage_options)
+        result = rewrite_data(
+            spark,
+            table_uri,
+            feature,
+            storage_options=storage_options,
+            allowed_outside=given.get("allowed_outside", ()),
+        )
     return rewrite_report(result)
 
 

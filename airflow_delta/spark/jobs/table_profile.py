@@ -5,7 +5,8 @@ Parameters (see `airflow_delta.spark.job_files`)::
     {"table_uri": "s3://lake/sales", "version": 7, "columns": ["amount", "address.city"],
      "predicate": "day >= '2026-03-01'", "result_path": "/tmp/result.json"}
 
-``columns`` (all without it), ``predicate`` and ``result_path`` may be left out. The result is that of
+``columns`` (all without it), ``predicate``, ``result_path`` and ``allowed_outside``, the list of what
+the table may read outside of its root, may be left out. The result is that of
 `airflow_delta.spark.profile_rules.profile_report`, with ``table_uri``. Spark reaches the table's store with
 the properties that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
 
@@ -31,6 +32,7 @@ _PARAMETERS: Mapping[str, type] = {
     "version": int,
     "columns": list,
     "predicate": str,
+    "allowed_outside": list,
 }
 
 

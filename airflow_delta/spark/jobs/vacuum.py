@@ -6,7 +6,7 @@ Parameters (see `airflow_delta.spark.job_files`)::
      "enforce_retention": true, "dry_run": false, "result_path": "/tmp/result.json"}
 
 Only ``table_uri`` must be given; for the others see `airflow_delta.spark.vacuuming.vacuum`. The
-result is that of the engine's `vacuum_report`. Spark itself reads no file of the table, but it does
+result is `VacuumResult.to_dict`. Spark itself reads no file of the table, but it does
 read the inventory: with the properties that the storage options stand for, see
 `airflow_delta.spark.hadoop_settings`.
 """
@@ -17,7 +17,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.engine.maintenance.reports import vacuum_report
 from airflow_delta.spark.job_files import known_parameters, run_job
 from airflow_delta.spark.job_sessions import job_session
 
@@ -50,7 +49,7 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
 
     with job_session(storage_options, *read) as spark:
         result = vacuuming.vacuum(spark, table_uri, **given, storage_options=storage_options)
-    return vacuum_report(result)
+    return result.to_dict()
 
 
 def main() -> int:

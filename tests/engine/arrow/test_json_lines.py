@@ -99,5 +99,5 @@ def test_the_error_names_file_line_and_content() -> None:
     error = lines.corrupt(len(lines) - 1, "wrong")
     assert isinstance(error, CorruptLogError)
     assert (error.version, error.line, error.table) == (4, 3, "t")
-    expected = f"t: _delta_log/00000000000000000004.json, line 3: wrong; found: 'v{'w' * 79}'."
+    expected = f"t: _delta_log/00000000000000000004.json, line 3: wrong; found: 'v{'w' * 79}';"
     assert str(error).startswith(expected)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -115,7 +116,12 @@ def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "f").write_bytes(parquet())
     storage = LocalStorage(str(tmp_path))
     file = ParquetSource(storage, storage.head("f"), slice_rows=10)
-    monkeypatch.setattr(Path, "open", lambda *_: Failing(parquet()))
+
+    def failing(descriptor: int, *_: object) -> Failing:
+        os.close(descriptor)
+        return Failing(parquet())
+
+    monkeypatch.setattr(os, "fdopen", failing)
     with pytest.raises(StorageError, match="Input/output error"):
         _ = file.footer
 

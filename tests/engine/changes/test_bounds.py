@@ -87,8 +87,10 @@ def test_a_range_that_ends_before_it_starts_is_refused(
 
 
 def test_times_with_no_commit_between_them_are_refused(table: DeltaTable) -> None:
-    with pytest.raises(TimestampOutOfRangeError, match="no version was committed") as caught:
+    with pytest.raises(TimestampOutOfRangeError) as caught:
         table.changes(at(2001), at(2999))
+    first = "no version was committed from 1970-01-01T00:00:02.001Z to 1970-01-01T00:00:02.999Z: "
+    assert caught.value.message.startswith(first)
     assert (caught.value.earliest_ms, caught.value.latest_ms) == (2000, 3000)
 
 
@@ -96,7 +98,7 @@ def test_times_with_no_commit_between_them_are_refused(table: DeltaTable) -> Non
 def test_times_outside_the_log_are_refused(
     table: DeltaTable, start: int | datetime, end: datetime | None
 ) -> None:
-    with pytest.raises(TimestampOutOfRangeError, match=r"1000 ms .*4000 ms"):
+    with pytest.raises(TimestampOutOfRangeError, match=r"T00:00:01.000Z .*T00:00:04.000Z "):
         table.changes(start, end)
 
 

@@ -265,7 +265,7 @@ def test_times_are_those_of_the_history(tmp_path: Path) -> None:
     files = table.changes(0).files
     assert files.schema.field("_commit_timestamp").type == pa.timestamp("ms", tz="UTC")
     times = files["_commit_timestamp"].cast(pa.int64()).to_pylist()
-    assert times == [info.timestamp for info in reversed(table.history())] == [1_000, 2_000]
+    assert times == [info.timestamp_ms for info in reversed(table.history())] == [1_000, 2_000]
 
 
 def test_added_columns_are_told_in_the_newest_schema(tmp_path: Path) -> None:

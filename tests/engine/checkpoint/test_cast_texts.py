@@ -34,12 +34,12 @@ from airflow_delta.engine.model.schema import ArrayType, DecimalType, PrimitiveT
             datetime(2024, 1, 1, 10, 30, 15, 123456, timezone.utc),
         ),
         ("timestamp_ntz", "2024-01-01 10:30:15+2", datetime(2024, 1, 1, 10, 30, 15)),
+        ("binary", "Ā", b"\xc4\x80"),
         # No values.
         ("byte", "128.5", None),
         ("boolean", "on", None),
         ("date", "2024-02-30", None),
         ("timestamp", "2024-01-01 10:30:15 Europe/Berlin", None),
-        ("binary", "Ā", None),
         ("string", "", None),
         ("long", None, None),
         ("void", "x", None),

@@ -284,7 +284,7 @@ def test_a_missing_checkpoint_is_missing() -> None:
     ("actions", "message"),
     [
         ([{"checkpointMetadata": {"version": 8}}], "of version 8, expected 7"),
-        ([{"checkpointMetadata": {"version": 7}}] * 2, "2 checkpointMetadata actions"),
+        ([{"checkpointMetadata": {"version": 7}}] * 2, "more than one checkpointMetadata action"),
         ([{"protocol": PROTOCOL_JSON}], "no checkpointMetadata"),
         ([{"checkpointMetadata": {}}], r"checkpointMetadata\.version"),
         (

@@ -115,10 +115,20 @@ def test_another_deletion_vector_is_another_file() -> None:
     assert Judged("add", with_vector, tail("f")).verdict.holds
 
 
-def test_other_spellings_of_an_absolute_path_are_found() -> None:
-    """Their texts lie in no range of the sidecar's, so it must be read."""
-    adds = add_table([add_row(1, path="file:/x%40y"), add_row(2, path="m")])
-    judged = Judged("add", adds, tail("file:///x@y"))
+@pytest.mark.parametrize(
+    ("inside", "mentioned"),
+    [
+        ("file:/x%c3%a9", "file:///x%C3%A9"),
+        ("/x%c3%a9", "/x%C3%A9"),
+        ("l%c3%a9", "l%C3%A9"),
+        ("./b", "b"),
+        ("n//b", "n/b"),
+    ],
+)
+def test_other_spellings_of_a_path_are_found(inside: str, mentioned: str) -> None:
+    """Their texts may lie in no range of the sidecar's, so it must be read."""
+    adds = add_table([add_row(1, path=inside), add_row(2, path="m")])
+    judged = Judged("add", adds, tail(mentioned))
     assert judged.lost == (1, 0)
     facts = facts_of_tags(judged.action.tags)
     assert facts is not None

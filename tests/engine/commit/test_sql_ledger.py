@@ -5,14 +5,17 @@ What it does as a ledger is in ``tests/contracts/test_ledgers.py``.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -391,6 +394,42 @@ def test_books_that_contradict_themselves_are_an_error(url: str) -> None:
 # Databases that fail.
 
 
+@pytest.mark.parametrize("file", ["{0}/books.db", "file:{0}/books.db?uri=true", "{0}/link.db"])
+def test_a_new_file_of_sqlite_is_its_owners_alone(tmp_path: Path, file: str) -> None:
+    """It tells who commits what, and who can write to it decides what is committed."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "books.db")
+    ledger = SqlLedger(f"sqlite:///{file.format(tmp_path)}")
+    before = os.umask(0o000)
+    try:
+        table_id = active(ledger)
+        # As long as there is a connection, there are its other files.
+        assert ledger.ratify(table_id, commit(1), releases=False)
+        modes = {
+            made.name: stat.S_IMODE(made.stat().st_mode) for made in tmp_path.glob("books.db*")
+        }
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("books.db", "books.db-wal", "books.db-shm"), 0o600)
+
+
+def test_a_file_of_sqlite_that_is_there_keeps_its_permissions(tmp_path: Path) -> None:
+    """Somebody may have given it to a group."""
+    file = tmp_path / "books.db"
+    file.touch()
+    file.chmod(0o660)
+    table_id = active(SqlLedger(f"sqlite:///{file}"))
+    assert versions(SqlLedger(f"sqlite:///{file}"), table_id) == []
+    assert stat.S_IMODE(file.stat().st_mode) == 0o660
+
+
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_a_file_that_sqlite_is_not_to_create_isnt_created(tmp_path: Path, mode: str) -> None:
+    ledger = SqlLedger(f"sqlite:///file:{tmp_path}/books.db?mode={mode}&uri=true")
+    with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db.* failed: unable to open"):
+        active(ledger)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_file_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
     ledger = SqlLedger(f"sqlite:///{tmp_path}/no/folder/books.db")
     with pytest.raises(CommitOwnerUnavailableError, match=r"books\.db failed: unable to open"):
@@ -541,3 +580,19 @@ def test_a_stricter_isolation_by_default_does_not_make_a_race_fail() -> None:
     with ThreadPoolExecutor(threads) as pool:
         assert sum(pool.map(race, range(threads))) == 10
     assert versions(ledger, table_id) == list(range(1, 11))
+
+
+def test_tables_of_an_earlier_version_get_the_checksums_of_commits(url: str) -> None:
+    """That is no new schema: workers of that version go on, and their commits have none."""
+    table_id = active(SqlLedger(url))
+    execute(url, "ALTER TABLE airflow_delta_managed_commits DROP COLUMN crc32")
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda _: versions(SqlLedger(url), table_id), range(3))) == [[]] * 3
+    first, second = commit(1), replace(commit(2), crc32=2**32 - 1)
+    ledger = SqlLedger(url)
+    assert ledger.ratify(table_id, first, releases=False)
+    assert ledger.ratify(table_id, second, releases=False)
+    entry = SqlLedger(url).find(table_id)
+    assert entry is not None
+    assert [each.crc32 for each in entry.commits] == [None, 2**32 - 1]
+    assert execute(url, "SELECT version FROM airflow_delta_managed_schema") == [(1,)]

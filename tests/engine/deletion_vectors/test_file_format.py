@@ -25,7 +25,7 @@ def test_a_frame_that_is_cut_off_is_refused(length: int) -> None:
 
 
 def test_a_frame_of_another_size_is_refused() -> None:
-    with pytest.raises(DeletionVectorError, match="36 bytes, the descriptor 35"):
+    with pytest.raises(DeletionVectorError, match=r"state the descriptor.s size of 35"):
         file_format.unframe(FRAMED, size=35)
 
 
@@ -42,8 +42,9 @@ def test_version_1_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "found"), [(b"", "an empty file"), (b"\x00", "version 0"), (b"\x02", "version 2")]
+    ("head", "found"),
+    [(b"", "an empty file,"), (b"\x00", "a file of another"), (b"\x02", "a file of another")],
 )
 def test_other_versions_are_refused(head: bytes, found: str) -> None:
-    with pytest.raises(DeletionVectorError, match=f"found {found}, expected version 1"):
+    with pytest.raises(DeletionVectorError, match=f"found {found}.* expected version 1"):
         file_format.check_version(head)

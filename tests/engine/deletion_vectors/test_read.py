@@ -12,8 +12,8 @@ from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
 from airflow_delta.engine.deletion_vectors.read import read_deletion_vector, relative_path
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.engine.storage.location import storage_for_uri
 
 NAME = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
 ENCODED = "^-aqEH.-t@S}K{vb[*k^"
@@ -85,7 +85,7 @@ def test_a_later_vector_of_a_file(storage: LocalStorage, filler: int) -> None:
 
 def test_a_file_that_is_far_away_is_still_of_version_1(storage: LocalStorage) -> None:
     storage.replace(NAME, b"\x02" + b"x" * 200_000 + file_format.frame(DATA))
-    with pytest.raises(DeletionVectorError, match="found version 2"):
+    with pytest.raises(DeletionVectorError, match="found a file of another format"):
         read(storage, replace(IN_FILE, offset=200_001))
 
 
@@ -93,7 +93,7 @@ def test_an_absolute_path_is_decoded_once(storage: LocalStorage, tmp_path: Path)
     write(storage, DATA, path="with%25 and space/some.bin")
     encoded = f"file:{tmp_path}/with%2525%20and%20space/some.bin"
     descriptor = replace(IN_FILE, storage_type="p", path_or_inline_dv=encoded)
-    assert read(storage, descriptor, open_uri=storage_for_uri) == ROWS
+    assert read(storage, descriptor, open_uri=FileAccess(storage).locate) == ROWS
     with pytest.raises(DeletionVectorError, match="no access to files outside"):
         read(storage, descriptor)
 
@@ -151,7 +151,7 @@ def test_a_malformed_descriptor_is_refused(
 ) -> None:
     descriptor = replace(IN_FILE, storage_type=storage_type, path_or_inline_dv=text)
     with pytest.raises(DeletionVectorError, match=message):
-        read(storage, descriptor, open_uri=storage_for_uri)
+        read(storage, descriptor, open_uri=FileAccess(storage).locate)
 
 
 def descriptors(table: Path) -> Iterator[DeletionVectorDescriptor]:
@@ -182,7 +182,7 @@ def test_every_vector_of_real_tables(
     found = list(descriptors(table))
     assert len(found) >= count
     for descriptor in found:
-        read(storage, descriptor, open_uri=storage_for_uri)
+        read(storage, descriptor, open_uri=FileAccess(storage).locate)
 
 
 def test_the_rows_that_another_engine_deleted(golden_case: Callable[[str], Path]) -> None:

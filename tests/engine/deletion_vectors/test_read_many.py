@@ -13,8 +13,8 @@ from airflow_delta.engine.deletion_vectors.read import read_deletion_vectors, re
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Capabilities, Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.engine.storage.location import storage_for_uri
 
 NAMES = ["^-aqEH.-t@S}K{vb[*k^", "ab^-aqEH.-t@S}K{vb[*k^", "vBn[lx{q8@P<9BNH/isA"]
 
@@ -75,11 +75,16 @@ def test_vectors_of_many_files_in_any_order(tmp_path: Path, gap: int, remote: bo
     )
     chance.shuffle(pairs)
     found = read_deletion_vectors(
-        [descriptor for descriptor, _ in pairs], storage, table="t", open_uri=storage_for_uri
+        [descriptor for descriptor, _ in pairs],
+        storage,
+        table="t",
+        open_uri=FileAccess(storage).locate,
     )
     assert found == [rows for _, rows in pairs]
     if gap < 70_000:
-        assert sorted(storage.reads) == sorted((relative_path(d), 0) for d in descriptors[::20])
+        # The first file is read once more, for those that name it by its absolute path.
+        files = [relative_path(d) for d in (descriptors[0], *descriptors[::20])]
+        assert sorted(storage.reads) == sorted((path, 0) for path in files)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -106,10 +111,10 @@ def test_a_damaged_vector_is_named_among_others(tmp_path: Path, remote: bool) ->
         ({"offset": 2**31}, "numbers of 32 bits"),
         ({"size_in_bytes": -8}, "size -8"),
         ({"size_in_bytes": 2**63 - 1}, "numbers of 32 bits"),
-        ({"size_in_bytes": 35}, "states a size of 34 bytes, the descriptor 35"),
+        ({"size_in_bytes": 35}, "doesn't state the descriptor's size of 35 bytes"),
         ({"offset": 10_000}, "cut off: found 0"),
         ({"path_or_inline_dv": "short"}, "holds no UUID"),
-        ({"path_or_inline_dv": NAMES[2]}, "restore the file"),
+        ({"path_or_inline_dv": NAMES[2]}, "put the file back"),
         ({"storage_type": "i"}, "decodes to"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -132,7 +137,9 @@ def test_a_file_of_another_version_is_refused_though_its_vectors_are_far_behind(
     descriptors = written(storage, NAMES[0], [BitMap64([n]) for n in range(5)], gap=100_000)
     path = tmp_path / relative_path(descriptors[0])
     path.write_bytes(b"\x02" + path.read_bytes()[1:])
-    with pytest.raises(DeletionVectorError, match=r"offset 400\d\d\d of .* found version 2"):
+    with pytest.raises(
+        DeletionVectorError, match=r"offset 400\d\d\d of .* found a file of another format"
+    ):
         read_deletion_vectors(descriptors[4:], storage, table="t")
 
 

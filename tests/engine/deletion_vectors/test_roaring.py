@@ -96,8 +96,8 @@ def test_every_container_is_read() -> None:
     [
         (b"", "cut off: found 0 bytes"),
         (b"\xd1\xd3\x39", "cut off: found 3 bytes"),
-        (b"\xd2\xd3\x39\x64" + bytes(8), "0xd2d33964"),
-        (struct.pack(">I", 1681511377) + bytes(8), "expected the magic number 1681511377"),
+        (b"\xd2\xd3\x39\x64" + bytes(8), "doesn't begin with a magic number"),
+        (struct.pack(">I", 1681511377) + bytes(8), "expected 1681511377 or"),
         (PORTABLE + b"\x01", "no portable 64-bit roaring bitmap"),
         (portable((0, [1, 2, 3]))[:-1], "no portable 64-bit roaring bitmap"),
         (portable((1, [1]), (0, [2])), "no portable 64-bit roaring bitmap"),

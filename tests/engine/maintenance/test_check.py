@@ -26,6 +26,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     plural,
     ranges,
 )
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.checked_tables import LAST, MIDDLE, STATES, checked, codes, healthy
 from tests.conftest import NO_GOLDEN, golden_manifest
@@ -84,7 +85,7 @@ def test_tables_that_deltalake_writes_have_nothing(sales_copy: Path) -> None:
     now_ms = 1_750_000_000_000
 
     def check() -> CheckReport:
-        return check_table(table.storage, CommitOwners(), now_ms=now_ms)
+        return check_table(FileAccess(table.storage), CommitOwners(), now_ms=now_ms)
 
     assert check().findings == ()
     peer = Peer(str(sales_copy))
@@ -181,7 +182,7 @@ def test_a_lost_file_is_told_where_it_matters(path: str) -> None:
 def test_a_file_that_the_store_cant_read(suffix: str, operation: str) -> None:
     with MemoryTable(healthy()) as table:
         faulty = FaultyStorage(table.storage, Fault(operation, 0, How.FAIL, suffix))
-        report = check_table(faulty, CommitOwners())
+        report = check_table(FileAccess(faulty), CommitOwners())
     assert report.ok == (not faulty.met)
     assert "check-broken-off" not in codes(report)
 
@@ -189,14 +190,16 @@ def test_a_file_that_the_store_cant_read(suffix: str, operation: str) -> None:
 def test_a_store_that_doesnt_answer() -> None:
     with MemoryTable(healthy()) as table:
         with pytest.raises(StorageError):
-            check_table(FaultyStorage(table.storage, Fault("*", 0, How.FAIL)), CommitOwners())
+            check_table(
+                FileAccess(FaultyStorage(table.storage, Fault("*", 0, How.FAIL))), CommitOwners()
+            )
         sound = FaultyStorage(table.storage)
-        check_table(sound, CommitOwners())
+        check_table(FileAccess(sound), CommitOwners())
         # From the n-th call on nothing answers: no report is better than a wrong one.
         for nth in range(2, len(sound.calls), 5):
             dying = Dying(table.storage, nth)
             with pytest.raises(StorageError):
-                check_table(dying, CommitOwners())
+                check_table(FileAccess(dying), CommitOwners())
 
 
 class Dying(FaultyStorage):
@@ -219,7 +222,7 @@ def test_a_listing_that_missed_a_commit_is_no_gap() -> None:
     with MemoryTable(files) as table:
         # It comes before the second look.
         fault = Fault("list", 2, None, meanwhile=lambda: table.put(late))
-        report = check_table(FaultyStorage(table.storage, fault), CommitOwners())
+        report = check_table(FileAccess(FaultyStorage(table.storage, fault)), CommitOwners())
         assert "commit-missing" not in codes(report)
 
 
@@ -236,7 +239,7 @@ def test_reports() -> None:
     report = CheckReport.of(findings, table="t", version=3, depth="log")
     assert [each.code for each in report.findings] == ["b", "c", "a"]
     assert not report.ok
-    assert report.to_json() == {
+    assert report.to_dict() == {
         "table_uri": "t",
         "version": 3,
         "depth": "log",

@@ -64,7 +64,7 @@ def test_files_of_another_size() -> None:
     assert codes(report) == {"file-size-differs": "error"}
     message = only(report, "file-size-differs").message
     assert "1 live file (part=x/c.parquet)" in message
-    assert "has 7 bytes, by the log 100" in message
+    assert "has 7 bytes, by the log 100 bytes" in message
 
 
 @pytest.mark.parametrize(("size", "short"), [(0, True), (42, True), (43, False), (50, False)])
@@ -95,9 +95,13 @@ def test_files_elsewhere(tmp_path: Path) -> None:
     source.mkdir()
     (source / "a b.parquet").write_bytes(b"1")
     write_table(clone, [add(f"file://{source}/a%20b.parquet", size=1)])
-    assert codes(DeltaTable(str(clone)).check(), ["cleanup-due"])["files-outside"] == "info"
-    (source / "a b.parquet").unlink()
     report = DeltaTable(str(clone)).check()
+    assert f"{source}/a b.parquet" in only(report, "path-refused").message
+    allowed = DeltaTable(str(clone), allowed_outside=[str(source)])
+    assert "path-refused" not in codes(allowed.check())
+    assert codes(allowed.check(), ["cleanup-due"])["files-outside"] == "info"
+    (source / "a b.parquet").unlink()
+    report = allowed.check()
     assert f"{source}/a b.parquet" in only(report, "data-file-missing").message
 
 

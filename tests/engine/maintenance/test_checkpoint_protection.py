@@ -5,6 +5,7 @@ The log is that of edge case L13: the boundary is 20, and there are checkpoints 
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timedelta
 
@@ -174,6 +175,27 @@ def test_a_version_whose_protocol_nobody_knows_goes_with_all_others_or_stays(
             )
             assert first in (plan.reason or "")
             assert "novelty" in (plan.reason or "")
+
+
+@pytest.mark.parametrize("last", [BOUNDARY - 1, BOUNDARY])
+@pytest.mark.parametrize("unknown", [range(0), range(3, 9)])
+def test_a_checkpoint_just_below_the_boundary_is_protected_and_one_at_it_is_not(
+    last: int, unknown: range
+) -> None:
+    """Rules a and c: the boundary is the first version that the property doesn't name."""
+    found = history(unknown)
+    with table_of(found, checkpoints=(12, last)) as table:
+        plan = planned(table, last)
+        execute_metadata_cleanup(table.storage, plan)
+        if last == BOUNDARY:
+            assert (plan.checkpoint, checkpoints_left(table)) == (BOUNDARY, [BOUNDARY])
+            return
+        assert checkpoints_left(table) == [12, last]
+        if unknown:
+            assert (plan.checkpoint, commits_left(table)) == (None, [*range(END + 1)])
+            assert "doesn't know the protocol of version 3" in (plan.reason or "")
+        else:
+            assert (plan.checkpoint, plan.protected_versions) == (last, (12,))
 
 
 def test_why_a_checkpoint_is_wanted() -> None:
@@ -411,37 +433,34 @@ def log_of_protocols(*, checksums: bool, first: int = 0) -> Files:
     return {p: c for p, c in files.items() if not (p < f"_delta_log/{first:020}" and "/0" in p)}
 
 
-@pytest.mark.parametrize("checksums", [False, True])
-@pytest.mark.parametrize(
-    ("first", "last", "expected"),
-    [
-        (0, 8, [(0, False), (3, True), (5, False)]),
-        (0, 2, [(0, False)]),
-        (3, 3, [(3, True)]),
-        (4, 8, [(4, True), (5, False)]),
-        (5, 8, [(5, False)]),
-    ],
-)
-def test_the_protocol_of_each_version_is_told_by_commits_or_checksums(
-    checksums: bool, first: int, last: int, expected: list[tuple[int, bool]]
+PROTOCOLS = [
+    (0, 8, [(0, False), (3, True), (5, False)]),
+    (0, 2, [(0, False)]),
+    (3, 3, [(3, True)]),
+    (4, 8, [(4, True), (5, False)]),
+    (5, 8, [(5, False)]),
+]
+
+
+@pytest.mark.parametrize("checksums", ["none", "true", "false"])
+@pytest.mark.parametrize(("first", "last", "expected"), PROTOCOLS)
+def test_the_protocol_of_each_version_comes_from_its_commit(
+    checksums: str, first: int, last: int, expected: list[tuple[int, bool]]
 ) -> None:
-    with MemoryTable(log_of_protocols(checksums=checksums)) as table:
+    """A checksum repeats the protocol, and a cleanup deletes for good: none is even opened."""
+    log = log_of_protocols(checksums=checksums != "none")
+    if checksums == "false":
+        known = json.loads(log[f"_delta_log/{0:020}.crc"])["protocol"]
+        for version in range(LAST + 1):
+            path = f"_delta_log/{version:020}.crc"
+            log[path] = json.dumps({**json.loads(log[path]), "protocol": known}).encode()
+    with MemoryTable(log) as table:
         storage = FaultyStorage(table.storage)
         found = list(protocol_history(storage, first=first, last=last))
         assert [
             (version, "novelty" in (protocol.writer_features or ())) for version, protocol in found
         ] == expected
-        large = [call.path for call in storage.calls if f"{6:020}.json" in call.path]
-        # Its checksum is the smaller file.
-        assert (large == []) == (checksums or last < 6)
-
-
-def test_a_checksum_that_can_not_be_read_is_passed_over() -> None:
-    with MemoryTable(log_of_protocols(checksums=True)) as table:
-        broken = {f"_delta_log/{5:020}.crc": b"{", f"_delta_log/{6:020}.crc": b'{"numFiles":1}'}
-        table.put(broken)
-        found = list(protocol_history(table.storage, first=0, last=LAST))
-        assert [version for version, _ in found] == [0, 3, 5]
+        assert not [call for call in storage.calls if ".crc" in call.path]
 
 
 def test_after_a_cleanup_the_checkpoint_tells_the_first_protocol() -> None:

@@ -27,7 +27,6 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.files import checkpoint_path, checksum_path
-from airflow_delta.engine.storage import local
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.laws.histories import protocol
 from tests.log_builder import PROTOCOL, add, metadata, remove
@@ -334,13 +333,13 @@ def test_a_directory_that_takes_nothing(
 ) -> None:
     """As the operating system tells it; permissions wouldn't do, as root may do anything."""
 
-    def opened(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
-        if "x" in mode:
-            raise OSError(number, os.strerror(number), str(path))
-        return really(path, mode, *rest, **options)
+    def opened(path: str, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number), path)
+        return really(path, flags, *rest, **options)
 
-    really = Path.open
-    monkeypatch.setattr(local.Path, "open", opened)
+    really = os.open
+    monkeypatch.setattr(os, "open", opened)
     before = below(directory)
     with pytest.raises(StorageError, match=os.strerror(number)) as caught:
         DeltaTable(str(directory)).checkpoint(policy=policy)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, StorageError
+from airflow_delta.engine.log.compacted import pledged
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -105,11 +106,21 @@ def test_a_damaged_checkpoint_that_nothing_can_replace_is_an_error(table: Memory
 
 
 @pytest.mark.parametrize("broken", [b'{"add":{"path":"x","stats":7}}\n', b"{\n"])
-def test_a_damaged_compaction_is_no_obstacle(table: MemoryTable, broken: bytes) -> None:
-    """Damage in a column that opening doesn't read shows when the checkpoint is written."""
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_damaged_compaction_is_no_obstacle(table: MemoryTable, broken: bytes, ours: bool) -> None:
+    """Damage in a column that opening doesn't read shows when the checkpoint is written.
+
+    Of another writer's compaction nothing shows whether it is whole, so that it isn't even opened.
+    """
     ((path, content),) = compaction(STATES[1], 1, expired=True).items()
-    table.put({path: content + broken})
-    with pytest.warns(DeltaWarning, match=f"{path}, line"):
+    if ours:
+        text = (content + broken).rstrip(b"\n")
+        content = pledged(0, 1, [text], lines=text.count(b"\n") + 1)
+        table.put({path: content})
+        with pytest.warns(DeltaWarning, match=f"{path}, line"):
+            assert table.delta().checkpoint().num_files == 2
+    else:
+        table.put({path: content + broken})
         assert table.delta().checkpoint().num_files == 2
     assert state_of(table.delta().snapshot()) == STATES[2].visible()
 

@@ -125,7 +125,7 @@ def test_a_log_is_kept_from_the_checkpoint_before_the_day_that_retention_begins(
     midnight = datetime.fromtimestamp(plan.cutoff.time_ms / 1000, tz=timezone.utc)
     assert (midnight.hour, midnight.minute, midnight.second) == (0, 0, 0)
     assert timedelta() <= now - 2 * DAY - midnight < DAY
-    assert plan.cutoff.time == midnight.strftime("%Y-%m-%d 00:00 UTC")
+    assert plan.cutoff.time == midnight.strftime("%Y-%m-%dT00:00:00.000Z")
 
 
 def test_a_commit_of_exactly_midnight_is_an_acceptable_cut_off(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_managed_table_keeps_its_newest_backfilled_commits_and_all_proposals_a
             (3, 6),
             {},
             START + 2 * DAY,
-            "no commit that can be rebuilt is as old as 2024-03-01 00:00 UTC",
+            "no commit that can be rebuilt is as old as 2024-03-01T00:00:00.000Z",
         ),
         (
             (3, 6),
@@ -234,7 +234,7 @@ def test_a_table_that_is_not_to_be_cleaned_up_is_if_forced(tmp_path: Path) -> No
 
 def test_less_than_the_table_keeps_is_kept_only_if_forced(tmp_path: Path) -> None:
     table = table_of(tmp_path, checkpoints=(3, 6))
-    with pytest.raises(RetentionError, match=r"172800000 ms \(delta.logRetentionDuration\)") as e:
+    with pytest.raises(RetentionError, match=r"2 days \(delta.logRetentionDuration\)") as e:
         table.cleanup_metadata(older_than=DAY)
     assert (e.value.older_than_ms, e.value.retention_ms) == (86_400_000, 172_800_000)
     snapshot, now_ms = open_backfilled(table.storage), epoch_ms(START + 8 * DAY)
@@ -336,7 +336,7 @@ def test_properties_that_only_the_owner_knows_of_count(
 def test_a_retention_that_only_the_owner_knows_of_is_not_fallen_short_of(tmp_path: Path) -> None:
     newer = metadata(configuration={**MANAGED, "delta.logRetentionDuration": "interval 30 days"})
     table = with_ratified(table_of(tmp_path, checkpoints=(6,)), tmp_path, newer)
-    with pytest.raises(RetentionError, match="2592000000 ms"):
+    with pytest.raises(RetentionError, match="30 days"):
         table.cleanup_metadata(older_than=3 * DAY)
 
 

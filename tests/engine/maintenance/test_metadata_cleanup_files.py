@@ -91,7 +91,6 @@ def test_sidecars_go_that_no_checkpoint_names(form: str) -> None:
         assert gone(table) == {
             *sidecars_of(3),
             f"{SIDECARS}/stray.parquet",
-            f"{SIDECARS}/notes.txt",
         }
         assert told(plan, "sidecars") == [(4, "checkpoints that stay name them")]
         assert state_of(table.delta().snapshot()) == STATES[LAST].visible()
@@ -236,6 +235,13 @@ NOT_OURS = [
     f"_delta_log/_commits/{1:020}.json",
     f"_delta_log/_commits/{1:020}.{UUIDS[0]}.json.bak",
     "_delta_log/_commits/notes",
+    "_delta_log/.tmp/notes",
+    f"_delta_log/.tmp/{3:020}.json",
+    f"_delta_log/.tmp/{3:020}.json.bak",
+    f"_delta_log/.tmp/id_rsa.{UUIDS[0]}",
+    "_delta_log/_sidecars/notes.txt",
+    "_delta_log/_sidecars/x.parquet.bak",
+    "_delta_log/_sidecars/.hidden",
     f"part-{4:020}.json",
     f".{4:020}.json.tmp",
     f"sub/_delta_log/{1:020}.json",

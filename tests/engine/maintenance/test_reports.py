@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.reports import (
-    cleanup_report,
-    drop_feature_report,
-    report_lines,
-    restore_report,
-    vacuum_report,
-)
+from airflow_delta.engine.maintenance.reports import report_lines
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from tests.log_builder import add, remove, write_table
 
@@ -42,7 +36,7 @@ def test_a_cleanup_tells_what_goes_and_what_can_be_read_then(table: DeltaTable) 
     commits = sorted((Path(table.uri) / "_delta_log").glob("*.json"))[:2]
     size = sum(file.stat().st_size for file in commits)
     for dry_run, deleted in ((True, 0), (False, 2)):
-        report = cleanup_report(table.cleanup_metadata(dry_run=dry_run))
+        report = table.cleanup_metadata(dry_run=dry_run).to_dict()
         facts = told(report, "version", "cutoff_version", "checkpoint", "earliest_version")
         assert facts == [2, 2, 2, 2]
         assert told(report, "files", "bytes", "num_deleted") == [2, size, deleted]
@@ -50,14 +44,14 @@ def test_a_cleanup_tells_what_goes_and_what_can_be_read_then(table: DeltaTable) 
             {"kind": "commits", "files": 2, "bytes": size, "first_version": 0, "last_version": 1}
         ]
     assert [file.exists() for file in commits] == [False, False]
-    report = cleanup_report(table.cleanup_metadata())
+    report = table.cleanup_metadata().to_dict()
     assert told(report, "files", "num_deleted", "deletes") == [0, 0, []]
     assert "begins at version 2 already" in report["reason"]
 
 
 def test_a_vacuum_tells_numbers_and_a_few_paths(table: DeltaTable) -> None:
     for dry_run, deleted in ((True, 0), (False, 20)):
-        report = vacuum_report(table.vacuum(dry_run=dry_run))
+        report = table.vacuum(dry_run=dry_run).to_dict()
         assert told(report, "version", "mode", "retention_hours") == [2, "full", 168.0]
         assert told(report, "files", "bytes", "num_deleted", "bytes_deleted") == [
             *(20, 60, deleted),
@@ -72,9 +66,9 @@ def test_a_vacuum_tells_numbers_and_a_few_paths(table: DeltaTable) -> None:
 
 
 def test_a_restore_tells_what_comes_and_goes(table: DeltaTable) -> None:
-    report = restore_report(table.restore(1, dry_run=True))
+    report = table.restore(1, dry_run=True).to_dict()
     assert told(report, "version", "restored_version", "committed") == [2, 1, False]
-    report = restore_report(table.restore(1, once=("app", 1)))
+    report = table.restore(1, once=("app", 1)).to_dict()
     expected = {
         "version": 3,
         "restored_version": 1,
@@ -86,19 +80,24 @@ def test_a_restore_tells_what_comes_and_goes(table: DeltaTable) -> None:
         "bytes_removed": 5,
         "files": 1,
         "bytes": 4,
+        "files_missing": [],
     }
     assert report == expected
-    assert restore_report(table.restore(1, once=("app", 1))) == {**expected, "repeated": True}
+    assert table.restore(1, once=("app", 1)).to_dict() == {
+        **expected,
+        "repeated": True,
+        "files_missing": None,
+    }
 
 
 def test_a_drop_tells_how_far_it_has_come(table: DeltaTable) -> None:
     table.alter.add_feature("v2Checkpoint")
     asked: dict[str, Any] = {"truncate_history": True}
-    before = drop_feature_report(table.drop_feature("v2Checkpoint", **asked, dry_run=True))
+    before = table.drop_feature("v2Checkpoint", **asked, dry_run=True).to_dict()
     assert told(before, "feature", "way", "status") == ["v2Checkpoint", "truncated", "planned"]
     assert before["steps"][-1] == "take v2Checkpoint out of the protocol"
     # Nobody has used it, and the checkpoint from before is a classic one.
-    done = drop_feature_report(table.drop_feature("v2Checkpoint", **asked))
+    done = table.drop_feature("v2Checkpoint", **asked).to_dict()
     assert told(done, "status", "version", "steps", "ready_at", "num_commits") == [
         *("dropped", 4, [], None, 1)
     ]
@@ -117,7 +116,7 @@ def test_a_report_for_people_has_a_line_for_each_fact() -> None:
     assert report_lines(report) == [
         "version  3",
         "done     yes",
-        "by kind  change data: files 2, bytes 5",
+        "by kind  change data: files 2, bytes 5 bytes",
         "         data: files 1",
         "deletes  kind commits, files 2",
         "         kind checksums, files 1",

@@ -196,7 +196,7 @@ def test_in_commit_timestamps_are_as_they_were(tmp_path: Path) -> None:
     table.alter.set_properties({"a": "1"})
     restored(tmp_path, 3)
     assert configuration(table)[BEGAN] == "3"
-    times = [info.timestamp or 0 for info in table.history()]
+    times = [info.timestamp_ms or 0 for info in table.history()]
     assert times == sorted(times, reverse=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_less_than_the_table_keeps_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "a")
     put(tmp_path, "orphan", at=RECENT_MS)
     with pytest.raises(
-        RetentionError, match=r"20 hours was asked.* 168 .*enforce_retention"
+        RetentionError, match=r"20 hours was asked.* 7 days .*enforce_retention"
     ) as error:
         plan(storage, retention_hours=20)
     assert error.value.configured_ms == RETENTION_MS
@@ -502,10 +503,21 @@ def test_the_method_deletes_and_a_dry_run_does_not(tmp_path: Path) -> None:
     assert left(tmp_path) == ["a"]
     assert (tmp_path / "k=1").is_dir()
     assert table.vacuum().plan.reason == (
-        "of 1 files that were looked at 1 are needed, 0 are younger than the retention, 0 are hidden "
-        "and 0 belong to other tables"
+        "of 1 files that were looked at the table needs 1, for its newest version or for older ones "
+        "within the retention; of the others 0 are younger than the retention, 0 are hidden and 0 belong "
+        "to other tables"
     )
     assert pickle.loads(pickle.dumps(done)).plan.files.equals(done.plan.files)
+
+
+def test_files_that_the_table_needs_count_as_needed_however_young_they_are(tmp_path: Path) -> None:
+    names = [f"f{number}" for number in range(5)]
+    write_commit(tmp_path, 0, PROTOCOL, metadata(), *map(add, names))
+    now_ms = time.time_ns() // 1_000_000
+    put(tmp_path, *names, "being-written", "_hidden", at=now_ms)
+    planned = DeltaTable(str(tmp_path)).vacuum(dry_run=True).plan
+    assert (planned.kept.referenced, planned.kept.young, planned.kept.hidden) == (5, 1, 1)
+    assert "of 7 files that were looked at the table needs 5," in str(planned.reason)
 
 
 VACUUM = """

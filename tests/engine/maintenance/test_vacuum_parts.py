@@ -505,7 +505,13 @@ def test_a_table_that_is_no_inventory_is_refused(changes: dict[str, Any], match:
 def test_an_inventory_may_lie_in_a_file(tmp_path: Path) -> None:
     rows = inventory(length=pa.array([None], pa.int64()), more=["x"])
     pq.write_table(rows, tmp_path / "inventory.parquet")
-    for place in (tmp_path / "inventory.parquet", f"file://{tmp_path}/inventory.parquet"):
+    # The user names it: it may be a link, as the newest one often is.
+    (tmp_path / "latest").symlink_to(tmp_path / "inventory.parquet")
+    for place in (
+        tmp_path / "inventory.parquet",
+        f"file://{tmp_path}/inventory.parquet",
+        tmp_path / "latest",
+    ):
         found = inventory_files(read_inventory(place, {}, table="/t"), root="/t")
         assert found.to_pylist() == [{"path": "a", "size": None, "modificationTime": NOW_MS}]
     (tmp_path / "text").write_text("no Parquet")

@@ -25,6 +25,7 @@ from airflow_delta.engine.maintenance.version_files import (
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.storage.file_access import FileAccess
 from tests.engine.transaction.prepare.attempts import protocol
 from tests.faulty_storage import FaultyStorage
 from tests.log_builder import add, metadata, remove, write_commit, write_table
@@ -44,8 +45,8 @@ def touched(root: Path, *names: str) -> None:
         (root / name).touch()
 
 
-def check(root: Path, version: int) -> PastFiles:
-    table = DeltaTable(str(root))
+def check(root: Path, version: int, *allowed: Path) -> PastFiles:
+    table = DeltaTable(str(root), allowed_outside=map(str, allowed))
     return table.check_version(table.snapshot(version))
 
 
@@ -96,7 +97,7 @@ def test_what_the_newest_version_has_is_not_looked_for(tmp_path: Path) -> None:
     storage = FaultyStorage(table.storage)
     newest = table.snapshot()
     newest.state.storage = storage
-    check_version_files(table.snapshot(0), newest)
+    check_version_files(table.snapshot(0), newest, FileAccess(storage))
     assert (storage.count("head"), storage.count("walk")) == (1, 0)
 
 
@@ -154,10 +155,10 @@ def test_a_deletion_vector_elsewhere_is_looked_for_there(tmp_path: Path) -> None
     uris = [f"file://{quote(str(elsewhere))}/{name}.bin" for name in ("v", "w")]
     deleted_twice(root, "p", (uris[0], uris[1]))
     with pytest.raises(MissingFilesError) as refused:
-        check(root, 0)
+        check(root, 0, elsewhere)
     assert refused.value.paths == (f"{elsewhere}/v.bin",)
     touched(elsewhere, "v.bin")
-    assert check(root, 0) == PastFiles(1, 0)
+    assert check(root, 0, elsewhere) == PastFiles(1, 0)
 
 
 def test_deletion_vectors_of_one_file_are_one_file(tmp_path: Path) -> None:
@@ -190,12 +191,12 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
     paths = [f"file://{quote(str(root))}/a%20b", quote(f"{elsewhere}/c d"), f"file:{tmp_path}/e"]
     write_table(root, [add(path) for path in paths], [remove(path) for path in paths])
     with pytest.raises(MissingFilesError) as refused:
-        check(root, 0)
+        check(root, 0, tmp_path)
     assert {*refused.value.paths} == {"a b", f"{elsewhere}/c d", f"{tmp_path}/e"}
     touched(root, "a b")
     touched(elsewhere, "c d")
     touched(tmp_path, "e")
-    assert check(root, 0) == PastFiles(3, 3)
+    assert check(root, 0, tmp_path) == PastFiles(3, 3)
 
 
 def test_many_missing_files_are_not_counted_to_the_end(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_the_commit_owner_is_asked_for_the_newest_version_where_it_answers(tmp_p
     # Without the owner: a version in the log is readable as far as the log tells, and nobody is warned.
     logged = open_newest(table.storage)
     assert logged.version == 2
-    assert check_version_files(logged, newest_known(table.storage, CommitOwners())) == PastFiles(
-        0, 0
-    )
+    assert check_version_files(
+        logged, newest_known(table.storage, CommitOwners()), table.file_access
+    ) == PastFiles(0, 0)
     assert newest_known(table.storage, CommitOwners()).version == 2

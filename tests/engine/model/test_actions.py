@@ -181,7 +181,7 @@ def test_commit_info_of_the_protocol() -> None:
         "readVersion": 3,
     }
     info = CommitInfo.from_json(raw, version=4)
-    assert (info.version, info.timestamp, info.in_commit_timestamp) == (
+    assert (info.version, info.timestamp_ms, info.in_commit_timestamp_ms) == (
         4,
         1515491537026,
         1515491537027,
@@ -214,7 +214,9 @@ def test_commit_info_keeps_what_it_does_not_understand() -> None:
 
 
 def test_commit_info_of_a_new_commit() -> None:
-    info = CommitInfo(version=1, timestamp=5, operation="WRITE", txn_id="t", is_blind_append=False)
+    info = CommitInfo(
+        version=1, timestamp_ms=5, operation="WRITE", txn_id="t", is_blind_append=False
+    )
     assert info.to_json() == {
         "timestamp": 5,
         "operation": "WRITE",

@@ -69,7 +69,8 @@ EXACT = [
     ("1970-01-01 00:00:00", TIMESTAMP_NTZ, datetime(1970, 1, 1)),
     ("1970-01-01 00:00:00.123456", TIMESTAMP_NTZ, datetime(1970, 1, 1, 0, 0, 0, 123456)),
     ("\u0001\u0002\u0003", BINARY, b"\x01\x02\x03"),
-    ("\u00ff", BINARY, b"\xff"),
+    ("\u00ff", BINARY, b"\xc3\xbf"),
+    ("Österreich 😀\u0000", BINARY, "Österreich 😀\0".encode()),
 ]
 
 # Other texts of a value.
@@ -161,7 +162,7 @@ def test_what_would_be_empty_text_is_written_as_null() -> None:
         ("2024-01-01 00:00:00+25:00", TIMESTAMP),
         ("0001-01-01 00:00:00+01:00", TIMESTAMP),
         ("2024-01-01 00:00:00Z", TIMESTAMP_NTZ),
-        ("\u0100", BINARY),
+        ("\ud800", BINARY),
     ],
 )
 def test_what_is_no_value(text: str, data_type: DataType) -> None:
@@ -202,6 +203,9 @@ def test_types_that_cannot_partition(data_type: DataType) -> None:
         (datetime(2024, 1, 1), TIMESTAMP),
         (datetime(2024, 1, 1, tzinfo=UTC), TIMESTAMP_NTZ),
         ("x", BINARY),
+        (b"\xff", BINARY),
+        (b"a\xc3", BINARY),
+        (b"\xed\xa0\x80", BINARY),
     ],
 )
 def test_values_that_are_none_of_the_type(value: Any, data_type: DataType) -> None:
@@ -235,7 +239,7 @@ _values = st.one_of(
     st.tuples(st.dates(), st.just(DATE)),
     st.tuples(_moments, st.just(TIMESTAMP)),
     st.tuples(st.datetimes(), st.just(TIMESTAMP_NTZ)),
-    st.tuples(st.binary(min_size=1), st.just(BINARY)),
+    st.tuples(st.text(min_size=1).map(str.encode), st.just(BINARY)),
 )
 
 

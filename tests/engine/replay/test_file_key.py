@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_delta.engine.arrow.action_schema import add_schema
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, add_schema
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
-from airflow_delta.engine.replay.file_key import are_relative, file_keys, keys_of_files
+from airflow_delta.engine.replay.file_key import are_keys, are_relative, file_keys, keys_of_files
 
 TABLE = "s3://bucket/table"
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1,
@@ -50,3 +50,24 @@ def test_files_that_are_objects_have_the_keys_of_rows() -> None:
 def test_relative_paths_are_told_apart(paths: list[str], expected: bool) -> None:
     for chunks in ([paths], [[], paths], [[path] for path in paths]):
         assert are_relative(pa.chunked_array(chunks, pa.string())) is expected
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ([], True),
+        (["a", "p=1/b", "p=a%3Ab", "x%C3%A9"], True),
+        (["a", "/a"], False),
+        (["a", "x%c3%a9"], False),
+        (["a", "./b"], False),
+        (["a//b"], False),
+        (["a/../b"], False),
+    ],
+)
+def test_paths_that_are_keys_are_told_apart(paths: list[str], expected: bool) -> None:
+    array = pa.chunked_array([paths], pa.string())
+    assert are_keys(array) is expected
+    actions = pa.table(
+        {"path": array, "deletionVector": pa.nulls(len(paths), DELETION_VECTOR_TYPE)}
+    )
+    assert (file_keys(actions, table=TABLE).to_pylist() == paths) is expected

@@ -103,3 +103,29 @@ def test_the_order_is_that_of_pairs(hashes: list[tuple[int, int]]) -> None:
 def test_parts_are_joined_in_their_order(count: int) -> None:
     part = KeyHashes(np.array([1, 2], np.uint64), np.array([3, 4], np.uint64))
     assert pairs(KeyHashes.joined([part] * count)) == [(1, 3), (2, 4)] * count
+
+
+# Short hashes
+
+
+@given(KEYS, st.integers(0, 9))
+@example(["", "\x00", "a" * 7, "a" * 8, "a" * 7 + "\x00", "a" * 16, "a" * 15], 3)
+@example(["p" * 512, "p" * 513, "p" * 512, "q" * 513], 1)
+@settings(max_examples=50, deadline=None)
+def test_short_hashes_tell_keys_apart_wherever_they_stand(keys: list[str], cut: int) -> None:
+    hasher = KeyHasher()
+    hashes = hasher.short_hashes(column(keys[:cut], keys[cut:])).tolist()
+    assert [[a == b for b in hashes] for a in hashes] == [[a == b for b in keys] for a in keys]
+    alone = [int(hasher.short_hashes(column(["x", key])[1:])[0]) for key in keys]
+    assert alone == hashes
+
+
+@pytest.mark.parametrize("place", range(17))
+def test_short_hashes_of_keys_that_differ_in_one_byte_are_spread(place: int) -> None:
+    """Also where that is the upper one of a word, of which a product modulo 2**64 keeps little."""
+    hasher = KeyHasher()
+    keys = ["a" * place + chr(33 + n) + "a" * (16 - place) for n in range(90)]
+    found = np.concatenate([hasher.short_hashes(column([key])) for key in keys])
+    assert len(np.unique(found)) == len(keys)
+    drawn = [KeyHasher().short_hashes(column(keys[:2])) for _ in range(2000)]
+    assert not any(one == other for one, other in drawn)

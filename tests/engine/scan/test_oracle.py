@@ -77,7 +77,7 @@ POOLS: dict[str, list[Any]] = {
     "timestamp": [moment.replace(tzinfo=UTC) for moment in _MOMENTS],
     "timestamp_ntz": _MOMENTS,
     "boolean": [True, False],
-    "binary": [b"", b"\x00", b"\xff"],
+    "binary": [b"", b"\x00", b"\xc3\xbf"],
 }
 COLUMNS = schema(**TYPES, s={"type": "struct", "fields": [
     {"name": "x", "type": "long", "nullable": True, "metadata": {}}]})  # fmt: skip

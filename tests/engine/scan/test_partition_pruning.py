@@ -51,7 +51,7 @@ def matches(type_: str, texts: list[str | None], predicate: Any) -> list[int]:
         ("date", ["0001-01-01"], p < date(1, 1, 2), [0]),
         ("boolean", ["true", "FALSE", None], p, [0]),
         ("boolean", ["true", "FALSE", None], ~p, [1]),
-        ("binary", ["\u00ff", "a"], p == b"\xff", [0]),
+        ("binary", ["\u00ff", "a"], p == b"\xc3\xbf", [0]),
         ("timestamp_ntz", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.000001"],
          p > datetime(2024, 1, 1), [1]),
     ],
@@ -75,7 +75,7 @@ def test_an_instant_has_many_texts() -> None:
     [
         ("long", "x"), ("long", "1e3"), ("decimal(10,1)", "1.15"), ("date", "2024-02-30"),
         ("timestamp", "2016-12-31 23:59:60"), ("boolean", "1"), ("long", "__HIVE_DEFAULT_PARTITION__"),
-        ("timestamp_ntz", "2024-01-01"), ("binary", "\u0100"),
+        ("timestamp_ntz", "2024-01-01"),
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_value_keeps_its_file(type_: str, text: str) -> None:

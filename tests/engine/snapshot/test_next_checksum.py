@@ -176,7 +176,6 @@ def test_without_a_checksum_before_a_large_table_gets_none(table: MemoryTable) -
 # What can't be added to the totals before: what a commit takes away, or brings in again.
 CHANGES: dict[str, tuple[list[AddFile | RemoveFile], tuple[int, int]]] = {
     "a remove without a size": ([gone("a")], (1, 20)),
-    "a remove with a wrong size": ([gone("a", size=1000)], (1, 20)),
     "new statistics for a live file": ([file("a", 5, data_change=False)], (2, 25)),
     "a live file again": ([file("a", 5)], (2, 25)),
 }

@@ -155,7 +155,7 @@ def test_times_and_history_go_on_beyond_what_is_backfilled(tmp_path: Path) -> No
     assert table.version_at(in_commit_time(9) - 1) == 8
     assert table.version_at(in_commit_time(7) + 1) == 7
     assert files(table, timestamp=in_commit_time(8) + 1) == SPEC_FILES - {"v9-41bf"}
-    told = [(each.version, each.timestamp) for each in table.history()]
+    told = [(each.version, each.timestamp_ms) for each in table.history()]
     assert told == [(v, in_commit_time(v)) for v in range(9, -1, -1)]
     assert [each.version for each in table.history(limit=4)] == [9, 8, 7, 6]
     assert [each.raw["txnId"] for each in table.history(limit=2)] == ["txn-9", "txn-8"]

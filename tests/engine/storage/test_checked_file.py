@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,15 @@ class Failing(io.BytesIO):
 
 
 def local(root: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    monkeypatch.setattr(Path, "open", lambda *_: Failing(bytes(1000)))
+    (root / "log").mkdir(exist_ok=True)
+    for path in ("log/x", "x"):
+        (root / path).write_bytes(bytes(1000))
+
+    def failing(descriptor: int, *_: Any) -> Failing:
+        os.close(descriptor)
+        return Failing(bytes(1000))
+
+    monkeypatch.setattr(os, "fdopen", failing)
     return LocalStorage(str(root))
 
 

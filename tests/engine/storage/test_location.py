@@ -12,7 +12,7 @@ import pytest
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.engine.storage.generic import GenericStorage
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.engine.storage.location import open_storage, storage_for_uri
+from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.storage.memory import MemoryStorage
 from airflow_delta.engine.storage.object_store import ObjectStorage
 
@@ -112,38 +112,6 @@ def test_senseless_locations(uri: str, message: str) -> None:
 @pytest.mark.parametrize("uri", ["/data/t", "file:///data/t", "memory://m/t"])
 def test_options_of_the_store_that_is_copied_from_are_no_matter(uri: str) -> None:
     assert open_storage(uri, {"aws_region": "r"}).root == uri.removeprefix("file://")
-
-
-@pytest.mark.parametrize(
-    ("uri", "root", "path"),
-    [
-        ("/data/t/f.parquet", "/", "data/t/f.parquet"),
-        ("file:/data/a%20b", "/", "data/a%20b"),
-        ("file:///data/a%20b", "/", "data/a%20b"),
-        ("memory://m/t/f", "memory://m", "t/f"),
-        ("s3://bucket/t/a%20b", "s3://bucket", "t/a%20b"),
-        (
-            "abfss://c@a.dfs.core.windows.net/t/f",
-            "abfss://c@a.dfs.core.windows.net",
-            "t/f",
-        ),
-    ],
-)
-def test_files_by_their_absolute_location(uri: str, root: str, path: str) -> None:
-    storage, found = storage_for_uri(uri)
-    assert (storage.root, found) == (root, path)
-
-
-def test_a_file_found_by_its_location_reads(tmp_path: Path) -> None:
-    (tmp_path / "a%20b").write_bytes(b"x")
-    storage, path = storage_for_uri(f"{tmp_path}/a%20b")
-    assert storage.read(path) == b"x"
-
-
-@pytest.mark.parametrize("uri", ["relative/f", "s3://bucket", "s3://bucket/", "s3://bucket/t/"])
-def test_locations_of_no_file(uri: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"absolute|name a file"):
-        storage_for_uri(uri)
 
 
 @pytest.mark.parametrize(

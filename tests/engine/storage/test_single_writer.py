@@ -80,10 +80,10 @@ def unsafe(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         return f"local://{tmp_path}/t", {}
     if request.param == "directory without links":
 
-        def no_link(self: Path, target: Path) -> None:
+        def no_link(*arguments: object, **options: object) -> None:
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
-        monkeypatch.setattr(Path, "hardlink_to", no_link)
+        monkeypatch.setattr(os, "link", no_link)
         return str(tmp_path / "t"), {}
     uri, options = new_place("s3", tmp_path)
     return f"{uri}/t", {**options, "aws_conditional_put": "disabled"}

@@ -14,6 +14,7 @@ from airflow_delta.engine.storage.gcs import GCS_OPTIONS, open_gcs
 from airflow_delta.engine.storage.s3 import S3_OPTIONS, open_s3
 from airflow_delta.engine.storage.store_arguments import (
     CLIENT_OPTIONS,
+    CONTAINER,
     OptionNames,
     StoreLocation,
     read_location,
@@ -26,7 +27,8 @@ NAMES = {"secret": ("my_secret", "secret"), "endpoint": ("endpoint_url",), "flag
 def test_a_location_is_taken_apart_and_not_decoded() -> None:
     assert read_location("s3://b/x%20y/z/") == StoreLocation("s3://b/x%20y/z", "b", "x%20y/z")
     assert read_location("s3://b/") == StoreLocation("s3://b", "b", "")
-    assert read_location("az://c@a.dfs.core.windows.net/t").container == "c@a.dfs.core.windows.net"
+    found = read_location("az://c@a.dfs.core.windows.net/t", CONTAINER)
+    assert found.container == "c@a.dfs.core.windows.net"
 
 
 def test_names_are_matched_without_case_and_values_become_text() -> None:

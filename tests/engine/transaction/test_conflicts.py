@@ -528,8 +528,8 @@ def test_of_two_that_add_one_path_one_does(tmp_path: Path, level: str) -> None:
 def test_a_path_may_be_spelt_in_two_ways(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, protocol(), metadata())
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
-    txn.add_file(AddFile("/x/p@q", {}, 1, 1, data_change=True))
-    write_commit(tmp_path, 1, add("file:///x/p%40q"))
+    txn.add_file(AddFile("/x/p%40q", {}, 1, 1, data_change=True))
+    write_commit(tmp_path, 1, add("file:///x/p@q"))
     with pytest.raises(ConcurrentAppendError, match="which is added here too"):
         txn.commit()
 
@@ -599,12 +599,12 @@ def test_another_deletion_vector_makes_no_other_file(tmp_path: Path) -> None:
 
 
 def test_one_file_has_many_spellings(tmp_path: Path) -> None:
-    write_commit(tmp_path, 0, protocol(), metadata(), add("file:///x/p%40q"))
+    write_commit(tmp_path, 0, protocol(), metadata(), add("file:///x/p@q"))
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
     txn.read_files()
     txn.add_file(AddFile("mine", {}, 1, 1, data_change=True))
-    write_commit(tmp_path, 1, remove("/x/p@q"))
-    with pytest.raises(ConcurrentDeleteReadError, match="/x/p@q"):
+    write_commit(tmp_path, 1, remove("/x/p%40q"))
+    with pytest.raises(ConcurrentDeleteReadError, match="/x/p%40q"):
         txn.commit()
 
 

@@ -131,11 +131,11 @@ def test_a_table_is_given_to_an_owner_by_one_commit(
 def test_the_history_of_before_keeps_its_times(
     tmp_path: Path, owner: WatchedOwner, plain: DeltaTable
 ) -> None:
-    times = [info.timestamp for info in plain.history()]
+    times = [info.timestamp_ms for info in plain.history()]
     table = opened(tmp_path, owner)
     table.convert_to_managed("books", {"backfill": "on-request"})
     append(table, "f2")
-    later = [info.timestamp for info in table.history()]
+    later = [info.timestamp_ms for info in table.history()]
     assert later[2:] == times
     assert sorted(later, reverse=True) == later
     assert len({*later}) == 5
@@ -239,7 +239,7 @@ def test_in_commit_timestamps_may_go_with_the_owner(
     assert stranger.latest_version() == result.version + 1
     assert len(live(stranger)) == len(live(table)) == 4
     assert append(table, "f3") == result.version + 2
-    times = [each.timestamp for each in stranger.history()]
+    times = [each.timestamp_ms for each in stranger.history()]
     assert times == sorted(times, reverse=True)
 
 
@@ -442,7 +442,7 @@ def check(race: Race, outcomes: dict[str, object]) -> None:
     versions = [outcome for outcome in outcomes.values() if isinstance(outcome, int)]
     assert [by_version[version] for version in versions] == ["WRITE"] * len({*versions})
     assert [info.version for info in history] == [*range(newest.version, -1, -1)]
-    told = [info.timestamp or 0 for info in history]
+    told = [info.timestamp_ms or 0 for info in history]
     assert sorted(told, reverse=True) == told
 
 

@@ -153,7 +153,7 @@ def test_in_commit_timestamps_ascend_though_the_clock_goes_back(
     for n in range(3):
         append(first if n % 2 else second, f"f{n}")
     assert lost.commit().version == 4
-    times = [commit.in_commit_timestamp or 0 for commit in reversed(first.history())]
+    times = [commit.in_commit_timestamp_ms or 0 for commit in reversed(first.history())]
     assert len(times) == 5
     assert all(earlier < later for earlier, later in pairwise(times))
     assert first.snapshot(timestamp=times[2]).version == 2
@@ -234,7 +234,7 @@ def test_the_same_commit_is_made_once_though_its_outcome_was_unknown(
     result = write()
     [told] = [info for info in table.history() if info.version == 1]
     assert (result.version, result.repeated) == (1, True)
-    assert result.timestamp_ms == told.in_commit_timestamp
+    assert result.timestamp_ms == told.in_commit_timestamp_ms
     assert live(table) == {"mine", "theirs"}
 
 

@@ -25,16 +25,15 @@ from collections.abc import Iterator
 
 __all__ = ["columns_in_sql"]
 
-_TOKEN = re.compile(
-    r"""
-      (?P<skip>    \s+ | --[^\n]* | /\*.*?\*/ )
-    | (?P<text>    '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" )
-    | (?P<quoted>  `(?:[^`]|``)*` )
-    | (?P<word>    \w+ )
-    | (?P<cast>    :: )
-    | (?P<other>   . )
-    """,
-    re.VERBOSE | re.DOTALL,
+_OPENS = re.compile(r"['\"`]|/\*")
+_CLOSED = {
+    "'": re.compile(r"(?P<text>'(?:[^'\\]|\\.|'')*')", re.DOTALL),
+    '"': re.compile(r'(?P<text>"(?:[^"\\]|\\.|"")*")', re.DOTALL),
+    "`": re.compile(r"(?P<quoted>`(?:[^`]|``)*`)"),
+    "/*": re.compile(r"(?P<skip>/\*.*?\*/)", re.DOTALL),
+}
+_PLAIN_TOKEN = re.compile(
+    r"(?P<skip>\s+|--[^\n]*)|(?P<word>\w+)|(?P<cast>::)|(?P<other>.)", re.DOTALL
 )
 
 
@@ -44,12 +43,30 @@ def columns_in_sql(expression: str) -> frozenset[tuple[str, ...]]:
     Args:
         expression: SQL.
     """
-    tokens = [
-        (match.lastgroup or "", match.group())
-        for match in _TOKEN.finditer(expression)
-        if match.lastgroup != "skip"
-    ]
-    return frozenset(_columns(tokens))
+    return frozenset(_columns(list(_tokens(expression))))
+
+
+def _tokens(expression: str) -> Iterator[tuple[str, str]]:
+    """The tokens, each with its kind, in time in proportion to the text.
+
+    Where a quote or a comment isn't closed, no later one that opens in the same way is: the text is
+    looked through to its end once for each of them, and not from every quote in it.
+    """
+    unclosed: set[str] = set()
+    place = 0
+    while place < len(expression):
+        opens = _OPENS.match(expression, place)
+        if opens is None or opens[0] in unclosed:
+            match = _PLAIN_TOKEN.match(expression, place)
+        else:
+            match = _CLOSED[opens[0]].match(expression, place)
+            if match is None:
+                unclosed.add(opens[0])
+                continue
+        assert match is not None  # any character is a token
+        if match.lastgroup != "skip":
+            yield match.lastgroup or "", match.group()
+        place = match.end()
 
 
 def _columns(tokens: list[tuple[str, str]]) -> Iterator[tuple[str, ...]]:

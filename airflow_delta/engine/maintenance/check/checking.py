@@ -8,7 +8,7 @@ depth      looks at                                                      costs
 ``log``    and the content of all commits, of the newest checkpoint      the log is read about twice
            and of compactions; older checkpoints are opened
 ``files``  and whether the files are there that the log names, and       a listing of the table, or a
-           what lies there that it doesn't name                          request for each file if few
+           what lies there that it doesn't name; footers of some         request for each file if few
 =========  ============================================================  ================================
 
 Each check is a function that yields findings, in a module about one part of a table. **A check doesn't fail
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -58,7 +58,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["check_table"]
 
@@ -85,20 +85,18 @@ _CHECKS: tuple[tuple[Depth, tuple[_Check, ...]], ...] = (
 
 
 def check_table(
-    storage: Storage,
+    access: FileAccess,
     owners: CommitOwners,
     *,
     depth: Depth = "files",
-    options: Mapping[str, object] | None = None,
     now_ms: int | None = None,
 ) -> CheckReport:
     """Check a table.
 
     Args:
-        storage: where the table is.
+        access: opens the table's files.
         owners: the commit owners to be asked for the newest version.
         depth: how far to look; see the module.
-        options: those of the table's store, for files that are elsewhere.
         now_ms: the time, in epoch ms; by the clock unless given.
 
     Raises:
@@ -109,13 +107,13 @@ def check_table(
     if depth not in DEPTHS:
         raise InvalidArgumentError(
             f"a check goes to one of the depths {', '.join(DEPTHS)}: found {depth!r}",
-            table=storage.root,
+            table=access.storage.root,
         )
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     wanted = DEPTHS[: DEPTHS.index(depth) + 1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeltaWarning)
-        subject = Subject(storage, owners, options=options or {}, now_ms=now_ms)
+        subject = Subject(access, owners, now_ms=now_ms)
         findings = [
             finding
             for least, checks in _CHECKS
@@ -123,7 +121,9 @@ def check_table(
             for check in checks
             for finding in _made(check, subject)
         ]
-        return CheckReport.of(findings, table=storage.root, version=subject.version, depth=depth)
+        return CheckReport.of(
+            findings, table=access.storage.root, version=subject.version, depth=depth
+        )
 
 
 def _made(check: _Check, subject: Subject) -> list[Finding]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-from airflow_delta.engine.checkpoint.base_check import DistinctFiles
+from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.errors import (
     CorruptLogError,
@@ -45,6 +45,7 @@ from airflow_delta.engine.maintenance.check.findings import (
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
 from airflow_delta.engine.replay.tombstones import expired, unexpired
 from airflow_delta.engine.snapshot.state import LogState
@@ -161,9 +162,9 @@ def _against_checksum(
     if counted != (checksum.num_files, checksum.table_size_bytes):
         yield error(
             "checksum-disagrees",
-            f"the checkpoint {checkpoint.path} has {plural(counted[0], 'live file')} of {size:,} bytes, "
+            f"the checkpoint {checkpoint.path} has {plural(counted[0], 'live file')} of {size_text(size)}, "
             f"and the checksum of version {checkpoint.version} tells of {checksum.num_files:,} of "
-            f"{checksum.table_size_bytes:,} bytes",
+            f"{size_text(checksum.table_size_bytes)}",
             "find out which is right by the commits: delete the checksum, which is optional, or have the "
             f"checkpoint deleted and written anew ({CHECKPOINT})",
         )

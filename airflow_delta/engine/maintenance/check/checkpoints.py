@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain, islice
 
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, ObjectNotFoundError
+from airflow_delta.engine.log.completeness import missing_versions
 from airflow_delta.engine.log.files import (
     SIDECAR_DIRECTORY,
     Checkpoint,
@@ -27,6 +29,7 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.maintenance.check.findings import (
     CHECKPOINT,
     CLEANUP,
+    MOST_NAMED,
     Finding,
     info,
     named,
@@ -34,6 +37,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.model.sizes import size_text
 
 __all__ = ["CHECKS", "DEEP_CHECKS"]
 
@@ -51,12 +55,14 @@ def _incomplete(subject: Subject) -> Iterator[Finding]:
         if isinstance(file, CheckpointPart) and file.size:
             parts[file.version, file.parts].add(file.part)
     for (version, count), found in sorted(parts.items()):
-        missing = sorted(set(range(1, count + 1)) - found)
+        missing = missing_versions(found, first=1, last=count)
         if missing:
+            num_missing = sum(gap.stop - gap.start for gap in missing)
+            first_missing = [str(part) for part in islice(chain(*missing), MOST_NAMED)]
             yield warning(
                 "checkpoint-incomplete",
                 f"the checkpoint of version {version} in {count} parts lacks "
-                f"{plural(len(missing), 'part')} ({named(list(map(str, missing)))}): nobody can read it",
+                f"{plural(num_missing, 'part')} ({named(first_missing, num_missing)}): nobody can read it",
                 f"{CHECKPOINT} of that version or a later one; a cleanup takes the rest when it is old",
             )
 
@@ -151,7 +157,8 @@ def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint)
             if file.path not in present:
                 return f"its sidecar {file.path} is missing"
             if present[file.path] != file.size:
-                return f"its sidecar {file.path} has {present[file.path]:,} bytes, expected {file.size:,}"
+                found, expected = size_text(present[file.path]), size_text(file.size)
+                return f"its sidecar {file.path} has {found}, expected {expected}"
     except ObjectNotFoundError:
         return None  # a cleanup has taken it meanwhile
     except CorruptLogError as damage:

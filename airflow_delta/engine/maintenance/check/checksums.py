@@ -15,7 +15,6 @@ from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
 from airflow_delta.engine.log.files import Checksum
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.check.findings import (
-    RESTORE_FILE,
     Finding,
     error,
     info,
@@ -24,6 +23,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.remedies import PUT_FILE_BACK
 from airflow_delta.engine.snapshot.opening import open_snapshot
 
 __all__ = ["CHECKS", "QUICK_CHECKS"]
@@ -50,7 +50,7 @@ def _commit_is_there(subject: Subject) -> Iterator[Finding]:
             "commit-lost",
             f"{newest.path} is there, so version {newest.version} was, and the log ends at "
             f"{subject.version}: the newest commits are lost",
-            RESTORE_FILE,
+            PUT_FILE_BACK,
         )
 
 

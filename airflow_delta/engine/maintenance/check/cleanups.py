@@ -28,6 +28,8 @@ from airflow_delta.engine.maintenance.metadata_cleanup import (
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
+from airflow_delta.engine.model.sizes import size_text
+from airflow_delta.engine.model.times import duration_text
 
 __all__ = ["CHECKS", "QUICK_CHECKS"]
 
@@ -45,8 +47,8 @@ def _unfinished(subject: Subject) -> Iterator[Finding]:
     if found.count:
         yield info(
             "files-abandoned",
-            f"{plural(found.count, 'file')} of {found.size_in_bytes:,} bytes in the log are what writers "
-            "have left that died more than a day ago",
+            f"{plural(found.count, 'file')} of {size_text(found.size_in_bytes)} in the log are what "
+            "writers have left that died more than a day ago",
             CLEANUP,
         )
 
@@ -95,8 +97,8 @@ def _due(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
     count = plan.count("commits")
     message = (
         f"{plural(plan.num_files, 'file')} in the log, {plural(count, 'commit')} among them, with "
-        f"{plan.size_in_bytes:,} bytes: so much is older than delta.logRetentionDuration asks for, "
-        f"{retention / DAY_MS:g} days"
+        f"{size_text(plan.size_in_bytes)}: so much is older than delta.logRetentionDuration asks for, "
+        f"{duration_text(retention)}"
     )
     if count >= _MANY_COMMITS and _age_ms(subject) > 2 * retention + DAY_MS:
         yield warning("cleanup-overdue", message, CLEANUP)

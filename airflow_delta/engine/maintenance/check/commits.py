@@ -21,7 +21,6 @@ from airflow_delta.engine.errors import DeltaError, ObjectNotFoundError, Storage
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.check.findings import (
-    RESTORE_FILE,
     Finding,
     error,
     named,
@@ -30,6 +29,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.remedies import PUT_FILE_BACK
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher
 from airflow_delta.engine.replay.reconcile import values_of
@@ -70,14 +70,14 @@ def _contents(subject: Subject) -> Iterator[Finding]:
             "commit-unreadable",
             f"{plural(len(needed), 'commit')} can't be read that the newest version needs: "
             f"{named([seen.unreadable[version] for version in needed])}",
-            RESTORE_FILE,
+            PUT_FILE_BACK,
         )
     if older:
         yield warning(
             "commit-unreadable",
             f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so that "
             f"older versions are lost: {named([seen.unreadable[version] for version in older])}",
-            f"{RESTORE_FILE}; newer versions don't need it",
+            f"{PUT_FILE_BACK}; newer versions don't need it",
         )
     if seen.contradictory:
         found = sorted(seen.contradictory)

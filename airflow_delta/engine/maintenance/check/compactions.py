@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -26,7 +25,8 @@ from airflow_delta.engine.maintenance.check.findings import Finding, error, plur
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_tail
-from airflow_delta.engine.snapshot.commit_texts import commit_texts, unusual_paths
+from airflow_delta.engine.snapshot.commit_texts import commit_texts
+from airflow_delta.engine.snapshot.tail import check_reconciled
 
 __all__ = ["CHECKS"]
 
@@ -60,19 +60,18 @@ def _contents(subject: Subject) -> Iterator[Finding]:
     commits = {commit.version: commit for commit in subject.listing.commits if commit.size}
     newest = sorted(subject.listing.compactions, key=lambda file: file.end)[-_MOST:]
     for compaction in newest:
-        covered = [commits.get(v) for v in range(compaction.start, compaction.end + 1)]
         try:
-            told = _content(subject, _texts(subject, compaction), paths=unusual_paths([compaction]))
+            told = _content(subject, _texts(subject, compaction), compaction)
         except ObjectNotFoundError:
             continue  # a cleanup has taken it meanwhile
         except CorruptLogError as damage:
-            yield warning(
-                "compaction-damaged",
-                f"the compaction {compaction.path} can't be read: {damage.message}",
-                _MEND,
-            )
+            yield _damaged(compaction, damage)
             continue
-        present = [commit for commit in covered if commit is not None]
+        covered = range(compaction.start, compaction.end + 1)
+        # The name of a compaction may state any end: never enumerate more versions than there are.
+        if covered.stop - covered.start > len(commits):
+            continue
+        present = [commits[version] for version in covered if version in commits]
         if len(present) < len(covered):
             continue
         try:
@@ -85,6 +84,22 @@ def _contents(subject: Subject) -> Iterator[Finding]:
 CHECKS = (_contents,)
 
 
+def _damaged(compaction: CompactedCommits, damage: CorruptLogError) -> Finding:
+    finding = damage.facts.get("finding")
+    if finding is not None:
+        return error(
+            "compaction-unreconciled",
+            f"the compaction {compaction.path} isn't what its commits come to: {finding}. This engine "
+            "reads the commits, and others read the compaction",
+            _MEND,
+        )
+    return warning(
+        "compaction-damaged",
+        f"the compaction {compaction.path} can't be read: {damage.message}",
+        _MEND,
+    )
+
+
 def _texts(subject: Subject, compaction: CompactedCommits) -> Iterable[tuple[int, bytes]]:
     """The content of a compaction, compared with its pledge, where it has one."""
     if trusted_compactions(subject.storage, [compaction]):
@@ -95,17 +110,18 @@ def _texts(subject: Subject, compaction: CompactedCommits) -> Iterable[tuple[int
 def _content(
     subject: Subject,
     texts: Iterable[tuple[int, bytes]],
-    *,
-    paths: Mapping[int, str] = MappingProxyType({}),
+    compaction: CompactedCommits | None = None,
 ) -> _Content:
+    compacted = {} if compaction is None else {compaction.end: compaction.path}
     parsed = parse_commits(
         texts,
         columns=_COLUMNS,
         kinds=_PARSERS.keys(),
         table=subject.table,
-        paths=paths,
+        paths=compacted,
     )
-    tail = reconcile_tail(parsed.files, table=subject.table)
+    check_reconciled(parsed.small, compacted, table=subject.table)
+    tail = reconcile_tail(parsed.files, table=subject.table, compactions=compacted)
     small = {_key(action): _value(action) for action in parsed.small}
     return _Content(
         tail.adds.select(add_schema(_COLUMNS).names),

@@ -21,7 +21,6 @@ __all__ = [
     "CLEANUP",
     "DEPTHS",
     "MOST_NAMED",
-    "RESTORE_FILE",
     "VACUUM",
     "CheckReport",
     "Depth",
@@ -48,7 +47,6 @@ DEPTHS: tuple[Depth, ...] = ("quick", "log", "files")
 CHECKPOINT = "DeltaTable.checkpoint() or CheckpointOperator"
 CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
-RESTORE_FILE = "nothing here brings it back: put the file back from a backup"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MOST_NAMED = 5
@@ -70,6 +68,10 @@ class Finding:
     code: str
     message: str
     mend: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as plain JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,15 @@ class CheckReport:
         """How many findings are of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values, with all findings."""
         return {
             "table_uri": self.table,
             "version": self.version,
             "depth": self.depth,
             "ok": self.ok,
             **{f"num_{severity}s": self.count(severity) for severity in _SEVERITIES},
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
 
@@ -153,8 +155,10 @@ def named(names: Sequence[str], count: int | None = None) -> str:
 
 
 def ranges(versions: Iterable[int]) -> str:
-    """Ascending versions in few words: ``3, 5 to 9``."""
+    """Ascending versions in few words: ``3, 5 to 9``. A range of any length costs nothing."""
     found: list[list[int]] = []
+    if isinstance(versions, range):
+        found, versions = [[versions.start, versions.stop - 1]], ()
     for version in versions:
         if found and version == found[-1][1] + 1:
             found[-1][1] = version

@@ -6,7 +6,7 @@ Spec: PROTOCOL.md, "Delta Log Entries". Edge cases A1, A4, A7 to A9.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
@@ -15,7 +15,6 @@ from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.log.listing import Listing, listing_of
 from airflow_delta.engine.maintenance.check.findings import (
     CLEANUP,
-    RESTORE_FILE,
     Finding,
     error,
     info,
@@ -25,6 +24,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
+from airflow_delta.engine.remedies import PUT_COMMIT_BACK_OR_DELETE, PUT_FILE_BACK
 
 __all__ = ["CHECKS"]
 
@@ -59,13 +59,13 @@ def _missing_commits(subject: Subject) -> Iterator[Finding]:
             yield error(
                 "commit-missing",
                 f"{which}, and no checkpoint makes up for them: versions from {gap[0]} on can't be read",
-                RESTORE_FILE,
+                PUT_FILE_BACK,
             )
         else:
             yield warning(
                 "commit-missing",
                 f"{which}: versions from {gap[0]} to the one before the next checkpoint can't be read",
-                f"{RESTORE_FILE}; newer versions don't need it",
+                f"{PUT_FILE_BACK}; newer versions don't need it",
             )
 
 
@@ -85,7 +85,7 @@ def _commits_under_checkpoints(subject: Subject) -> Iterator[Finding]:
             "commit-missing",
             f"{_commits(found)} missing, and a checkpoint makes up for each: the time of the version "
             "and what it changed aren't known",
-            f"{RESTORE_FILE}; newer versions don't need it",
+            f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
 
@@ -117,14 +117,14 @@ def _empty_commits(subject: Subject) -> Iterator[Finding]:
             "commit-empty",
             f"{plural(len(needed), 'commit')} ({ranges(needed)}) of zero bytes: a writer died while "
             "writing, or the store lost what it had",
-            f"{RESTORE_FILE}; or delete it, if it is the newest commit and no reader has seen it",
+            PUT_COMMIT_BACK_OR_DELETE,
         )
     older = [version for version in empty if version not in needed]
     if older:
         yield warning(
             "commit-empty",
             f"{plural(len(older), 'commit')} ({ranges(older)}) of zero bytes: older versions can't be read",
-            f"{RESTORE_FILE}; newer versions don't need it",
+            f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
 
@@ -166,6 +166,7 @@ def _gaps(listing: Listing) -> list[range]:
     ]
 
 
-def _commits(versions: Iterable[int]) -> str:
-    found = list(versions)
-    return f"commit {found[0]} is" if len(found) == 1 else f"commits {ranges(found)} are"
+def _commits(versions: Sequence[int]) -> str:
+    # Not `len`, which a gap up to a version that somebody has made up is too long for.
+    is_one = versions[0] == versions[-1]
+    return f"commit {versions[0]} is" if is_one else f"commits {ranges(versions)} are"

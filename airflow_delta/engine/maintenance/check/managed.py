@@ -17,6 +17,7 @@ from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
     InvalidTableError,
 )
+from airflow_delta.engine.log.commit_file import is_as_ratified
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.proposed import proposed_commits
@@ -100,12 +101,21 @@ def _copies(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:
                 "put the file back; if that can't be done, `airflow-delta commits --accept-log` gives "
                 "up the version",
             )
+        elif logged is None and own is not None and not is_as_ratified(commit, own):
+            yield error(
+                "ratified-commit-damaged",
+                f"{commit.path}, which the commit owner {owned.table.owner!r} has ratified as version "
+                f"{commit.version}, has {len(own):,} bytes, and {commit.size:,} were ratified"
+                f"{', or others' if len(own) == commit.size else ''}: it was cut off, or changed since",
+                "put the file back; if that can't be done, `airflow-delta commits --accept-log` gives "
+                "up the version",
+            )
         elif logged is not None and own is not None and logged != own:
             yield error(
                 "ratified-commit-differs",
                 f"{commit_path(commit.version)} isn't {commit.path}, which the commit owner "
                 f"{owned.table.owner!r} has ratified as that version: somebody has written past the owner",
-                "nothing here: find out who, and restore what is lost",
+                "nothing here: find out who, and put back what is lost",
             )
 
 

@@ -29,12 +29,14 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.missing_files import MOST_TOLD, missing_files
+from airflow_delta.engine.maintenance.missing_files import MOST_TOLD, look_for, openable_places
+from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
 from airflow_delta.engine.maintenance.vacuum import plan_vacuum
 from airflow_delta.engine.maintenance.vacuum_candidates import list_files
 from airflow_delta.engine.maintenance.vacuum_inventory import COLUMNS
 from airflow_delta.engine.maintenance.vacuum_scope import DELETION_VECTORS, kinds_of
 from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.model.sizes import size_text
 
 __all__ = ["CHECKS"]
 
@@ -56,7 +58,25 @@ def _files(subject: Subject) -> Iterator[Finding]:
     yield from _orphans(subject, listed)
 
 
-CHECKS = (_files,)
+def _rounded(subject: Subject) -> Iterator[Finding]:
+    """Whether bounds of decimals are those of the files' footers, where they may have been rounded."""
+    if subject.snapshot is None or subject.schema is None:
+        return
+    wrong = rounded_statistics(subject.snapshot, subject.files)
+    if not wrong:
+        return
+    columns = sorted({column for found in wrong for column in found.columns})
+    paths = subject.files["path"].take(array_of([found.row for found in wrong], pa.int64()))
+    yield error(
+        "statistics-rounded",
+        f"rounded minima or maxima of {named(columns)} in {plural(len(wrong), 'live file')} "
+        f"({_names(paths)}): values lie beyond them, by their footers, so that readers skip files that "
+        "have rows they look for",
+        "DeltaTable.repair_statistics()",
+    )
+
+
+CHECKS = (_files, _rounded)
 
 
 def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
@@ -75,7 +95,16 @@ def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Fin
         )
     if not suspects.num_rows:
         return
-    lost = missing_files(suspects, subject.storage, subject.options)
+    openable, refused = openable_places(suspects, subject.access)
+    if refused:
+        yield error(
+            "path-refused",
+            f"outside of what this table may read: {plural(len(refused), 'file')} of the newest version "
+            f"({named(refused)}), which aren't opened: reading the rows in them fails here",
+            "allow their locations (allowed_outside), if the table is a shallow clone or shares files; "
+            "else somebody may want your worker to read them: DeltaTable.restore() or RestoreOperator",
+        )
+    lost = look_for(openable, subject.access)
     kinds = kinds_of(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
     # A loop over the first hundred.
     for is_vector, code, what in (
@@ -116,11 +145,12 @@ def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator
     differs = pc.coalesce(pc.not_equal(found, rows["size"]), scalar_of(False, pa.bool_()))
     wrong = rows.filter(differs)
     if wrong.num_rows:
-        first = f"{wrong['path'][0].as_py()} has {found.filter(differs)[0].as_py():,} bytes, by the log "
+        sizes = [column[0].as_py() for column in (found.filter(differs), wrong["size"])]
+        first = f"{wrong['path'][0].as_py()} has {size_text(sizes[0])}, by the log {size_text(sizes[1])}"
         yield error(
             "file-size-differs",
             f"another size than the log says in {plural(wrong.num_rows, 'live file')} "
-            f"({_names(wrong['path'])}): {first}{wrong['size'][0].as_py():,}. Readers go by the log's "
+            f"({_names(wrong['path'])}): {first}. Readers go by the log's "
             "size to find the footer",
             "put the files back as they were written; or DeltaTable.restore() or RestoreOperator",
         )
@@ -163,7 +193,7 @@ def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
     if not total.num_files:
         return
     message = (
-        f"{plural(total.num_files, 'file')} of {total.size_in_bytes:,} bytes, older than the retention, "
+        f"{plural(total.num_files, 'file')} of {size_text(total.size_in_bytes)}, older than the retention, "
         f"that nobody needs; without them versions before {plan.oldest_restorable} can't be read"
     )
     live = pc.sum(subject.files["size"]).as_py() or 0

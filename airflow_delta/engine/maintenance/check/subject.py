@@ -7,7 +7,6 @@ a store that doesn't answer, can't be checked at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -30,7 +29,8 @@ from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.state import LogState
-from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.engine.storage.base import FileInfo
+from airflow_delta.engine.storage.file_access import FileAccess
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,9 +44,8 @@ class Subject:
     """A table that is checked; see the module.
 
     Args:
-        storage: where it is.
+        access: opens its files.
         owners: the commit owners to be asked for its newest version.
-        options: those of its store, for files that are elsewhere.
         now_ms: the time, in epoch ms.
 
     Raises:
@@ -56,15 +55,14 @@ class Subject:
 
     def __init__(
         self,
-        storage: Storage,
+        access: FileAccess,
         owners: CommitOwners,
         *,
-        options: Mapping[str, object],
         now_ms: int,
     ) -> None:
-        self.storage = storage
+        self.access = access
+        self.storage = storage = access.storage
         self.owners = owners
-        self.options = options
         self.now_ms = now_ms
         self.table = storage.root
         self.log_files: tuple[FileInfo, ...] = tuple(storage.list(LOG_DIRECTORY))

@@ -11,6 +11,7 @@ Each checkpoint is read to its end before anything relies on it.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -19,7 +20,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.log.commit_file import read_commit_info
+from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.backfill import backfill_first
 from airflow_delta.engine.maintenance.backfilled import open_backfilled
@@ -40,6 +41,9 @@ __all__ = [
 
 BARRIERS = 3
 """How many versions with checkpoints come before the one that drops a feature: as in Delta Spark."""
+
+_LARGEST_EMPTY = 64 * 1024
+"""In bytes; a longer commit isn't empty."""
 
 OPERATION = "Empty Commit"
 """What Delta Spark calls such a commit."""
@@ -73,8 +77,17 @@ def _standing(storage: Storage, base: Snapshot) -> int:
 
 
 def _is_empty_commit(storage: Storage, version: int) -> bool:
-    info = read_commit_info(storage, version)
-    return info is not None and info.get("operation") == OPERATION
+    """Whether a commit holds its ``commitInfo`` alone, whatever that calls it."""
+    content = storage.read(commit_path(version), length=_LARGEST_EMPTY + 1)
+    if len(content) > _LARGEST_EMPTY:
+        return False
+    try:
+        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    except (ValueError, RecursionError):
+        return False
+    return bool(actions) and all(
+        isinstance(action, dict) and action.keys() == {"commitInfo"} for action in actions
+    )
 
 
 def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:

@@ -11,7 +11,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -49,6 +49,7 @@ from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import now_ms, pause
 
 __all__ = ["DropFeatureResult", "drop_feature"]
@@ -64,33 +65,31 @@ _SEARCHED = 200
 
 
 def drop_feature(
-    storage: Storage,
+    access: FileAccess,
     owners: CommitOwners,
     name: str,
     *,
     truncate_history: bool = False,
     rewriter: Rewriter | None = None,
-    options: Mapping[str, object] | None = None,
     dry_run: bool = False,
     clock: Callable[[], int] = now_ms,
 ) -> DropFeatureResult:
     """Drop a feature; see `DeltaTable.drop_feature`, for the errors too.
 
     Args:
-        storage: where the table is.
+        access: opens the table's files.
         owners: the commit owners that there are.
         name: the feature, in any case.
         truncate_history: have the versions with the feature expire, instead of hiding them.
         rewriter: writes data files anew.
-        options: those of the table's store, for files elsewhere.
         dry_run: only make the plan.
         clock: tells the time, in epoch ms.
     """
-    table = storage.root
+    table = access.storage.root
     check_text("name", name, table=table)
     feature = find_feature(name, table=table)
     way = way_of(feature, truncate_history=truncate_history, table=table)
-    return _Run(storage, owners, feature, way, rewriter, options, clock).drop(dry_run=dry_run)
+    return _Run(access, owners, feature, way, rewriter, clock).drop(dry_run=dry_run)
 
 
 @dataclass(slots=True)
@@ -103,16 +102,20 @@ class _Run:
         rewrites: how often files were had written anew.
     """
 
-    storage: Storage
+    access: FileAccess
     owners: CommitOwners
     feature: str
     way: Way
     rewriter: Rewriter | None
-    options: Mapping[str, object] | None
     clock: Callable[[], int]
     commits: int = 0
     barriers: int = 0
     rewrites: int = 0
+
+    @property
+    def storage(self) -> Storage:
+        """Where the table is."""
+        return self.access.storage
 
     def drop(self, *, dry_run: bool) -> DropFeatureResult:
         """Go as far as can be gone."""
@@ -148,11 +151,10 @@ class _Run:
 
     def _planned(self, base: Snapshot) -> DropFeaturePlan:
         return plan_drop_feature(
-            self.storage,
+            self.access,
             base,
             self.feature,
             way=self.way,
-            options=self.options,
             now_ms=self.clock(),
             barriers_made=self.barriers,
         )

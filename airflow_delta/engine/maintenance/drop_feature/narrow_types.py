@@ -35,8 +35,7 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.storage.location import storage_for_uri
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["files_with_narrow_types"]
 
@@ -55,15 +54,12 @@ _FROM_ARROW: Mapping[pa.DataType, DataType] = {
 }
 
 
-def files_with_narrow_types(
-    storage: Storage, snapshot: Snapshot, options: Mapping[str, object] | None = None
-) -> pa.Table:
+def files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
     """The live files with a column of a type that was widened since.
 
     Args:
-        storage: where the table is.
         snapshot: the version.
-        options: those of the table's store, for files elsewhere.
+        access: opens the table's files.
 
     Returns:
         Their ``path`` and ``size``.
@@ -71,23 +67,18 @@ def files_with_narrow_types(
     Raises:
         CorruptLogError: the live files can't be read, or a data file is no Parquet.
         ObjectNotFoundError: a data file isn't there.
+        OutsidePathError: the table may not read where one is.
         StorageError: the store failed.
     """
     files = snapshot.files(columns=_TOLD)
     if not changed_columns(snapshot.schema) or not files.num_rows:
         return files.slice(0, 0)
     mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
-    look = partial(_has_narrow_types, _Place(storage, options), _Expected.of(snapshot, mode))
-    workers = _WORKERS if storage.capabilities.remote else None
+    look = partial(_has_narrow_types, access, _Expected.of(snapshot, mode))
+    workers = _WORKERS if access.storage.capabilities.remote else None
     # A loop over files: each has to be opened.
     narrow = map_ordered(look, files["path"].to_pylist(), workers=workers)
     return files.filter(pa.array(list(narrow), pa.bool_()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    storage: Storage
-    options: Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +99,17 @@ class _Expected:
         return cls(physical_schema(snapshot.schema, mode), mode == "id")
 
 
-def _has_narrow_types(place: _Place, expected: _Expected, path: str) -> bool:
-    storage, name = storage_for_uri(resolve(place.storage.root, path), place.options)
+def _has_narrow_types(access: FileAccess, expected: _Expected, path: str) -> bool:
+    table = access.storage.root
+    storage, name = access.locate(resolve(table, path))
     try:
         with storage.open(name) as source:
             found = pq.read_schema(source)
     except pa.ArrowInvalid as error:
         raise CorruptLogError(
             f"the data file {path} is no Parquet file that can be read ({error}): which types it has can't "
-            "be told; restore it, or delete its rows",
-            table=place.storage.root,
+            "be told; put it back from a backup, or delete its rows",
+            table=table,
             path=path,
         ) from error
     return _is_any_narrow([*found], expected.schema, by_id=expected.by_id)

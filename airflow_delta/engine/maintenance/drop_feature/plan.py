@@ -21,9 +21,9 @@ comes, so that a run that was broken off is just followed by another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.dropping import (
@@ -38,8 +38,10 @@ from airflow_delta.engine.maintenance.drop_feature.preparation import Preparatio
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.truncation import Truncation, plan_truncation
 from airflow_delta.engine.model.actions import Protocol
+from airflow_delta.engine.model.plain import time_or_none
+from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["DropFeaturePlan", "Way", "plan_drop_feature", "way_of"]
 
@@ -79,6 +81,11 @@ class DropFeaturePlan:
         return next((step.rewrite for step in self.preparations if step.rewrite is not None), None)
 
     @property
+    def ready_at(self) -> datetime | None:
+        """When history can be truncated, in UTC; see `ready_at_ms`."""
+        return utc_datetime(self.ready_at_ms)
+
+    @property
     def ready_at_ms(self) -> int | None:
         """When history can be truncated, in epoch ms.
 
@@ -104,6 +111,32 @@ class DropFeaturePlan:
         if self.way == "hidden":
             told.append("write the checkpoint of that version, and protect those before it")
         return tuple(told)
+
+    @property
+    def cleanup_summary(self) -> dict[str, Any] | None:
+        """The history that is truncated now: ``files``, ``bytes``, ``earliest_version``; None for none."""
+        cleanup = None if self.truncation is None else self.truncation.cleanup
+        if cleanup is None:
+            return None
+        return {
+            "files": cleanup.num_files,
+            "bytes": cleanup.size_in_bytes,
+            "earliest_version": cleanup.earliest_version,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, by the names of `DropFeatureResult.to_dict`."""
+        rewrite = self.rewrite
+        return {
+            "version": self.version,
+            "feature": self.feature,
+            "way": self.way,
+            "steps": list(self.steps),
+            "ready_at": time_or_none(self.ready_at_ms),
+            "files_to_rewrite": 0 if rewrite is None else rewrite.num_files,
+            "bytes_to_rewrite": 0 if rewrite is None else rewrite.size_in_bytes,
+            "cleanup": self.cleanup_summary,
+        }
 
 
 def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
@@ -138,25 +171,23 @@ def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
 
 
 def plan_drop_feature(
-    storage: Storage,
+    access: FileAccess,
     base: Snapshot,
     feature: str,
     *,
     way: Way,
     now_ms: int,
     barriers_made: int = 0,
-    options: Mapping[str, object] | None = None,
 ) -> DropFeaturePlan:
     """Plan to drop a feature.
 
     Args:
-        storage: where the table is.
+        access: opens the table's files.
         base: the newest version, which supports the feature.
         feature: its name, as in the registry.
         way: how, by `way_of`.
         now_ms: the time, in epoch ms.
         barriers_made: how many this run has made since there are no traces.
-        options: those of the table's store, for files elsewhere.
 
     Raises:
         ConstraintViolationError: something is in the way; see `check_droppable`.
@@ -166,7 +197,8 @@ def plan_drop_feature(
         StorageError: the store failed.
     """
     check_droppable(feature, base.protocol, base.metadata, table=base.table)
-    steps = tuple(preparations(storage, base, feature, options))
+    storage = access.storage
+    steps = tuple(preparations(base, feature, access))
     barriers = 0
     if way == "hidden":
         barriers = BARRIERS if steps else missing_barriers(storage, base, made=barriers_made)

@@ -36,9 +36,10 @@ from airflow_delta.engine.features.type_widening import changed_columns
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import unkept_vectors
+from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.file_traces import files_with
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["Preparation", "StepKind", "preparations"]
 
@@ -75,19 +76,13 @@ class Preparation:
     rewrite: Rewrite | None = None
 
 
-def preparations(
-    storage: Storage,
-    base: Snapshot,
-    feature: str,
-    options: Mapping[str, object] | None = None,
-) -> Iterator[Preparation]:
+def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
     """What there is to be done before a feature can leave the protocol.
 
     Args:
-        storage: where the table is.
         base: the newest version, which supports the feature.
         feature: a feature that can be dropped.
-        options: those of the table's store, for files elsewhere.
+        access: opens the table's files.
 
     Raises:
         InvalidTableError: the schema or a property can't be read.
@@ -104,7 +99,7 @@ def preparations(
     rewritten = _REWRITTEN.get(feature)
     if rewritten is not None:
         files = (
-            files_with_narrow_types(storage, base, options)
+            files_with_narrow_types(base, access)
             if feature in TYPE_WIDENING
             else files_with(feature, base)
         )
@@ -129,7 +124,7 @@ def _rewriting(feature: Rewritable, base: Snapshot, files: pa.Table) -> Preparat
     rewrite = Rewrite(feature, base.version, files.num_rows, size)
     return Preparation(
         "rewrite files",
-        f"have {files.num_rows} data files ({size} bytes) written anew without {feature}",
+        f"have {files.num_rows:,} data files of {size_text(size)} written anew without {feature}",
         rewrite,
     )
 

@@ -17,10 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
 from airflow_delta.engine.maintenance.drop_feature.plan import DropFeaturePlan, Way
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
+from airflow_delta.engine.model.plain import time_or_none
+from airflow_delta.engine.model.sizes import size_text
+from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.timestamps import utc_text
 
 __all__ = ["DropFeatureResult", "Status"]
@@ -58,6 +62,11 @@ class DropFeatureResult:
         return None if self.plan is None or self.status == "dropped" else self.plan.rewrite
 
     @property
+    def ready_at(self) -> datetime | None:
+        """When to come back, in UTC; see `ready_at_ms`."""
+        return utc_datetime(self.ready_at_ms)
+
+    @property
     def ready_at_ms(self) -> int | None:
         """When to come back, in epoch ms; None unless history must expire, and that has begun."""
         return None if self.plan is None or self.status == "dropped" else self.plan.ready_at_ms
@@ -71,13 +80,40 @@ class DropFeatureResult:
             case "needs rewrite":
                 assert self.rewrite is not None
                 return (
-                    f"{self.rewrite.num_files} data files ({self.rewrite.size_in_bytes} bytes) need "
-                    f"{self.feature}; have them written anew by Spark, and come back"
+                    f"{self.rewrite.num_files:,} data files of {size_text(self.rewrite.size_in_bytes)} "
+                    f"need {self.feature}; have them written anew by Spark, and come back"
                 )
             case "waiting":
                 return _waiting_for(self)
             case "dropped":
                 return f"version {self.version} has dropped {self.feature}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """How far it has come, as plain JSON values.
+
+        Returns:
+            ``version`` (the one that dropped it, else the newest one), ``feature``, ``way`` (``at once``,
+            ``hidden`` or ``truncated``), ``status`` (``planned``, ``needs rewrite``, ``waiting`` or
+            ``dropped``) with the ``reason``, ``steps`` that are still to be done, ``ready_at`` (ISO-8601,
+            when to come back to truncate the history; None unless that is known), ``files_to_rewrite`` and
+            ``bytes_to_rewrite``, ``cleanup`` (of history that is truncated now: ``files``, ``bytes`` and
+            the ``earliest_version`` that can be read then; else None), and ``num_commits`` that were made.
+        """
+        steps = () if self.plan is None or self.status == "dropped" else self.plan.steps
+        rewrite = self.rewrite
+        return {
+            "version": self.version,
+            "feature": self.feature,
+            "way": self.way,
+            "status": self.status,
+            "reason": self.reason,
+            "steps": list(steps),
+            "ready_at": time_or_none(self.ready_at_ms),
+            "files_to_rewrite": 0 if rewrite is None else rewrite.num_files,
+            "bytes_to_rewrite": 0 if rewrite is None else rewrite.size_in_bytes,
+            "cleanup": None if self.plan is None else self.plan.cleanup_summary,
+            "num_commits": self.num_commits,
+        }
 
 
 _WAYS: Mapping[Way, str] = {

@@ -43,8 +43,8 @@ class Rewrite:
     num_files: int
     size_in_bytes: int
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
         return asdict(self)
 
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.restore_files import add_actions
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.file_rows import add_actions
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["BATCH", "OPERATION", "take_row_ids"]

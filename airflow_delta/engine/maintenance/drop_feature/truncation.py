@@ -39,6 +39,7 @@ from airflow_delta.engine.maintenance.metadata_cleanup import (
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.times import duration_text
 from airflow_delta.engine.snapshot.file_traces import files_with, path_keys, paths_with_vectors
 from airflow_delta.engine.snapshot.new_commits import NewCommits, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_snapshot
@@ -107,7 +108,7 @@ class Truncation:
         if self.waits:
             until = "" if self.ready_at_ms is None else f", at {utc_text(self.ready_at_ms)}"
             told.append(
-                f"wait until that is {self.retention_ms / 3_600_000:g} hours old "
+                f"wait until that is {duration_text(self.retention_ms)} old "
                 f"(delta.dropFeatureTruncateHistory.retentionDuration){until}, and come back"
             )
         if self.cleanup is None or self.waits:
@@ -190,7 +191,7 @@ def _last_trace(storage: Storage, snapshot: Snapshot, feature: str, *, first: in
     check_commits(commits, after=first, to=snapshot.version, table=storage.root)
     last = _in_commits(storage, commits, feature, snapshot)
     if last.traced is None and metadata_traces(
-        feature, open_snapshot(storage, first).metadata, table=storage.root
+        feature, open_snapshot(storage, first, verified=True).metadata, table=storage.root
     ):
         last.traced = last.until
     found = [last.traced, last.of_files]
@@ -226,7 +227,7 @@ def _last_trace_alone(storage: Storage, feature: str, versions: Sequence[int]) -
 
 
 def _is_traced(storage: Storage, feature: str, version: int) -> bool:
-    snapshot = open_snapshot(storage, version)
+    snapshot = open_snapshot(storage, version, verified=True)
     if metadata_traces(feature, snapshot.metadata, table=storage.root):
         return True
     if feature == "v2Checkpoint":

@@ -8,17 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.action_schema import (
-    ADD_FIELDS,
-    DELETION_VECTOR_TYPE,
-    FILE_KEY_COLUMNS,
-)
+from airflow_delta.engine.arrow.action_schema import ADD_FIELDS, FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.replay.file_filter import FilesAmong, path_keys
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
 
-__all__ = ["are_live", "live_by_path", "live_of_paths", "path_keys"]
+__all__ = ["are_live", "live_by_path", "live_of_paths"]
 
 
 def are_live(files: Sequence[AddFile | RemoveFile], context: CommitContext) -> list[bool]:
@@ -67,14 +64,7 @@ def live_of_paths(
     if context.base is None or not keys:
         nothing = {name: pa.nulls(0, ADD_FIELDS[name]) for name in columns}
         return [], pa.table(nothing)
-    live = context.base.files(columns=("path", *columns))
-    found = path_keys(live["path"], context)
-    wanted = pc.is_in(found, value_set=array_of(list(keys), pa.string()))
-    return found.filter(wanted).to_pylist(), live.select(list(columns)).filter(wanted)
-
-
-def path_keys(paths: pa.ChunkedArray, context: CommitContext) -> pa.ChunkedArray:
-    """As `CommitContext.path_key`, for paths of the table."""
-    vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
-    columns = pa.Table.from_arrays([paths, vectors], names=list(FILE_KEY_COLUMNS))
-    return file_keys(columns, table=context.table)
+    wanted = array_of(list(keys), pa.string())
+    among = FilesAmong(wanted, table=context.table, by_path=True)
+    live = context.base.state.live_adds(("path", *columns), row_filter=among)
+    return path_keys(live["path"], table=context.table).to_pylist(), live.select(list(columns))

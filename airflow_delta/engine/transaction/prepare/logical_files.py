@@ -31,6 +31,9 @@ another file: they would have overwritten it, too. Delta Spark looks at neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.stats import num_records
@@ -44,38 +47,50 @@ from airflow_delta.engine.snapshot.next_totals import FEW
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.live_files import live_of_paths
+from airflow_delta.engine.transaction.prepare.removed_files import (
+    REPEATED_COLUMNS,
+    completed_removes,
+)
 from airflow_delta.engine.transaction.prepare.vector_changes import deleted_rows, vector_changes
 from airflow_delta.engine.transaction.staged import Actions
 
-__all__ = ["check_logical_files"]
+__all__ = ["match_logical_files"]
 
 
-def check_logical_files(actions: Actions, context: CommitContext) -> Actions:
-    """Files that are removed are there, none is there twice, and rows that were moved stay.
+def match_logical_files(actions: Actions, context: CommitContext) -> Actions:
+    """Match a commit's files with the table's.
+
+    Files that are removed are there, none is there twice, and rows that were moved stay. What a
+    ``remove`` leaves out is filled in; see `removed_files`.
 
     Raises:
-        ConstraintViolationError: no live file has the path and the deletion vector of a ``remove``;
-            an ``add`` leaves the file of its path in the table with another deletion vector; or an
-            action with ``dataChange=false`` changes data.
+        ConstraintViolationError: no live file has the path and the deletion vector of a ``remove``, or
+            its ``add`` says something else than that; an ``add`` leaves the file of its path in the
+            table with another deletion vector; or an action with ``dataChange=false`` changes data.
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
     if not _needs_live_files(actions, context):
         return actions
-    paths, live = live_of_paths((*actions.adds, *actions.removes), context, FILE_KEY_COLUMNS)
-    there = dict(zip(file_keys(live, table=context.table).to_pylist(), paths, strict=True))
-    removed = _keys(actions.removes, context)
-    missing = [file for file, key in zip(actions.removes, removed, strict=True) if key not in there]
-    if missing:
+    columns = REPEATED_COLUMNS if actions.removes else FILE_KEY_COLUMNS
+    paths, live = live_of_paths((*actions.adds, *actions.removes), context, columns)
+    keys = file_keys(live, table=context.table)
+    there = dict(zip(keys.to_pylist(), paths, strict=True))
+    removed = keys_of_files(actions.removes, table=context.table)
+    places = pc.index_in(removed, value_set=keys)
+    if places.null_count:
+        first = actions.removes[pc.indices_nonzero(places.is_null())[0].as_py()]
         raise context.violation(
-            f"the table has no file {missing[0].path!r} with {_vector(missing[0])}, which is removed "
-            f"here ({len(missing)} such files); a remove must repeat the path and the deletion "
+            f"the table has no file {first.path!r} with {_vector(first)}, which is removed "
+            f"here ({places.null_count} such files); a remove must repeat the path and the deletion "
             "vector of a live file's add"
         )
-    staying = there.keys() - set(removed) - set(_keys(actions.adds, context))
+    staying = there.keys() - set(removed.to_pylist()) - set(_keys(actions.adds, context))
     _check_once(actions.adds, {there[key] for key in staying}, context)
     _check_rearranged(actions, set(paths), context)
-    return actions
+    if not actions.removes:
+        return actions
+    return replace(actions, removes=completed_removes(actions.removes, live.take(places), context))
 
 
 def _needs_live_files(actions: Actions, context: CommitContext) -> bool:

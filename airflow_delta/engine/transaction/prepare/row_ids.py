@@ -18,8 +18,8 @@ from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.arrow.stats import num_records
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.replay.file_filter import path_keys
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.live_files import path_keys
 
 __all__ = ["check_row_ids_are_unique"]
 
@@ -72,7 +72,7 @@ def _staying(touched: Sequence[AddFile | RemoveFile], context: CommitContext) ->
     live = context.base.files(columns=_COLUMNS)
     mentioned = array_of([context.path_key(file) for file in touched], pa.string())
     staying = live.filter(
-        pc.invert(pc.is_in(path_keys(live["path"], context), value_set=mentioned))
+        pc.invert(pc.is_in(path_keys(live["path"], table=context.table), value_set=mentioned))
     )
     return staying.filter(staying["baseRowId"].is_valid())
 

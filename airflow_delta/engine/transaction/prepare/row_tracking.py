@@ -17,9 +17,9 @@ of any other kind                        the ids behind the high water mark, as 
                                          with aren't its writer's to choose
 =======================================  ========================================================
 
-A ``remove`` gets the numbers of the file that it removes. The high water mark is kept in a metadata
-domain, which is part of the commit if it has moved; being worked out anew for each attempt, it never
-conflicts with that of another writer.
+A ``remove`` has those of the file that it removes by now; see `removed_files`. The high water mark is
+kept in a metadata domain, which is part of the commit if it has moved; being worked out anew for each
+attempt, it never conflicts with that of another writer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_delta.engine.features.row_tracking import (
     DOMAIN,
@@ -35,7 +35,7 @@ from airflow_delta.engine.features.row_tracking import (
     high_water_mark,
     high_water_mark_domain,
 )
-from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
+from airflow_delta.engine.model.file_actions import AddFile
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.prepare.live_files import live_by_path
 from airflow_delta.engine.transaction.prepare.row_ids import check_row_ids_are_unique
@@ -46,7 +46,6 @@ __all__ = ["assign_row_ids"]
 
 _COLUMNS = ("baseRowId", "defaultRowCommitVersion")
 _MAX_LONG = (1 << 63) - 1
-_File = TypeVar("_File", AddFile, RemoveFile)
 
 
 def assign_row_ids(actions: Actions, context: CommitContext) -> Actions:
@@ -73,8 +72,7 @@ def _without_ids(file: AddFile) -> AddFile:
 
 
 def _numbered(actions: Actions, context: CommitContext) -> Actions:
-    files: tuple[AddFile | RemoveFile, ...] = (*actions.adds, *actions.removes)
-    live = live_by_path(files, context, _COLUMNS)
+    live = live_by_path(actions.adds, context, _COLUMNS)
     told = high_water_mark(context.domains.get(DOMAIN), table=context.table)
     mark = max(told, _mark_brought_back(context))
     known = [_as_known(file, live, context) for file in actions.adds]
@@ -93,7 +91,6 @@ def _numbered(actions: Actions, context: CommitContext) -> Actions:
     return replace(
         actions,
         adds=adds,
-        removes=tuple(_as_live(file, live, context) for file in actions.removes),
         domains=MappingProxyType(domains),
     )
 
@@ -159,7 +156,9 @@ def _with_ids(
     return tuple(numbered), mark
 
 
-def _as_live(file: _File, live: Mapping[str, Mapping[str, Any]], context: CommitContext) -> _File:
+def _as_live(
+    file: AddFile, live: Mapping[str, Mapping[str, Any]], context: CommitContext
+) -> AddFile:
     """A file with the numbers of the live file of its path; itself where there is none.
 
     Raises:

@@ -19,7 +19,7 @@ from airflow_delta.engine.transaction.prepare.field_metadata import check_field_
 from airflow_delta.engine.transaction.prepare.iceberg_compat import check_iceberg
 from airflow_delta.engine.transaction.prepare.identity import advance_identity_marks
 from airflow_delta.engine.transaction.prepare.in_commit_timestamps import record_timestamps
-from airflow_delta.engine.transaction.prepare.logical_files import check_logical_files
+from airflow_delta.engine.transaction.prepare.logical_files import match_logical_files
 from airflow_delta.engine.transaction.prepare.new_files import check_new_files
 from airflow_delta.engine.transaction.prepare.ownership import check_managed
 from airflow_delta.engine.transaction.prepare.partition_values import check_partition_values
@@ -57,7 +57,7 @@ STAGES: tuple[Stage, ...] = (
     check_nulls,
     check_iceberg,
     # These may read the table's live files, from here on.
-    check_logical_files,
+    match_logical_files,
     check_restored_files,
     check_cloned_files,
     check_dropped_features,

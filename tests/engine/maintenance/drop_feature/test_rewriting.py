@@ -88,7 +88,7 @@ def test_files_with_deletion_vectors_are_handed_over(with_vectors: DeltaTable) -
     assert delta.latest_version() == result.version == version + 1
     sizes = sum(Path(delta.uri, f"{n}.parquet").stat().st_size for n in (0, 10))
     assert result.rewrite == Rewrite("deletionVectors", version + 1, 2, sizes)
-    assert json.loads(json.dumps(result.rewrite.to_json()))["num_files"] == 2
+    assert json.loads(json.dumps(result.rewrite.to_dict()))["num_files"] == 2
     assert "have them written anew" in result.reason
     # As long as it isn't done, nothing more happens.
     assert delta.drop_feature("deletionVectors").num_commits == 0
@@ -149,7 +149,7 @@ def test_files_of_deletion_vectors_are_kept_by_any_vacuum(tmp_path: Path) -> Non
     removed = delta.snapshot(kept.version).tombstones().to_pylist()
     (tombstone,) = (row for row in removed if row["path"] == f"ab/{name}")
     assert (tombstone["dataChange"], tombstone["deletionVector"]) == (False, None)
-    assert tombstone["deletionTimestamp"] == pytest.approx(kept.timestamp, abs=5_000)
+    assert tombstone["deletionTimestamp"] == pytest.approx(kept.timestamp_ms, abs=5_000)
     # They are no files of the table, and no other checkpoint or checksum counts them.
     snapshot = delta.snapshot()
     assert snapshot.num_files == 1

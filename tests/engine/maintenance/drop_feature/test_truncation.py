@@ -14,9 +14,9 @@ from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
-from airflow_delta.engine.maintenance.restore_files import add_actions
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from airflow_delta.engine.transaction.file_rows import add_actions
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from tests.engine.maintenance.drop_feature.worlds import HOUR, MINUTE, World
 from tests.faulty_storage import Fault, FaultyStorage
@@ -127,7 +127,7 @@ def test_a_dry_run_says_that_there_will_be_two() -> None:
     assert [step.split(",")[0] for step in result.plan.steps] == [
         "set delta.checkpointPolicy to classic",
         "write a checkpoint",
-        "wait until that is 24 hours old (delta.dropFeatureTruncateHistory.retentionDuration)",
+        "wait until that is 1 day old (delta.dropFeatureTruncateHistory.retentionDuration)",
         "clean up the log before it",
         "take v2Checkpoint out of the protocol",
     ]

@@ -17,6 +17,7 @@ from airflow_delta.engine.model.schema import LONG
 from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
 from airflow_delta.engine.transaction.creation import create_table
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -72,7 +73,7 @@ class World:
     ) -> DropFeatureResult:
         """Drop a feature at the time that it is."""
         return drop_feature(
-            storage or self.storage,
+            FileAccess(storage or self.storage),
             CommitOwners(),
             feature,
             truncate_history=truncate_history,

@@ -56,7 +56,7 @@ def test_history_and_time_travel_follow_the_boundary(tmp_path: Path) -> None:
     first = turned_on_late(tmp_path)
     write(tmp_path, attempt(tmp_path, adds=(file("later"),), timestamp_ms=first + 500))
     delta = DeltaTable(str(tmp_path))
-    times = [each.timestamp for each in delta.history()]
+    times = [each.timestamp_ms for each in delta.history()]
     assert len(times) == 5
     # What the reference says: below the boundary file times count, from there on the commits'.
     expected = {NOW: 0, NOW + 1000: 1, NOW + 1999: 1, NOW + 2000: 2, first - 1: 2}

@@ -13,7 +13,7 @@ from airflow_delta.engine.errors import ConcurrentDeleteDeleteError, ConstraintV
 from airflow_delta.engine.log.version_checksum import VersionChecksum, write_checksum
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
-from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.state import LogState
 from tests.engine.transaction.prepare.attempts import (
     attempt,
     file,
@@ -85,8 +85,8 @@ def test_a_remove_repeats_the_deletion_vector_of_the_add(
 
 
 def test_an_absolute_path_may_be_spelt_otherwise(tmp_path: Path) -> None:
-    write_table(tmp_path, [add("file:///elsewhere/a%40b")])
-    removal(tmp_path, "/elsewhere/a@b").commit()
+    write_table(tmp_path, [add("file:///elsewhere/a@b")])
+    removal(tmp_path, "/elsewhere/a%40b").commit()
     assert live(tmp_path) == set()
 
 
@@ -174,9 +174,9 @@ def test_a_blind_append_does_not_wait_for_the_files_of_a_large_table(
     if told is not None:
         write_checksum(delta.storage, 0, VersionChecksum(table_size_bytes=told, num_files=told))
     asked: list[Any] = []
-    files = Snapshot.files
+    files = LogState.live_adds
     monkeypatch.setattr(
-        Snapshot, "files", lambda self, *a, **k: asked.append(k) or files(self, *a, **k)
+        LogState, "live_adds", lambda self, *a, **k: asked.append(k) or files(self, *a, **k)
     )
     attempt(tmp_path, adds=(added("new"),))
     assert bool(asked) == looked_at
@@ -194,7 +194,7 @@ def test_tables_that_have_no_deletion_vectors_are_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table(tmp_path, (), add("f"))
-    monkeypatch.setattr(Snapshot, "files", lambda *_, **__: pytest.fail("not needed"))
+    monkeypatch.setattr(LogState, "live_adds", lambda *_, **__: pytest.fail("not needed"))
     attempt(tmp_path, adds=(file("f"), file("g")))
 
 

@@ -98,7 +98,7 @@ def test_a_file_says_all_of_it_in_the_right_types(
     refuse(tmp_path, match, adds=(*others, file("x", **fields), file("y")))
 
 
-@pytest.mark.parametrize("broken", ["{oops", "[]", '{"a":"\ud800"}', '{"a":1}{"b":2}'])
+@pytest.mark.parametrize("broken", ["{oops", "[]", '{"a":1}{"b":2}'])
 @pytest.mark.parametrize("others", [0, 63, 64, 500])
 def test_one_bad_text_among_many_is_found(tmp_path: Path, others: int, broken: str) -> None:
     table(tmp_path, ())

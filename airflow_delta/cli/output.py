@@ -1,0 +1,123 @@
+"""What verbs print: lines for people, and JSON.
+
+Texts of a table may hold control characters, and a location a password: neither is shown. Everything that a
+verb prints goes through here.
+
+Results go to standard output, errors and warnings to standard error: there a line each, or with ``--json``
+an object each, so that standard output has nothing but results, also where an error comes after one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from airflow_delta.cli.wording import in_cli_words
+from airflow_delta.engine.errors import DeltaError, DeltaWarning
+from airflow_delta.engine.model.plain import plain
+from airflow_delta.engine.public_text import public_text, without_password
+
+__all__ = ["print_error", "print_json", "print_line", "print_usage_error", "warnings_as_lines"]
+
+_PROGRAM = "airflow-delta"
+
+
+def print_line(line: str) -> None:
+    """Print one line for people, with escapes for what isn't printable."""
+    print(public_text(line))
+
+
+def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
+    """Print one JSON object, whose texts JSON escapes.
+
+    Args:
+        facts: its members.
+        indent: as of `json.dumps`; None for one line.
+    """
+    uris = {name: without_password(facts[name]) for name in ("table_uri",) if name in facts}
+    print(json.dumps({**facts, **uris}, indent=indent))
+
+
+def print_error(error: DeltaError, *, as_json: bool) -> None:
+    """Print an error to standard error, in the words of the command line.
+
+    Args:
+        error: the error.
+        as_json: as an object with ``type``, ``message``, ``table_uri`` and the error's ``facts``.
+    """
+    message = in_cli_words(error.message)
+    if as_json:
+        facts = _without_passwords(plain(error.facts))
+        _print_object("error", type(error).__name__, message, table_uri=error.table, facts=facts)
+        return
+    table = f"{error.table}: " if error.table else ""
+    _print_problem(f"{_PROGRAM}: {table}{message}")
+
+
+def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
+    """Print to standard error what is wrong with a command line.
+
+    Args:
+        usage: how the verb is called, for people.
+        message: what is wrong.
+        as_json: as an object like that of an error, of the type ``UsageError``.
+    """
+    if as_json:
+        _print_object("error", "UsageError", message, table_uri=None, facts={})
+        return
+    print(usage, end="", file=sys.stderr)
+    _print_problem(f"{_PROGRAM}: {message}")
+
+
+@contextmanager
+def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
+    """Have warnings printed to standard error, each once and without Python's file and line.
+
+    Args:
+        as_json: as objects with ``type`` and ``message``.
+    """
+    seen: set[str] = set()
+
+    def _show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,  # noqa: ARG001 - as Python calls it
+        lineno: int,  # noqa: ARG001
+        file: TextIO | None = None,  # noqa: ARG001
+        line: str | None = None,  # noqa: ARG001
+    ) -> None:
+        text = in_cli_words(str(message))
+        if text in seen:
+            return
+        seen.add(text)
+        if as_json:
+            _print_object("warning", category.__name__, text)
+        else:
+            _print_problem(f"{_PROGRAM}: warning: {text}")
+
+    with warnings.catch_warnings():
+        # Whatever the filters of the process are: it isn't Python that the engine warns of.
+        warnings.simplefilter("always", DeltaWarning)
+        warnings.showwarning = _show
+        yield
+
+
+def _print_object(kind: str, type_: str, message: str, **facts: Any) -> None:
+    told = {"type": type_, "message": without_password(message), **facts}
+    print(json.dumps({kind: told}), file=sys.stderr)
+
+
+def _print_problem(message: str) -> None:
+    print(public_text(message), file=sys.stderr)
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_passwords(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_passwords(entry) for entry in value]
+    return without_password(value) if isinstance(value, str) else value

@@ -1,0 +1,66 @@
+"""The engine's advice in the words of the command line.
+
+The engine's errors, reasons and findings name arguments and methods of its API, such as
+``enforce_retention=False`` or ``DeltaTable.checkpoint()``. Here, and only here, they become options and
+verbs: ``--ignore-retention``, ``airflow-delta checkpoint``. What has no verb stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["in_cli_words"]
+
+_VERBS = {
+    "backfill": "backfill",
+    "check": "doctor",
+    "checkpoint": "checkpoint",
+    "cleanup_metadata": "cleanup",
+    "compact_log": "compact-log",
+    "drop_feature": "drop-feature",
+    "history": "history",
+    "restore": "restore",
+    "vacuum": "vacuum",
+}
+"""The verb of each method of ``DeltaTable`` that has one."""
+
+_OPTIONS = {
+    "accept_log": "airflow-delta commits --accept-log",
+    "allowed_outside": "--allowed-outside",
+    "backfill_first=True": "--backfill-first",
+    "enforce_retention=False": "--ignore-retention",
+    "force=True": "--force",
+    "ignore_missing_files=True": "--ignore-missing-files",
+    "truncate_history": "--truncate-history",
+    "truncate_history=True": "--truncate-history",
+}
+"""The option of each argument that messages name."""
+
+_LISTED = re.compile(r"allowed_outside=\[(?P<quote>['\"])(?P<location>.*?)(?P=quote)\]")
+
+_METHOD = re.compile(
+    rf"\bDeltaTable\.(?P<method>{'|'.join(_VERBS)})\b"
+    r"(?:\((?:version=(?P<version>[0-9]+))?\))?(?: or [A-Z]\w+Operator\b)?"
+)
+# Not inside of a path: a column and its value may have such a name.
+_ARGUMENT = re.compile(
+    rf"(?<![\w/.=-])(?:{'|'.join(sorted(map(re.escape, _OPTIONS), reverse=True))})(?![\w/=-])"
+)
+
+
+def in_cli_words(text: str) -> str:
+    """A text of the engine with the command line's options and verbs.
+
+    Args:
+        text: a message, a reason or a remedy.
+    """
+    text = _LISTED.sub(lambda found: f"--allowed-outside '{found['location']}'", text)
+    text = _METHOD.sub(_verb, text)
+    return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], text)
+
+
+def _verb(found: re.Match[str]) -> str:
+    version = found["version"]
+    return (
+        f"`airflow-delta {_VERBS[found['method']]} URI{f' --version {version}' if version else ''}`"
+    )

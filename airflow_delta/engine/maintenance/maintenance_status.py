@@ -1,0 +1,193 @@
+"""What was maintained last of a table, and what is due: a checkpoint, a cleanup of its log, a vacuum.
+
+For people who look at a table (``airflow-delta describe``), so it must cost little and mustn't fail where
+the table can be read: the log is listed, the directory of the table isn't. What can't be known counts as
+unknown, with the reason. `check` looks closer.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_delta.engine.errors import (
+    ObjectNotFoundError,
+    TableStateError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM, read_last_vacuum
+from airflow_delta.engine.maintenance.metadata_cleanup import (
+    backfilled_part,
+    plan_metadata_cleanup,
+)
+from airflow_delta.engine.maintenance.vacuum import reached_version
+from airflow_delta.engine.maintenance.vacuum_retention import retention_of
+from airflow_delta.engine.model.plain import time_or_none
+from airflow_delta.engine.model.times import utc_datetime
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+
+__all__ = [
+    "CheckpointStatus",
+    "CleanupStatus",
+    "MaintenanceStatus",
+    "VacuumStatus",
+    "maintenance_status",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """The newest checkpoint, and whether the next one is due.
+
+    Attributes:
+        version: that of the newest checkpoint; None for none.
+        commits_since: how many commits readers read after it.
+        interval: ``delta.checkpointInterval``; None where it can't be read.
+        is_due: whether as many commits have come since; None where that is unknown.
+    """
+
+    version: int | None
+    commits_since: int
+    interval: int | None
+    is_due: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupStatus:
+    """Whether a cleanup of the log is due.
+
+    Attributes:
+        num_files: how many files of the log a cleanup would delete; None where that is unknown.
+        is_due: whether there are any; None where that is unknown.
+        reason: why a cleanup wouldn't delete more, or why that is unknown; None for none.
+    """
+
+    num_files: int | None
+    is_due: bool | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumStatus:
+    """What was vacuumed last, and whether a vacuum is due.
+
+    Attributes:
+        vacuumed_version: up to this version the removed files have been vacuumed; None where no vacuum
+            has left a note: there was none, or it was a full one of an engine that leaves none.
+        noted_at_ms: when that was noted, in epoch ms. A vacuum that finds nothing newer notes nothing.
+        is_due: whether later versions are older than the retention, so that what they have removed may be
+            vacuumed; None where that is unknown.
+        reason: why it is unknown; None for none.
+    """
+
+    vacuumed_version: int | None
+    noted_at_ms: int | None
+    is_due: bool | None
+    reason: str | None
+
+    @property
+    def noted_at(self) -> datetime | None:
+        """When that was noted, in UTC; None for not at all."""
+        return utc_datetime(self.noted_at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStatus:
+    """What was maintained last of a table, and what is due.
+
+    Attributes:
+        version: the newest version.
+        checkpoint: that of checkpoints.
+        cleanup: that of cleanups of the log.
+        vacuum: that of vacuums.
+    """
+
+    version: int
+    checkpoint: CheckpointStatus
+    cleanup: CleanupStatus
+    vacuum: VacuumStatus
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status as plain JSON values.
+
+        Returns:
+            ``version``; ``checkpoint`` (``version``, ``commits_since``, ``interval``, ``due``), ``cleanup``
+            (``files``, ``due``, ``reason``) and ``vacuum`` (``vacuumed_version``, ``noted_at``, ``due``,
+            ``reason``).
+        """
+        checkpoint, cleanup, vacuum = self.checkpoint, self.cleanup, self.vacuum
+        return {
+            "version": self.version,
+            "checkpoint": {
+                "version": checkpoint.version,
+                "commits_since": checkpoint.commits_since,
+                "interval": checkpoint.interval,
+                "due": checkpoint.is_due,
+            },
+            "cleanup": {
+                "files": cleanup.num_files,
+                "due": cleanup.is_due,
+                "reason": cleanup.reason,
+            },
+            "vacuum": {
+                "vacuumed_version": vacuum.vacuumed_version,
+                "noted_at": time_or_none(vacuum.noted_at_ms),
+                "due": vacuum.is_due,
+                "reason": vacuum.reason,
+            },
+        }
+
+
+def maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> MaintenanceStatus:
+    """What was maintained last, and what is due.
+
+    Args:
+        newest: the newest version.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return MaintenanceStatus(
+        newest.version, _checkpoint(newest), _cleanup(newest, now_ms), _vacuum(newest, now_ms)
+    )
+
+
+def _checkpoint(newest: Snapshot) -> CheckpointStatus:
+    checkpoint = newest.segment.checkpoint
+    version = None if checkpoint is None else checkpoint.version
+    since = newest.version - (-1 if version is None else version)
+    try:
+        interval = newest.properties.checkpoint_interval
+    except TableStateError:
+        return CheckpointStatus(version, since, None, None)
+    return CheckpointStatus(version, since, interval, since >= interval)
+
+
+def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
+    try:
+        plan = plan_metadata_cleanup(
+            newest.state.storage, backfilled_part(newest), newest=newest, now_ms=now_ms
+        )
+    except (TableStateError, UnsupportedFeatureError) as unknown:
+        return CleanupStatus(None, None, unknown.message)
+    return CleanupStatus(plan.num_files, plan.needed, plan.reason)
+
+
+def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
+    storage = newest.state.storage
+    version = read_last_vacuum(storage)
+    noted_ms = None
+    if version is not None:
+        try:
+            noted_ms = storage.head(LAST_VACUUM).modified_ms
+        except ObjectNotFoundError:
+            version = None  # a vacuum of another engine has taken it meanwhile
+    try:
+        retention = retention_of(newest.properties, None, now_ms=now_ms, enforce=True)
+    except TableStateError as unknown:
+        return VacuumStatus(version, noted_ms, None, unknown.message)
+    return VacuumStatus(version, noted_ms, reached_version(newest, retention) is not None, None)

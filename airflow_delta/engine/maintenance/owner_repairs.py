@@ -1,0 +1,91 @@
+"""Put right what a commit owner knows of a managed table, after a loss or a move. The table isn't changed.
+
+* `propose`: the owner has lost its books, and agrees anew to own the table.
+* `relocate`: the table has moved.
+* `accept_log`: ratified commits are lost for good.
+
+The table is taken as its log has it, because asking the owner may be what doesn't work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable
+from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.log.segment import check_version
+from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.model.arguments import check_type
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["RepairableOwner", "accept_log", "propose", "relocate"]
+
+
+@runtime_checkable
+class RepairableOwner(Protocol):
+    """What a commit owner has beside `CommitOwner`, if it can be told of a loss or a move.
+
+    `LedgerOwner` has it, and so has the owner ``sql``.
+    """
+
+    def relocate(self, table: ManagedTable, *, opened: Callable[[str], Storage]) -> str:
+        """Note that a table has moved; see `LedgerOwner.relocate`."""
+
+    def accept_log(self, table: ManagedTable, version: int) -> int:
+        """Give up ratified commits that are lost; see `LedgerOwner.accept_log`."""
+
+
+def propose(storage: Storage, owners: CommitOwners, version: int) -> None:
+    """Have the owner agree anew to own a table; see `DeltaTable.propose`."""
+    _check_given(version, storage.root)
+    owned = _owned(storage, owners)
+    owned.owner.propose(owned.table, version)
+
+
+def relocate(storage: Storage, owners: CommitOwners, opened: Callable[[str], Storage]) -> str:
+    """Tell the owner that a table has moved here; see `DeltaTable.relocate`.
+
+    Args:
+        storage: where the table is now.
+        owners: the commit owners that there are.
+        opened: opens another location of the same store, to look at the old place.
+    """
+    owned = _owned(storage, owners)
+    return _repairable(owned).relocate(owned.table, opened=opened)
+
+
+def accept_log(storage: Storage, owners: CommitOwners, version: int) -> int:
+    """Have the owner give up what is lost of a table; see `DeltaTable.accept_log`."""
+    _check_given(version, storage.root)
+    owned = _owned(storage, owners)
+    return _repairable(owned).accept_log(owned.table, version)
+
+
+def _check_given(version: object, table: str) -> None:
+    check_type("version", version, int, "a version", table=table)
+    check_version(version, table=table)
+
+
+def _owned(storage: Storage, owners: CommitOwners) -> OwnedTable:
+    newest = open_backfilled(storage)
+    owned = owners.owner_of(storage, newest.protocol, newest.metadata)
+    if owned is None:
+        raise _not_for("the file system", storage.root)
+    return owned
+
+
+def _repairable(owned: OwnedTable) -> RepairableOwner:
+    owner: CommitOwner | RepairableOwner = owned.owner
+    if not isinstance(owner, RepairableOwner):
+        raise _not_for(f"the commit owner {owned.table.owner!r}", owned.table.uri)
+    return owner
+
+
+def _not_for(whose: str, table: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the commits of the table are managed by {whose}, which can't be told so: this is for tables "
+        "whose owner is 'sql', or another one that can be told",
+        table=table,
+    )

@@ -1,0 +1,70 @@
+"""Put right the statistics of files, see `rounded_statistics`: one commit that changes no rows.
+
+The commit adds the files again as they are, but for their statistics. Whoever removes one of them meanwhile
+makes it a conflict, since it would come back; what others append doesn't matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
+from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.file_rows import add_actions
+from airflow_delta.engine.transaction.transaction import OptimisticTransaction
+
+__all__ = ["StatisticsRepair", "repair_statistics"]
+
+_OPERATION = "COMPUTE STATS"
+"""What Delta Spark calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsRepair:
+    """What a repair of statistics did.
+
+    Attributes:
+        version: the version that has the right statistics; where nothing was wrong, the newest one.
+        num_files: of how many files the statistics were put right.
+    """
+
+    version: int
+    num_files: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """``version`` and ``num_files``, as JSON values."""
+        return asdict(self)
+
+
+def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepair:
+    """Put right the bounds of decimals that were rounded.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't write the table.
+        CommitConflictError: a file was removed meanwhile.
+        CommitOutcomeUnknownError: the store failed; the commit may have been made.
+        DeltaError: the table can't be read, or the store failed.
+    """
+    base = open_newest(storage, owners=owners)
+    transaction = OptimisticTransaction(
+        storage, base, _OPERATION, operation_parameters=_PARAMETERS, owners=owners
+    )
+    files = transaction.read_files()
+    wrong = rounded_statistics(base, files)
+    if not wrong:
+        return StatisticsRepair(base.version, 0)
+    rows = files.take(pa.array([found.row for found in wrong], pa.int64()))
+    stats = array_of([found.stats for found in wrong], pa.string())
+    repaired = rows.set_column(rows.column_names.index("stats"), "stats", stats)
+    transaction.add_files(list(add_actions(repaired, data_change=False)))
+    return StatisticsRepair(transaction.commit().version, len(wrong))
+
+
+_PARAMETERS: Mapping[str, Any] = {"predicate": []}

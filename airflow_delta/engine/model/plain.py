@@ -1,0 +1,51 @@
+"""Values as plain JSON: what ``to_dict()`` of the engine's results is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from airflow_delta.engine.model.times import utc_text
+
+__all__ = ["plain", "time_or_none"]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: texts, numbers that JSON knows, booleans, None, lists and dicts.
+
+    Args:
+        value: a plain value, or one of those that results hold beside them: a mapping, a list, a set, an
+            enumeration's member, a datetime, or an object with ``to_dict``. A number that JSON lacks (NaN,
+            the infinities) becomes its text, as does what is none of these.
+    """
+    match value:
+        case None | bool() | str():
+            return value
+        case Enum():
+            return plain(value.value)
+        case int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime():
+            return value.isoformat()
+        case Mapping():
+            return {str(key): plain(entry) for key, entry in value.items()}
+        case set() | frozenset():
+            return sorted(map(plain, value))
+        case _ if hasattr(value, "to_dict"):
+            return plain(value.to_dict())
+        case bytes() | bytearray():
+            return value.hex()
+        case Iterable():
+            return [plain(entry) for entry in value]
+        case _:
+            return str(value)
+
+
+def time_or_none(timestamp_ms: int | None) -> str | None:
+    """A point in time in epoch milliseconds as ISO-8601 in UTC; None where there is none."""
+    return None if timestamp_ms is None else utc_text(timestamp_ms)

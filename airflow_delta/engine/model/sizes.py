@@ -1,0 +1,25 @@
+"""Sizes in bytes as text."""
+
+from __future__ import annotations
+
+__all__ = ["size_text"]
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size_text(size: int) -> str:
+    """A size for people, rounded and exact, such as ``1.2 GiB (1,288,490,189 bytes)``.
+
+    Below 1 KiB it is the exact size alone, such as ``1 byte``.
+
+    Args:
+        size: the number of bytes.
+    """
+    exact = f"{size:,} byte{'' if size == 1 else 's'}"
+    scaled, name = float(size), ""
+    for unit in _UNITS:
+        # What would be shown as 1024.0 of a unit is 1.0 of the next.
+        if round(scaled, 1) < 1024:
+            break
+        scaled, name = scaled / 1024, unit
+    return f"{scaled:.1f} {name} ({exact})" if name else exact

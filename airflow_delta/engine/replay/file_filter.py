@@ -1,0 +1,67 @@
+"""Read the live files of some keys only: a filter for the reader of checkpoints.
+
+Of all files just the columns that make the key are decoded, and of row groups without such a file nothing
+else. Spec: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE, FILE_KEY_COLUMNS
+from airflow_delta.engine.replay.file_key import file_keys
+
+__all__ = ["FilesAmong", "path_keys"]
+
+
+class FilesAmong:
+    """Keeps the files with some keys; a `RowFilter`.
+
+    Args:
+        keys: see `file_key.file_keys`; with ``by_path``, see `path_keys`.
+        table: the table's location.
+        by_path: whether the keys are those of paths, so that deletion vectors don't matter.
+    """
+
+    def __init__(
+        self, keys: pa.Array | pa.ChunkedArray, *, table: str, by_path: bool = False
+    ) -> None:
+        self._keys = keys
+        self._table = table
+        self._by_path = by_path
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the key is made of."""
+        return ("path",) if self._by_path else FILE_KEY_COLUMNS
+
+    def parsed_leaves(self, stored: pa.DataType, *, all_needed: bool) -> None:
+        """None: statistics don't matter."""
+
+    def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows have one of the keys."""
+        return pa.concat_arrays(self._mask(pa.Table.from_batches([adds])).chunks)
+
+    def prune(self, adds: pa.Table) -> pa.Table:
+        """The rows that have one of the keys."""
+        return adds.filter(self._mask(adds))
+
+    def _mask(self, adds: pa.Table) -> pa.ChunkedArray:
+        if self._by_path:
+            keys = path_keys(adds["path"], table=self._table)
+        else:
+            keys = file_keys(adds, table=self._table)
+        return pc.is_in(keys, value_set=self._keys)
+
+
+def path_keys(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
+    """The same text for all spellings of a path: the key of a file without a deletion vector.
+
+    Args:
+        paths: as in the log.
+        table: the table's location.
+    """
+    vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
+    columns = pa.Table.from_arrays([paths, vectors], names=list(FILE_KEY_COLUMNS))
+    return file_keys(columns, table=table)

@@ -1,0 +1,197 @@
+"""Locations taken apart, to tell whether two of them lie in the same store.
+
+`Location` is what a path of the log says; nothing of it is believed, and no request ever goes to the host
+that it names. `NamedStore` is a store that the user has named: that of a table, or of a prefix that a table
+may read. A file of the log is opened through a named store, by the name that the user has for it, or not
+at all.
+
+The same store goes by several names: ``s3://`` and ``s3a://``, an account in the location or in an option.
+`NamedStore.holds` compares what they stand for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["AZURE_CLOUDS", "LOCAL", "Location", "NamedStore", "kind_of"]
+
+LOCAL = "file"
+
+_KINDS = {
+    "file": LOCAL,
+    "memory": "memory",
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "azure",
+    "abfss": "azure",
+    "az": "azure",
+    "wasb": "azure",
+    "wasbs": "azure",
+}
+"""The kind of store that a scheme stands for; through all others only fsspec reads."""
+
+AZURE_CLOUDS = frozenset(
+    {
+        "core.windows.net",
+        "core.usgovcloudapi.net",
+        "core.chinacloudapi.cn",
+        "core.cloudapi.de",
+        "fabric.microsoft.com",
+    }
+)
+"""The clouds of Azure, by what the hosts of their accounts end with."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(?=/)(//)?")
+_AZURE_HOST = re.compile(r"([^.@/]+)\.(?:dfs|blob)\.([^@/]+)")
+_AZURE_PLACE = re.compile(r"abfss://([^@/]+)@([^.@/]+)\.dfs\.([^/]+)")
+
+
+def kind_of(scheme: str) -> str:
+    """The kind of store that a scheme stands for: itself, where it is no store of the engine."""
+    return _KINDS.get(scheme.lower(), scheme.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A decoded, absolute location, taken apart.
+
+    Attributes:
+        kind: the kind of store.
+        authority: the bucket, or container and account; the host of a ``file:`` URI, else empty there.
+        path: the path in it, without a leading slash.
+        text: the location itself.
+    """
+
+    kind: str
+    authority: str
+    path: str
+    text: str
+
+    @classmethod
+    def of(cls, text: str, *, table: str | None = None) -> Location:
+        """Take a location apart.
+
+        Args:
+            text: the location.
+            table: that of the table whose log has it, for the error.
+
+        Raises:
+            CorruptLogError: it is relative, or holds a NUL, which no name of a file does. Facts: path.
+        """
+        match = _SCHEME.match(text)
+        if "\0" in text or not (match or text.startswith("/")):
+            raise CorruptLogError(
+                f"the path {text!r} names no file: expected a path below the table's root, or an absolute "
+                "one such as /data/t/part-0.parquet or s3://bucket/t/part-0.parquet",
+                table=table,
+                path=text,
+            )
+        if match is None:
+            return cls(LOCAL, "", text.lstrip("/"), text)
+        rest = text[match.end() :]
+        authority, _, path = rest.partition("/") if match[2] else ("", "", rest[1:])
+        return cls(kind_of(match[1]), authority, path, text)
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The parts of the path; a file system's without those that stand for no step."""
+        parts = self.path.split("/")
+        if self.kind == LOCAL:
+            return tuple(part for part in parts if part not in ("", "."))
+        return tuple(parts)
+
+    @property
+    def shown(self) -> str:
+        """The location for messages: without a name and password in front of a host."""
+        user, at, host = self.authority.rpartition("@")
+        if not at or (self.kind == "azure" and ":" not in user):
+            return self.text
+        return self.text.replace(f"{user}@{host}", host, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStore:
+    """A store that the user has named, and the directory in it that was meant.
+
+    Attributes:
+        kind: the kind of store.
+        container: the location of the bucket or container in the user's words; of a local path, the path.
+        authority: the bucket, or in Azure the container.
+        account: in Azure the account; else empty.
+        cloud: in Azure the cloud; None for a server that stands in for one, and outside of Azure.
+        bases: the segments of the directory; of a local one also those with links resolved.
+    """
+
+    kind: str
+    container: str
+    authority: str
+    account: str
+    cloud: str | None
+    bases: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, storage: Storage) -> NamedStore:
+        """The store of a location that the user has opened."""
+        found = Location.of(storage.root)
+        if found.kind == LOCAL:
+            real = Location.of(os.path.realpath(storage.root))
+            bases = tuple(dict.fromkeys((found.segments, real.segments)))
+            return cls(LOCAL, storage.root, "", "", None, bases)
+        path = found.path.rstrip("/")
+        base = tuple(path.split("/")) if path else ()
+        container = found.text[: len(found.text) - len(found.path)].rstrip("/")
+        authority, account, cloud = found.authority, "", None
+        if found.kind == "azure":
+            authority, account, cloud = _azure(storage.place, path)
+        return cls(found.kind, container, authority, account, cloud, (base,))
+
+    def holds(self, location: Location, *, account: str = "") -> bool:
+        """Whether a location is in this store: whatever directory was meant.
+
+        Args:
+            location: a location of a log.
+            account: of Azure, that of locations which don't name one.
+        """
+        if location.kind != self.kind:
+            return False
+        if self.kind != "azure":
+            return location.authority == self.authority
+        container, at, host = location.authority.partition("@")
+        if container != self.authority:
+            return False
+        if not at:
+            return self.account == account
+        match = _AZURE_HOST.fullmatch(host.lower())
+        if match is None or match[1] != self.account:
+            return False
+        # A server that stands in for Azure is named by an option, and has the accounts of any cloud.
+        return match[2] in AZURE_CLOUDS if self.cloud is None else match[2] == self.cloud
+
+    def below(self, segments: tuple[str, ...]) -> tuple[str, ...] | None:
+        """What follows the directory that was meant in some segments; None outside of it."""
+        for base in self.bases:
+            if segments[: len(base)] == base:
+                return segments[len(base) :]
+        return None
+
+
+def _azure(place: str, path: str) -> tuple[str, str, str | None]:
+    """Container, account and cloud of a place in Azure; see `place`."""
+    base = place.removesuffix(f"/{path}") if path else place
+    if match := _AZURE_PLACE.fullmatch(base):
+        return match[1], match[2], match[3].lower()
+    container, at, account = base.rpartition("/")[2].partition("@")
+    if not at:
+        raise InvalidArgumentError(f"{place!r} isn't a place in Azure")
+    return container, account, None

@@ -1,0 +1,111 @@
+r"""Maintain one Delta table: wait for a new version, pin it, checkpoint it, copy it, clean up after it.
+
+Start it for any table, by hand or from another DAG::
+
+    airflow dags test delta_table_maintenance \
+        -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_pinned"}'
+
+All tasks up to the copy work on the pinned version, so that commits which arrive in between change
+nothing. The last two delete what the table's own properties let go: the log from before
+``delta.logRetentionDuration``, 30 days unless set, and files that were removed before
+``delta.deletedFileRetentionDuration``, a week unless set. With ``"dry_run": true`` they only tell what that
+is.
+
+To run it on a schedule, give ``schedule`` and defaults for the params, and let
+``after_version`` follow the previous run.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_delta.operators.checkpoint import CheckpointOperator
+from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.operators.vacuum import VacuumOperator
+from airflow_delta.sensors.table_version import TableVersionSensor
+from airflow_delta.templates import optional
+
+with DAG(
+    dag_id="delta_table_maintenance",
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["delta"],
+    params={
+        "table_uri": Param(
+            type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
+        ),
+        "target_uri": Param(
+            None,
+            type=["null", "string"],
+            description="Where to copy the pinned version to; empty: no copy",
+        ),
+        "target_format": Param(
+            "delta", enum=["delta", "parquet", "csv", "json"], description="The copy's format"
+        ),
+        "after_version": Param(
+            -1, type="integer", minimum=-1, description="Wait for a version newer than this"
+        ),
+        "vacuum_mode": Param(
+            "full",
+            enum=["full", "lite"],
+            description="Look at all files, or at those that commits have removed since the last vacuum",
+        ),
+        "dry_run": Param(
+            False, type="boolean", description="Delete nothing, and only tell what would be deleted"
+        ),
+        "delta_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the store; empty: the default of the URI's scheme",
+        ),
+        "spark_conn_id": Param("spark_default", type="string", description="Connection of Spark"),
+    },
+    default_args={
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "delta_conn_id": optional("{{ params.delta_conn_id }}"),
+    },
+) as dag:
+    wait_for_version = TableVersionSensor(
+        task_id="wait_for_version",
+        table_uri="{{ params.table_uri }}",
+        after_version="{{ params.after_version }}",
+        deferrable=True,
+        poke_interval=60,
+        timeout=timedelta(hours=12),
+    )
+    pin_snapshot = TimeTravelSnapshotOperator(
+        task_id="pin_snapshot",
+        table_uri="{{ params.table_uri }}",
+    )
+    checkpoint = CheckpointOperator(
+        task_id="checkpoint",
+        table_uri="{{ params.table_uri }}",
+        version=pin_snapshot.output["version"],
+    )
+    materialise = TimeTravelSnapshotOperator(
+        task_id="materialise",
+        table_uri="{{ params.table_uri }}",
+        version=pin_snapshot.output["version"],
+        target_uri=optional("{{ params.target_uri }}"),
+        target_format="{{ params.target_format }}",
+        spark_conn_id="{{ params.spark_conn_id }}",
+    )
+
+    clean_up_log = MetadataCleanupOperator(
+        task_id="clean_up_log",
+        table_uri="{{ params.table_uri }}",
+        dry_run="{{ params.dry_run }}",
+    )
+    vacuum = VacuumOperator(
+        task_id="vacuum",
+        table_uri="{{ params.table_uri }}",
+        mode="{{ params.vacuum_mode }}",
+        dry_run="{{ params.dry_run }}",
+    )
+
+    wait_for_version >> pin_snapshot >> checkpoint >> materialise >> clean_up_log >> vacuum

@@ -1,0 +1,85 @@
+r"""Copy a version of one Delta table to a place of the run's own, and delete the copies that have expired.
+
+Trigger it as often as you like, or give it a schedule of your own and defaults for its params::
+
+    airflow dags test delta_version_copy -c '{"table_uri": "/data/sales", "target_dir": "/data/pins"}'
+
+The copy is called by the run, such as ``sales_20260131T120000``: tasks that work on it all read the same,
+however often they are tried. Copies of the same table that are older than ``keep`` are deleted by later
+runs, unless somebody has written to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
+from airflow_delta.templates import optional
+
+TARGET = (
+    "{{ params.target_dir.rstrip('/') }}/{{ params.table_uri.rstrip('/').split('/') | last }}_"
+    "{{ dag_run.run_after.strftime('%Y%m%dT%H%M%S') }}"
+)
+
+with DAG(
+    dag_id="delta_version_copy",
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["delta"],
+    params={
+        "table_uri": Param(
+            type="string", minLength=1, description="The table: a path or URI such as s3://lake/t"
+        ),
+        "target_dir": Param(
+            type="string", minLength=1, description="The directory of the copies, for nothing else"
+        ),
+        "target_format": Param(
+            "delta", enum=["delta", "parquet", "csv", "json"], description="What the copies are"
+        ),
+        "timestamp": Param(
+            None,
+            type=["null", "string"],
+            description="Copy the newest version at this time, in ISO-8601; empty: the newest one",
+        ),
+        "keep": Param(
+            "P7D",
+            type=["null", "string"],
+            description="How old copies must be to be deleted, such as P7D; empty: they are kept",
+        ),
+        "delta_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the store; empty: the default of the URI's scheme",
+        ),
+        "commit_owner_conn_id": Param(
+            None,
+            type=["null", "string"],
+            description="Connection of the commit owner; empty: delta_commit_owner_default",
+        ),
+        "spark_conn_id": Param("spark_default", type="string", description="Connection of Spark"),
+    },
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+) as dag:
+
+    @task
+    def report(copied: dict[str, Any]) -> None:
+        """Say what was copied; put whatever works on the copy in its place."""
+        logging.getLogger(__name__).info("the copy: %s", copied)
+
+    copy = TimeTravelSnapshotOperator(
+        task_id="copy",
+        table_uri="{{ params.table_uri }}",
+        timestamp=optional("{{ params.timestamp }}"),
+        target_uri=TARGET,
+        target_format="{{ params.target_format }}",
+        expire_after=optional("{{ params.keep }}"),
+        delta_conn_id=optional("{{ params.delta_conn_id }}"),
+        commit_owner_conn_id=optional("{{ params.commit_owner_conn_id }}"),
+        spark_conn_id="{{ params.spark_conn_id }}",
+    )
+    report(copy.output)

@@ -1,0 +1,60 @@
+"""What tasks need to know of arguments before the engine sees them: locations and times."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+__all__ = ["check_location", "check_timestamp"]
+
+# As the engine reads locations: one letter before the colon is a drive and no scheme. The last form is a
+# file system before another, which the engine refuses in its own words.
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+._-]+:/|[A-Za-z][A-Za-z0-9+._-]*::")
+
+
+def check_location(uri: object, *, name: str = "table_uri") -> str:
+    """Check that a location means the same on each worker: an absolute path, or a URI.
+
+    :param uri: the location.
+    :param name: the argument's name, for the message.
+    :returns: the location.
+    :raises InvalidArgumentError: it is no text, or a relative path, which would be below whatever
+        directory a worker was started in; or it has a password.
+    """
+    if isinstance(uri, str) and _ABSOLUTE.match(uri):
+        _check_without_password(uri, name)
+        return uri
+    # Else not imported here, which takes its time, and a trigger asks from the event loop.
+    from airflow_delta.engine.errors import InvalidArgumentError
+    from airflow_delta.engine.model.arguments import wrong_argument
+
+    if not isinstance(uri, str):
+        raise wrong_argument(name, "a path or a URI", uri)
+    raise InvalidArgumentError(
+        f"{name}: expected an absolute path such as /data/sales or a URI such as s3://lake/sales, found "
+        f"{uri!r}, which would be below the directory that a worker happens to run in"
+    )
+
+
+def _check_without_password(uri: str, name: str) -> None:
+    if "@" not in uri:
+        return
+    from airflow_delta.engine.errors import InvalidArgumentError
+    from airflow_delta.engine.public_text import has_password, without_password
+
+    if has_password(uri):
+        raise InvalidArgumentError(
+            f"{name}: the location {without_password(uri)} has a password before its host, and Airflow "
+            "shows locations in rendered templates, logs and XCom: take it out, and put it into a "
+            "connection of type 'delta' (delta_conn_id), whose extra holds the options of the store"
+        )
+
+
+def check_timestamp(timestamp: str | int | datetime) -> None:
+    """Check that a text or a number is a point in time.
+
+    :raises InvalidArgumentError: it isn't.
+    """
+    from airflow_delta.engine.snapshot.timestamps import epoch_ms
+
+    epoch_ms(timestamp)

@@ -1,0 +1,282 @@
+"""What tasks return, as types: the dictionary that XCom has of each operator and sensor.
+
+For tasks of your own that take a result, so that a type checker and an editor know its keys::
+
+    from airflow_delta.results import PinResult
+
+    @task
+    def count(pin: PinResult) -> int | None:
+        return pin["num_rows"]
+
+    count(pin.output)
+
+Each value is an XCom of its own as well: ``pin.output["num_rows"]``. Importing this module imports neither
+Airflow nor the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+__all__ = [
+    "BackfillResult",
+    "BackfillWaitResult",
+    "ChangeFeedResult",
+    "ChangesAppended",
+    "CheckpointResult",
+    "CommitOwnershipResult",
+    "CopyResult",
+    "DropFeatureResult",
+    "FileCount",
+    "LogCompactionResult",
+    "MetadataCleanupResult",
+    "PinResult",
+    "RestoreCheckpoint",
+    "RestoreResult",
+    "TableProfileResult",
+    "TruncatedHistory",
+    "TruncationWaitResult",
+    "VacuumResult",
+    "VersionWaitResult",
+]
+
+
+class VersionWaitResult(TypedDict):
+    """What `TableVersionSensor` returns."""
+
+    table_uri: str
+    version: int
+
+
+class BackfillWaitResult(TypedDict):
+    """What `BackfillSensor` returns."""
+
+    table_uri: str
+    version: int
+    ratified_version: int
+    backfilled_version: int
+    lag: int
+
+
+class TruncationWaitResult(TypedDict):
+    """What `TruncationSensor` returns."""
+
+    table_uri: str
+    version: int
+    feature: str
+    dropped: bool
+    ready_at: str | None
+    reason: str | None
+
+
+class PinResult(TypedDict):
+    """What `TimeTravelSnapshotOperator` returns of the version that it pins."""
+
+    table_uri: str
+    version: int
+    timestamp_ms: int | None
+    num_files: int
+    size_in_bytes: int
+    num_rows: int | None
+
+
+class CopyResult(PinResult):
+    """What `TimeTravelSnapshotOperator` returns where it copies the version."""
+
+    target_uri: str
+    target_version: int | None
+    target_num_files: int
+    target_num_rows: int | None
+    expires_at: str | None
+    deleted_copies: list[str]
+
+
+class TableProfileResult(PinResult):
+    """What `TableProfileOperator` returns."""
+
+    num_partitions: int | None
+    counted_by: str
+    columns: dict[str, dict[str, Any]]
+
+
+class ChangeFeedResult(TypedDict):
+    """What `ChangeFeedOperator` returns without a target."""
+
+    table_uri: str
+    table_id: str
+    version: int
+    start_version: int
+    end_version: int
+    num_files: int
+
+
+class ChangesAppended(ChangeFeedResult):
+    """What `ChangeFeedOperator` returns with a target."""
+
+    target_uri: str
+    target_version: int | None
+    appended: bool
+    num_changes: int | None
+    counts: dict[str, int] | None
+
+
+class CheckpointResult(TypedDict):
+    """What `CheckpointOperator` returns."""
+
+    table_uri: str
+    version: int
+    kind: str
+    path: str
+    written: bool
+    reason: str | None
+    files: int | None
+    bytes: int | None
+    rows: int | None
+    sidecars_written: int | None
+    sidecars_reused: int | None
+    duration_ms: int
+    engine: str
+
+
+class LogCompactionResult(TypedDict):
+    """What `LogCompactionOperator` returns."""
+
+    table_uri: str
+    version: int
+    kind: str
+    start: int
+    end: int
+    path: str
+    files: int
+    bytes: int | None
+    rows: int | None
+    written: bool
+    duration_ms: int
+
+
+class MetadataCleanupResult(TypedDict):
+    """What `MetadataCleanupOperator` returns."""
+
+    table_uri: str
+    version: int
+    cutoff: str
+    cutoff_version: int | None
+    checkpoint: int | None
+    earliest_version: int
+    num_protected_versions: int
+    files: int
+    bytes: int
+    num_deleted: int
+    num_spared: int
+    deletes: list[dict[str, Any]]
+    keeps: list[dict[str, Any]]
+    wanted_checkpoint: int | None
+    reason: str | None
+    dry_run: bool
+    duration_ms: int
+
+
+class FileCount(TypedDict):
+    """Files, and how many bytes they have."""
+
+    files: int
+    bytes: int
+
+
+class VacuumResult(TypedDict):
+    """What `VacuumOperator` returns."""
+
+    table_uri: str
+    version: int
+    mode: str
+    retention_hours: float
+    cutoff: str
+    files: int
+    bytes: int
+    by_kind: dict[str, FileCount]
+    examples: list[str]
+    num_deleted: int
+    bytes_deleted: int
+    kept: dict[str, int]
+    oldest_restorable: int
+    reason: str | None
+    dry_run: bool
+    duration_ms: int
+    engine: str
+
+
+class RestoreCheckpoint(TypedDict):
+    """The checkpoint that a restore writes."""
+
+    version: int
+    path: str | None
+    written: bool
+    reason: str | None
+
+
+class RestoreResult(TypedDict):
+    """What `RestoreOperator` returns."""
+
+    table_uri: str
+    version: int
+    restored_version: int | None
+    committed: bool
+    repeated: bool
+    files_restored: int | None
+    files_removed: int | None
+    bytes_restored: int | None
+    bytes_removed: int | None
+    files: int | None
+    bytes: int | None
+    files_missing: list[str] | None
+    checkpoint: RestoreCheckpoint | None
+    dry_run: bool
+    duration_ms: int
+
+
+class TruncatedHistory(TypedDict):
+    """The history that dropping a feature truncates."""
+
+    files: int
+    bytes: int
+    earliest_version: int
+
+
+class DropFeatureResult(TypedDict):
+    """What `DropFeatureOperator` returns."""
+
+    table_uri: str
+    version: int
+    feature: str
+    way: str
+    status: str
+    reason: str | None
+    steps: list[str]
+    ready_at: str | None
+    files_to_rewrite: int
+    bytes_to_rewrite: int
+    cleanup: TruncatedHistory | None
+    num_commits: int
+    dry_run: bool
+    duration_ms: int
+
+
+class BackfillResult(TypedDict):
+    """What `BackfillOperator` returns."""
+
+    table_uri: str
+    version: int
+    ratified_version: int
+    backfilled_version: int
+    lag: int
+    num_backfilled: int
+    duration_ms: int
+
+
+class CommitOwnershipResult(TypedDict):
+    """What `ConvertToManagedCommitOperator` and `ConvertToFileSystemOperator` return."""
+
+    table_uri: str
+    version: int
+    owner: str | None
+    converted: bool

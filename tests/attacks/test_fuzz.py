@@ -1,0 +1,134 @@
+"""Fuzz: whatever lies in a table's directory, each public operation gives a right answer or a typed error.
+
+Within ten seconds and 500 MB, and nothing outside the root is touched, and nobody spoken to; see `fuzz`.
+The many cases are run by ``make test-deep``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.fuzz.case import build
+from tests.attacks.fuzz.operations import OPERATIONS
+from tests.attacks.fuzz.probes import PROBES
+from tests.attacks.fuzz.runner import Report, Runner, make_templates
+from tests.attacks.fuzz.tables import FORMS, MANAGED, Places
+from tests.attacks.fuzz.templates import load
+from tests.attacks.fuzz.world import MUTATIONS
+
+SOME = range(300)
+MANY = range(10_000, 20_000)
+BLOCK = 500
+IN_A_BUCKET = {
+    "forms": [form for form in FORMS if form != MANAGED],
+    "mutations": ["a_path", "a_path_that_goes", "many_paths", "a_vector", "a_sidecar_path",
+    "a_hint", "a_text",
+                  "a_nested_table", "removes_in_the_log", "odd_data_names", "an_odd_name", "a_long_path"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_templates(tmp_path_factory.mktemp("templates"))
+
+
+@pytest.fixture(scope="module")
+def healthy(templates: Path) -> Iterator[Runner]:
+    """Runs every operation on a table to which nothing was done."""
+    chosen = {"forms": ["classic"], "mutations": ["none of them"]}
+    with Runner(templates=templates, sample=None, chosen=chosen) as runner:
+        yield runner
+
+
+def check(report: Report) -> None:
+    """Nothing was found; or what, each with how to run it again."""
+    shown = "\n".join(map(str, report.findings[:20]))
+    assert not report.findings, f"{len(report.findings)} findings\n{shown}"
+
+
+@pytest.mark.deep
+def test_some_hostile_tables(templates: Path) -> None:
+    with Runner(templates=templates, sample=3) as runner:
+        report = runner.run(SOME)
+    check(report)
+    assert report.cases == len(SOME)
+    assert len(report.mutations) > 0.9 * len(MUTATIONS)
+    # Each operation was asked of a few.
+    asked = Counter[str]()
+    for answer, count in report.answers.items():
+        asked[answer.partition(": ")[0]] += count
+    assert asked.keys() == {operation.name for operation in OPERATIONS}
+
+
+def test_some_hostile_tables_in_a_bucket(templates: Path) -> None:
+    """Nothing is asked of the store but what lies below the root, and of no other store anything."""
+    with Runner(templates=templates, store=True, chosen=IN_A_BUCKET, sample=5) as runner:
+        check(runner.run(SOME[:12]))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_many_hostile_tables_in_a_bucket(templates: Path) -> None:
+    with Runner(templates=templates, store=True, chosen=IN_A_BUCKET) as runner:
+        check(runner.run(MANY[:200]))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", MANY[::BLOCK])
+def test_many_hostile_tables(templates: Path, first: int) -> None:
+    with Runner(templates=templates) as runner:
+        report = runner.run(range(first, first + BLOCK))
+    check(report)
+    assert report.mutations.keys() == MUTATIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("probe", "kind", "said"),
+    [
+        ("raises", "untyped error", "KeyError"),
+        ("opens by Python", "left the root", "open"),
+        ("opens by C++", "left the root", "canary"),
+        ("opens the environment", "left the root", "/proc/"),
+        ("deletes outside", "left the root", "deleted"),
+        ("starts a program", "left the root", "subprocess.Popen"),
+        ("speaks", "connection", "evil.example"),
+        ("takes memory", "untyped error", "MemoryError"),
+        ("swallows a lack of memory", "memory", "MemoryError"),
+        ("quotes", "secret", "CANARY"),
+        ("steers the terminal", "control characters", "U+001B"),
+        ("talks much", "long message", "100000 characters"),
+        ("changes the table", "changed", "has changed the table"),
+        ("deletes a live file", "deleted a live file", "f.parquet"),
+        ("crashes", "crash", "crash"),
+        ("never ends", "no end", "at"),
+    ],
+)
+def test_what_must_not_happen_is_noticed(healthy: Runner, probe: str, kind: str, said: str) -> None:
+    name = f"probe: {probe}"
+    assert name in PROBES
+    seconds = 1 if probe == "never ends" else None
+    findings = healthy.run([1], operations=[name], seconds=seconds).findings
+    assert any(f.kind.startswith(kind) and said in f.said + f.kind for f in findings), findings
+
+
+def test_an_operation_that_does_nothing_wrong_is_none(healthy: Runner) -> None:
+    report = healthy.run([1])
+    check(report)
+    assert report.operations == len(OPERATIONS)
+    errors = [answer for answer in report.answers if not answer.endswith(": answer")]
+    assert len(errors) < 12, errors
+
+
+def test_a_seed_makes_the_same_table_each_time(templates: Path) -> None:
+    made = load(str(templates.parent))
+    places = Places("/the/table", "/the/other", 1)
+    for seed in range(40):
+        first, again = build(seed, places, made), build(seed, places, made)
+        assert str(first) == str(again)
+        assert first.tree == again.tree
+        assert (first.version, first.keys) == (again.version, again.keys)
