@@ -35,6 +35,8 @@ _HARMLESS = {"delta.enableInCommitTimestamps", *_ENABLEMENT}
 """Properties of which one that changes is in nobody's way, of those that are changed here."""
 _BINDING = {"checkConstraints", "managedCommit"}
 """Likewise features that are in the way; one that goes always is."""
+_REPEATED = ("partitionValues", "size", "tags", "deletionVector", "stats")
+"""What a remove repeats of the add of its file, beside its path and row numbers."""
 
 
 def problems(log: Log, works: Sequence[Work], level: str) -> Iterator[str]:
@@ -122,7 +124,7 @@ def _differences(log: Log, work: Work, commit: Commit, result: CommitResult) -> 
     old = log.states[commit.version - 1]
     staged = {
         "add": {path: _told(file) for path, file in work.adds.items()},
-        "remove": {path: _told(file) for path, file in work.removes.items()},
+        "remove": {path: _completed(file, old) for path, file in work.removes.items()},
         "txn": work.set_apps,
         "domainMetadata": {
             name: (old.domains.get(name) if text is None else text, text is None)
@@ -162,6 +164,13 @@ def _told(file: AddFile | RemoveFile | Action) -> Action:
     fields = file if isinstance(file, dict) else file.to_json()
     numbers = {"baseRowId", "defaultRowCommitVersion"}
     return {key: value for key, value in fields.items() if key not in numbers}
+
+
+def _completed(file: RemoveFile, old: State) -> Action:
+    """A remove with what the add of its file says, which the engine takes over."""
+    live = old.files.get(key_of(file.to_json()), {})
+    known = {key: live[key] for key in _REPEATED if live.get(key) is not None}
+    return {**known, **_told(file), "extendedFileMetadata": True}
 
 
 def _without_enablement(metadata: Action) -> Action:

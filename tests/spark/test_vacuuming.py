@@ -105,7 +105,7 @@ def test_in_an_object_store(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "t"
     write_commit(root, 0, PROTOCOL, metadata(), add("a"), modified_ms=NOW_MS - 9 * DAY_MS)
-    with pytest.raises(RetentionError, match="1 hours was asked for"):
+    with pytest.raises(RetentionError, match="a retention of 1 hour was asked for"):
         vacuum(spark, str(root), retention_hours=1)
     with pytest.raises(InvalidArgumentError, match="memory of this process"):
         vacuum(spark, "memory://t")

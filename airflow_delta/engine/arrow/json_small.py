@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import groupby
 
 from airflow_delta.engine.arrow.json_exact import (
     FILE_KINDS,
@@ -31,8 +33,8 @@ _ESCAPED_LETTER = b"\\u00"
 
 # It ends with a brace because a null stands for no action, and another one may follow.
 _FILE_ACTION = rf'\{{"(?:{"|".join(FILE_KINDS)})":\{{'.encode()
-# The end of a line whose successor doesn't begin like a file action.
-_OTHER_LINE_NEXT = re.compile(rb"\n(?!" + _FILE_ACTION + rb")")
+# The end of a line whose successor isn't empty and doesn't begin like a file action.
+_OTHER_LINE_NEXT = re.compile(rb"\n(?!\n|" + _FILE_ACTION + rb")")
 _FILE_ACTION_HERE = re.compile(_FILE_ACTION)
 
 
@@ -86,18 +88,24 @@ def _promising_lines(content: bytes, names: Collection[bytes]) -> Iterator[tuple
     Each with the offset of its start, in the order of the file.
     """
     first = len(_BOM) if content.startswith(_BOM) else 0
-    starts = {match.end() for match in _OTHER_LINE_NEXT.finditer(content, first)}
+    # Each of them ascends, and is made as it is asked for: a file may have millions of lines.
+    starts: list[Iterator[int]]
+    starts = [(match.end() for match in _OTHER_LINE_NEXT.finditer(content, first))]
     if not _FILE_ACTION_HERE.match(content, first):
-        starts.add(first)
-    for name in names:
-        place = content.find(name, first)
-        while place >= 0:
-            starts.add(max(content.rfind(b"\n", first, place) + 1, first))
-            place = content.find(name, _end(content, place))
-    for start in sorted(starts):
+        starts.append(iter((first,)))
+    starts += [_lines_with(name, content, first) for name in names]
+    for start, _ in groupby(merge(*starts)):
         line = content[start : _end(content, start)].removesuffix(b"\r")
         if line:
             yield start, line
+
+
+def _lines_with(name: bytes, content: bytes, first: int) -> Iterator[int]:
+    """Where the lines begin that have a text in them."""
+    place = content.find(name, first)
+    while place >= 0:
+        yield max(content.rfind(b"\n", first, place) + 1, first)
+        place = content.find(name, _end(content, place))
 
 
 def _end(content: bytes, start: int) -> int:

@@ -19,6 +19,13 @@ from tests.attacks.fuzz.tables import SECRET
 __all__ = ["PROBES"]
 
 
+class _TalkativeError(DeltaError):
+    """Errors shorten the texts that they are given; this one doesn't."""
+
+    def __str__(self) -> str:
+        return "x" * 100_000
+
+
 def _outside(bench: Bench, name: str) -> str:
     return f"{bench.root}/../other/{name}"
 
@@ -67,7 +74,7 @@ PROBES: dict[str, Operation] = {
         Operation("probe: swallows a lack of memory", _swallow),
         Operation("probe: quotes", lambda _: _raise(DeltaError(f"found {SECRET}"))),
         Operation("probe: steers the terminal", _print),
-        Operation("probe: talks much", lambda _: _raise(DeltaError("x" * 100_000))),
+        Operation("probe: talks much", lambda _: _raise(_TalkativeError("x"))),
         Operation("probe: changes the table", _deletes_inside),
         Operation("probe: deletes a live file", _deletes_inside, writes=True, deletes=lambda _: True),
         Operation("probe: crashes", lambda _: ctypes.string_at(0)),

@@ -42,8 +42,13 @@ class FakeSpark:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: TableProfile | Exception) -> None:
         self.taken: list[Any] = []
         self._answer: TableProfile | Exception = answer
+        self.version = "4.1"
         self.sparkContext = SimpleNamespace(
-            getConf=lambda: None, _jsc=SimpleNamespace(hadoopConfiguration=lambda: None)
+            getConf=lambda: None,
+            _jsc=SimpleNamespace(hadoopConfiguration=lambda: None),
+            uiWebUrl=None,
+            applicationId="local-1",
+            master="local[1]",
         )
         builder = SimpleNamespace(getOrCreate=lambda: self)
         monkeypatch.setattr(pyspark.sql, "SparkSession", SimpleNamespace(builder=builder))

@@ -53,7 +53,7 @@ def a_nested_table(world: World, rng: random.Random) -> str:
     """A table in a folder of this one, whose live files this log names as removed."""
     folder = rng.choice(_FOLDERS)
     world.tree |= inner_table(folder)
-    said = folder
+    said, name_start = folder, NESTED
     if rng.random() < 0.3:
         log = [path for path in world.tree if path.startswith(f"{folder}/_delta_log/")]
         for path in log:
@@ -63,12 +63,15 @@ def a_nested_table(world: World, rng: random.Random) -> str:
         )
         said += ", its log a link"
     elif rng.random() < 0.2:
-        for path in [path for path in world.tree if path.startswith(f"{folder}/_delta_log/")]:
-            del world.tree[path]
+        # A directory without a commit is no table; what lies in it is this table's own.
+        said, name_start = f"{said}, its log empty", "nested-ended-"
+        for path in inner_table(folder):
+            content = world.tree.pop(path)
+            if "/_delta_log/" not in path:
+                world.tree[path.replace(NESTED, name_start)] = content
         world.tree[f"{folder}/_delta_log"] = Folder()
-        said += ", its log empty"
     for name in "ab":
-        path = f"{folder}/{NESTED}{name}.parquet"
+        path = f"{folder}/{name_start}{name}.parquet"
         spelling = rng.choice((path, f"{world.places.root}/{path}", f"file:{world.places.root}/{path}",
                                f"./{path}", path.replace("/", "//"), f"{folder}/../{path}",
                                path.replace("nested", "%6eested")))  # fmt: skip
