@@ -181,6 +181,23 @@ def test_the_check_says_so(form: str, more: str, commits_left: bool) -> None:
         assert "twice" in found.message or "more than one" in found.message
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tombstone_held_twice_stops_no_reader_and_no_vacuum(form: str) -> None:
+    """It changes no answer; but the check reports it, and no checkpoint is made from it."""
+    again = remove("a", deletionTimestamp=FAR_FUTURE_MS)
+    with table_with(form, again) as table:
+        without_commits(table)
+        delta = table.delta()
+        assert set(delta.snapshot().tombstones()["path"].to_pylist()) == {"a"}
+        live = {path for path, _ in states(HISTORY)[-1].files}
+        assert set(delta.snapshot().files()["path"].to_pylist()) == live
+        assert delta.plan_vacuum(mode="lite").files.num_rows == 0
+        found = [each.code for each in delta.check(depth="log").findings]
+        assert "checkpoint-damaged" in found
+        with pytest.raises(CorruptLogError, match="'a' twice"):
+            delta.checkpoint()
+
+
 # Files of a table: which look tells
 
 
@@ -209,7 +226,7 @@ def test_a_row_that_comes_right_after_itself_ends_the_reading() -> None:
             yield rows
 
     with table, pytest.raises(CorruptLogError, match="'a' twice"):
-        list(each_file_once(reader, endless(), adds=True, table=table.uri))
+        list(each_file_once(reader, endless(), table=table.uri))
     assert handed == [4]
 
 
@@ -229,7 +246,7 @@ def test_many_rows_are_counted_where_it_is_known_how_many_there_are(
 
     with table:
         rows = each_file_once(
-            reader, tables(names[:3], names[3:]), adds=True, table=table.uri, count=count
+            reader, tables(names[:3], names[3:]), table=table.uri, count=count
         )
         if expected == 5:
             assert sum(some.num_rows for some in rows) == 5

@@ -67,25 +67,24 @@ def each_file_once(
     checkpoint: CheckpointReader,
     rows: Iterable[pa.Table],
     *,
-    adds: bool,
     table: str,
     count: Callable[[], int | None] = lambda: None,
 ) -> Iterator[pa.Table]:
-    """Rows of a checkpoint as they come, after a look at whether one is about a file of another.
+    """Adds of a checkpoint as they come, after a look at whether one is about a file of another.
 
     If there is one, the caller must throw away the rows it has got. The keys of few rows are compared; many
-    rows are counted, where it is known how many there must be.
+    rows are counted, where it is known how many there must be. Tombstones aren't looked at: one that is
+    there twice changes no answer.
 
     Args:
         checkpoint: the checkpoint, to look at the keys themselves where hashes raise a suspicion.
-        rows: its adds or its removes, or some of them, with at least ``path`` and ``deletionVector``.
-        adds: whether they are the adds.
+        rows: its adds, or some of them, with at least ``path`` and ``deletionVector``.
         table: the table's location, for errors.
         count: gives the number of rows that there must be, from the version checksum say; None where it
             isn't known. Called once, if there are many rows.
 
     Raises:
-        CorruptLogError: the checkpoint has two rows of that kind for one file.
+        CorruptLogError: the checkpoint has two adds of one file.
     """
     repeated, expected, found, compared = RepeatedKeys(), None, 0, False
     for some in rows:
@@ -99,20 +98,20 @@ def each_file_once(
                 else found > expected
             )
             if compared:
-                _compare_keys(checkpoint, adds=adds, table=table)
+                _compare_keys(checkpoint, table=table)
         yield some
     if not compared and (repeated.any() if expected is None else found != expected):
-        _compare_keys(checkpoint, adds=adds, table=table)
+        _compare_keys(checkpoint, table=table)
 
 
 _FEW = 50_000
 """So many keys are compared in no time."""
 
 
-def _compare_keys(checkpoint: CheckpointReader, *, adds: bool, table: str) -> None:
+def _compare_keys(checkpoint: CheckpointReader, *, table: str) -> None:
     distinct = DistinctFiles(path=checkpoint.path, version=checkpoint.version, table=table)
     columns = ("path", "deletionVector")
-    for rows in checkpoint.adds(columns) if adds else checkpoint.removes(columns):
+    for rows in checkpoint.adds(columns):
         distinct.meet(rows)
 
 

@@ -355,17 +355,16 @@ class LogState:
         reader = self._checkpoint()
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
-            rows = reader.adds(wanted, row_filter=row_filter) if adds else reader.removes(wanted)
-            # A filter leaves files out, and nobody counts tombstones.
-            counted = adds and row_filter is None
-            for table in each_file_once(
-                reader,
-                rows,
-                adds=adds,
-                table=self.segment.table,
-                count=self._files_in_checkpoint if counted else lambda: None,
-            ):
-                yield tail.survivors(table)
+            rows = reader.removes(wanted)
+            if adds:
+                rows = each_file_once(
+                    reader,
+                    reader.adds(wanted, row_filter=row_filter),
+                    table=self.segment.table,
+                    # A filter leaves files out.
+                    count=self._files_in_checkpoint if row_filter is None else lambda: None,
+                )
+            yield from map(tail.survivors, rows)
         newest = tail.adds if adds else tail.removes
         if row_filter is not None:
             newest = row_filter.prune(newest)
