@@ -191,10 +191,13 @@ def test_a_tombstone_held_twice_stops_no_reader_and_no_vacuum(form: str) -> None
         assert set(delta.snapshot().tombstones()["path"].to_pylist()) == {"a"}
         live = {path for path, _ in states(HISTORY)[-1].files}
         assert set(delta.snapshot().files()["path"].to_pylist()) == live
-        assert delta.plan_vacuum(mode="lite").files.num_rows == 0
+        assert delta.vacuum().num_deleted == 0
         found = [each.code for each in delta.check(depth="log").findings]
         assert "checkpoint-damaged" in found
-        with pytest.raises(CorruptLogError, match="'a' twice"):
+        with (
+            pytest.raises(CorruptLogError, match="nothing here brings them back"),
+            pytest.warns(DeltaWarning, match="twice"),
+        ):
             delta.checkpoint()
 
 
@@ -245,9 +248,7 @@ def test_many_rows_are_counted_where_it_is_known_how_many_there_are(
         return expected
 
     with table:
-        rows = each_file_once(
-            reader, tables(names[:3], names[3:]), table=table.uri, count=count
-        )
+        rows = each_file_once(reader, tables(names[:3], names[3:]), table=table.uri, count=count)
         if expected == 5:
             assert sum(some.num_rows for some in rows) == 5
         else:

@@ -35,6 +35,7 @@ from functools import cached_property
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidArgumentError,
+    NotRegularFileError,
     OutsidePathError,
     StorageError,
 )
@@ -114,6 +115,7 @@ class FileAccess:
 
         Raises:
             OutsidePathError: the table may not read there, or the path has a ``..`` segment.
+            NotRegularFileError: a link below the root of the table, or of the prefix, is on the way.
             CorruptLogError: it names no file.
             InvalidArgumentError: an allowed prefix can't be opened with the options that there are.
         """
@@ -133,7 +135,8 @@ class FileAccess:
             location: as for `locate`; that of a directory ends with a slash.
 
         Raises:
-            OutsidePathError, CorruptLogError, InvalidArgumentError: see `locate`.
+            OutsidePathError, NotRegularFileError, CorruptLogError, InvalidArgumentError: see
+                `locate`.
         """
         self._located(location)
 
@@ -146,7 +149,8 @@ class FileAccess:
             location: as for `check`.
 
         Raises:
-            OutsidePathError, CorruptLogError, InvalidArgumentError: see `locate`.
+            OutsidePathError, NotRegularFileError, CorruptLogError, InvalidArgumentError: see
+                `locate`.
         """
         storage, path = self._located(location)
         named = f"{storage.root.rstrip('/')}/{path}"
@@ -180,7 +184,7 @@ class FileAccess:
         """Whether `check` lets a location pass."""
         try:
             self.check(location)
-        except (OutsidePathError, CorruptLogError):
+        except (OutsidePathError, NotRegularFileError, CorruptLogError):
             return False
         return True
 
@@ -267,17 +271,26 @@ class FileAccess:
         return opened, found.path
 
     def _check_links(self, storage: Storage, path: str, location: str) -> None:
-        """Refuse a local file that a link leads out of the directory that the user has named."""
+        """Refuse a local file to which a link leads from below the directory that the user has named."""
         path = path.strip("/")
         if not path:
             return  # the directory itself, which may be a link
+        path = os.path.normpath(path)
         full = f"{storage.root.rstrip('/')}/{path}"
-        real = self._real_directory(full.rpartition("/")[0] or "/")
+        directory, name = os.path.split(full)
+        real = f"{self._real_directory(directory).rstrip('/')}/{name}"
         if os.path.islink(full):  # noqa: PTH114 - by the thousand, where a Path takes its time
             real = os.path.realpath(full)
-        root = self._real_directory(storage.root)
-        if real != root and not real.startswith(f"{root.rstrip('/')}/"):
-            raise self._refusal(Location.of(location), f"a link leads from there to {real!r}")
+        if real != f"{self._real_directory(storage.root).rstrip('/')}/{path}":
+            shown = Location.of(location).shown
+            raise NotRegularFileError(
+                f"the path {shown!r} isn't opened, because a link leads from there to {real!r}: links "
+                "aren't followed below the root of a table, allowed_outside or not; put there what it leads to",
+                table=self.storage.root,
+                path=shown,
+                operation="open",
+                found=path,
+            )
 
     def _real_directory(self, directory: str) -> str:
         real = self._real.get(directory)
