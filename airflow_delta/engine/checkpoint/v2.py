@@ -90,13 +90,10 @@ class JsonTopLevel:
         from airflow_delta.engine.replay.file_key import file_keys
 
         root = self._storage.root
-        keys = [
-            chunk
-            for table in (actions.adds, actions.removes)
-            for chunk in file_keys(table, table=root).chunks
-        ]
-        named = pa.chunked_array(keys, pa.string())
-        if len(named.unique()) < len(named):
+        # A tombstone that is there twice changes no answer.
+        tombstones = file_keys(actions.removes, table=root).unique()
+        keys = pa.chunked_array([*file_keys(actions.adds, table=root).chunks, tombstones])
+        if len(keys.unique()) < len(keys):
             raise self._corrupt("it names a file twice")
 
     @lazy_property

@@ -32,7 +32,7 @@ from airflow_delta.engine.features.statistics_columns import leaf_columns
 from airflow_delta.engine.maintenance.vacuum_locations import locations
 from airflow_delta.engine.model.schema import DecimalType, StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.engine.storage.base import FileInfo
 
 __all__ = ["RoundedStatistics", "rounded_statistics"]
 
@@ -66,7 +66,7 @@ def rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStati
 
     Args:
         snapshot: the version.
-        files: its live files, with ``path``, ``size`` and ``stats``.
+        files: its live files, with ``path``, ``size``, ``stats`` and ``deletionVector``.
 
     Raises:
         CorruptLogError: a path can't be decoded.
@@ -83,8 +83,9 @@ def rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStati
         path = places[row].as_py()
         if path is None:
             return None
-        info = FileInfo(path, files["size"][row].as_py(), 0)
-        return _looked_at(storage, info, files["stats"][row].as_py(), columns, row)
+        source = ParquetSource(storage, FileInfo(path, files["size"][row].as_py(), 0), slice_rows=1)
+        has_deleted = files["deletionVector"][row].is_valid
+        return _looked_at(source, files["stats"][row].as_py(), columns, row, has_deleted)
 
     # A loop over files, each of which takes a request.
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -134,14 +135,13 @@ def _ends_in_zeros(value: Decimal) -> bool:
 
 
 def _looked_at(
-    storage: Storage,
-    file: FileInfo,
+    source: ParquetSource,
     stats: str,
     columns: Mapping[SchemaPath, DecimalType],
     row: int,
+    has_deleted: bool,
 ) -> RoundedStatistics | None:
     """Compare the statistics of a file with its footer; None where there is nothing to put right."""
-    source = ParquetSource(storage, file, slice_rows=1)
     try:
         exact = {path: bounds for path in columns if (bounds := _footer_bounds(source, path))}
     except (CorruptLogError, ObjectNotFoundError):
@@ -156,7 +156,12 @@ def _looked_at(
             wrong.append(".".join(path))
             for holder, bound in zip(holders, (low, high), strict=True):
                 holder[path[-1]] = bound
-    return RoundedStatistics(row, tuple(wrong), _json(told)) if wrong else None
+    if not wrong:
+        return None
+    if has_deleted:
+        # The footer counts in the rows that the deletion vector has deleted.
+        told["tightBounds"] = False
+    return RoundedStatistics(row, tuple(wrong), _json(told))
 
 
 def _footer_bounds(source: ParquetSource, path: SchemaPath) -> tuple[Decimal, Decimal] | None:

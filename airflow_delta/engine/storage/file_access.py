@@ -284,8 +284,8 @@ class FileAccess:
         if real != f"{self._real_directory(storage.root).rstrip('/')}/{path}":
             shown = Location.of(location).shown
             raise NotRegularFileError(
-                f"the path {shown!r} isn't opened, because a link leads from there to {real!r}: links "
-                "aren't followed below the root of a table, allowed_outside or not; put there what it leads to",
+                f"the path {shown!r} isn't opened, because a link leads from there to {real!r}: below the "
+                "root of a table no link is followed, allowed_outside or not; put there what it leads to",
                 table=self.storage.root,
                 path=shown,
                 operation="open",
