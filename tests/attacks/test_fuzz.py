@@ -74,7 +74,7 @@ def test_some_hostile_tables_in_a_bucket(templates: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_many_hostile_tables_in_a_bucket(templates: Path) -> None:
-    with Runner(templates=templates, store=True, chosen=IN_A_BUCKET) as runner:
+    with Runner(templates=templates, store=True, chosen=IN_A_BUCKET, sample=FEW) as runner:
         check(runner.run(MANY[:200]))
 
 
