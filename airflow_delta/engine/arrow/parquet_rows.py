@@ -155,7 +155,10 @@ class FileRows:
             if self._leaves is not None:
                 return array
             return stats_from_parsed(array, utc=self._source.int96_leaves)
-        return partition_values_from_parsed(array)
+        try:
+            return partition_values_from_parsed(array)
+        except pa.ArrowInvalid as error:  # bytes that aren't UTF-8
+            raise self._source.corrupt(f"a value in its column {stored!r} has no text") from error
 
 
 class FilteredRows:

@@ -37,7 +37,9 @@ def main() -> int:
     parser.add_argument("--mutation", action="append", help="only this mutation")
     parser.add_argument("--operation", action="append", help="only this operation")
     parser.add_argument("--all", action="store_true", help="every operation on each case, not some")
-    parser.add_argument("--sample", type=int, default=SAMPLE, help="how many operations on each case")
+    parser.add_argument(
+        "--sample", type=int, default=SAMPLE, help="how many operations on each case"
+    )
     parser.add_argument("--store", action="store_true", help="lay tables out in an S3 of moto's")
     parser.add_argument("--keep", action="store_true", help="leave the directory of the last case")
     parser.add_argument("--verbose", action="store_true", help="print each outcome")

@@ -15,7 +15,7 @@ import pytest
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.checkpoint.write import write_classic_checkpoint
-from airflow_delta.engine.errors import DeltaWarning, InvalidTableError
+from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidTableError
 from airflow_delta.engine.log.files import parse_log_file
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.model.actions import Metadata, Protocol
@@ -296,3 +296,26 @@ def known(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: known(item) for name, item in value.items() if item is not None}
+
+
+def test_bytes_that_have_no_text_damage_a_checkpoint_that_has_only_them() -> None:
+    storage = memory()
+    state = content(
+        metadata=metadata(partitions={"p": "binary"}, **{STRUCT: "true"}),
+        adds=[add_table([add_row(1, partitionValues=[("p", "x")])])],
+    )
+    path = write_classic_checkpoint(storage, state, version=7, table="t").path
+    rows = pq.read_table(io.BytesIO(storage.read(path))).combine_chunks()
+    adds = rows["add"].chunk(0)
+    fields = {field.name: adds.field(index) for index, field in enumerate(adds.type)}
+    del fields["partitionValues"]
+    values = pa.array([b"\xff"] * len(adds), pa.binary())
+    fields["partitionValues_parsed"] = pa.StructArray.from_arrays([values], ["p"])
+    bare = pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=adds.is_null())
+    buffer = io.BytesIO()
+    pq.write_table(rows.set_column(rows.column_names.index("add"), "add", bare), buffer)
+    storage.delete([path])
+    storage.create(path, buffer.getvalue())
+    checkpoint: Any = parse_log_file(storage.head(path))
+    with pytest.raises(CorruptLogError, match="'partitionValues_parsed' has no text"):
+        list(open_checkpoint(storage, checkpoint, table="t").adds())
