@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 __all__ = ["LONGEST_PATH", "all_endings", "longest_of"]
 
 LONGEST_PATH = 4096
-"""No path of a file has more bytes, and so none has more characters: stores take 1,024 bytes, file systems up to
-so many."""
+"""No path of a file has more bytes, and so none has more characters. Stores take 1,024 bytes, file systems
+up to so many."""
 
 
 def longest_of(endings: Collection[str]) -> int:
