@@ -222,6 +222,11 @@ class Runner:
         """Whether each outcome is printed."""
         return self._verbose
 
+    @property
+    def progress(self) -> bool:
+        """Whether findings are printed as they come."""
+        return self._progress
+
     def _start(self) -> None:
         self._buffer = b""
         self._process = subprocess.Popen(
@@ -343,7 +348,10 @@ class _Case:
             print(f"    {seconds:6.3f} s {peak:4} MB  {name}: {said}{wrong}")
 
     def _find(self, operation: str, kind: str, said: str) -> None:
-        self._report.findings.append(Finding(self._seed, operation, kind, said, self._case))
+        finding = Finding(self._seed, operation, kind, said, self._case)
+        self._report.findings.append(finding)
+        if self._runner.progress:
+            print(finding, flush=True)
 
     def _count_mutations(self, case: str) -> None:
         from tests.attacks.fuzz.world import MUTATIONS
