@@ -26,7 +26,7 @@ from airflow_delta.engine.features.column_mapping import (
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
-from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.storage.file_access import FileAccess
 
 __all__ = ["read_rows", "rewrite_files"]

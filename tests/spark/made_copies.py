@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.copies.marker import MARKER, CopyMarker
+from airflow_delta.copies.source import copy_app_id
 from airflow_delta.engine import DeltaTable
-from airflow_delta.spark.copy_marker import MARKER, CopyMarker
-from airflow_delta.spark.copy_source import copy_app_id
 
 RUN = "clone-00000000-0000-0000-0000-000000000000"
 DELETION = "00000000-0000-0000-0000-000000000001"

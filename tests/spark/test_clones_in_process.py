@@ -17,21 +17,22 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.copies import deletion_list
+from airflow_delta.copies.deletion import delete_copy
+from airflow_delta.copies.deletion_list import DELETING, read_list, write_list
+from airflow_delta.copies.lease import CopyBeingDeletedError
+from airflow_delta.copies.marker import MARKER, read_marker
+from airflow_delta.copies.request import CopyRequest, CopyResult
+from airflow_delta.copies.source import CopySource
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_path
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.spark import clones, deletion_list
-from airflow_delta.spark.clone_files import FileCopy
-from airflow_delta.spark.clones import Clone
-from airflow_delta.spark.copy_deletion import delete_copy
-from airflow_delta.spark.copy_marker import MARKER, read_marker
-from airflow_delta.spark.copy_rules import CopyRequest, CopyResult
-from airflow_delta.spark.copy_source import CopySource
-from airflow_delta.spark.copy_watch import CopyBeingDeletedError
-from airflow_delta.spark.deletion_list import DELETING, read_list, write_list
-from airflow_delta.spark.file_copying import copy_file
-from airflow_delta.spark.key_shuffle import StorageAddress
+from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
+from airflow_delta.spark.copy import clones
+from airflow_delta.spark.copy.clone_files import FileCopy
+from airflow_delta.spark.copy.clones import Clone
+from airflow_delta.spark.copy.file_copying import copy_file
 from tests.conftest import write_sales
 from tests.spark.made_copies import contents
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.spark import read_snapshot
-from airflow_delta.spark.copies import copy_snapshot
-from airflow_delta.spark.copy_rules import CopyRequest
+from airflow_delta.spark.copy.copies import copy_snapshot
 from tests.delta_spark.peer import DeltaSpark
 from tests.spark.conftest import bag, rows_of
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine import DeltaTable
-from airflow_delta.spark.copies import copy_snapshot
-from airflow_delta.spark.copy_rules import CopyRequest
+from airflow_delta.spark.copy.copies import copy_snapshot
 from tests.airflow.maintenance import checkpoint_only, rows_by_peer
 from tests.golden.expected_rows import ExpectedRows
 

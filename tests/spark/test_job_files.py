@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError, TableNotFoundError
-from airflow_delta.spark.job_files import (
+from airflow_delta.job_files import (
     STORAGE_OPTIONS_VARIABLE,
     read_parameters,
     read_storage_options,
@@ -86,7 +86,7 @@ def test_a_job_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_submitters_need_neither_pyspark_nor_pyarrow() -> None:
     code = (
-        "import sys, airflow_delta.spark.job_files, airflow_delta.spark.jobs.materialize\n"
+        "import sys, airflow_delta.job_files, airflow_delta.spark.jobs.materialize\n"
         "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'airflow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

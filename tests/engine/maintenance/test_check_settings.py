@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable, StructField, StructType
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import ManagedTable, OwnerStatus, Standing
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import CommitOwnerError, CommitOwnerUnavailableError, DeltaError
 from airflow_delta.engine.maintenance.check.findings import CheckReport
 from airflow_delta.engine.model.schema import LONG

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import MetadataCleanupPlan
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
 from airflow_delta.engine.storage.hidden import hidden_name
 from tests.cleanup_tables import (
     LAST,

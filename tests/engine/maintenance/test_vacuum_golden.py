@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.maintenance.vacuum import plan_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import resolve
 from tests.conftest import NO_GOLDEN, golden_manifest

@@ -22,29 +22,30 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectNotFoundError,
 )
-from airflow_delta.engine.maintenance import vacuum_inventory, vacuum_log
-from airflow_delta.engine.maintenance.last_vacuum import (
-    LAST_VACUUM,
-    read_last_vacuum,
-    write_last_vacuum,
-)
-from airflow_delta.engine.maintenance.restorable import oldest_restorable
-from airflow_delta.engine.maintenance.vacuum_candidates import each_once, existing, list_files
-from airflow_delta.engine.maintenance.vacuum_inventory import (
+from airflow_delta.engine.maintenance.table_files import removals as vacuum_log
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.listing import each_once, existing, list_files
+from airflow_delta.engine.maintenance.table_files.locations import locations, places
+from airflow_delta.engine.maintenance.table_files.oldest_restorable import oldest_restorable
+from airflow_delta.engine.maintenance.table_files.removals import read_commits
+from airflow_delta.engine.maintenance.vacuum import inventory as vacuum_inventory
+from airflow_delta.engine.maintenance.vacuum.inventory import (
     check_times,
     inventory_files,
     read_inventory,
 )
-from airflow_delta.engine.maintenance.vacuum_locations import locations, places
-from airflow_delta.engine.maintenance.vacuum_log import read_commits
-from airflow_delta.engine.maintenance.vacuum_references import references
-from airflow_delta.engine.maintenance.vacuum_scope import (
+from airflow_delta.engine.maintenance.vacuum.last_vacuum import (
+    LAST_VACUUM,
+    read_last_vacuum,
+    write_last_vacuum,
+)
+from airflow_delta.engine.maintenance.vacuum.references import references
+from airflow_delta.engine.maintenance.vacuum.scope import (
     Scope,
     kinds_of,
     of_other_tables,
     roots_of_other_tables,
 )
-from airflow_delta.engine.maintenance.vector_files import vector_paths
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Capabilities, FileInfo
 from airflow_delta.engine.storage.local import LocalStorage
