@@ -225,8 +225,8 @@ class ChangeFeed:
             DeltaError: table or target can't be read.
             InvalidArgumentError: the target must not be appended to.
         """
+        from airflow_delta.change_feeds.earlier_append import earlier_append
         from airflow_delta.change_feeds.progress import told_before
-        from airflow_delta.spark.changes.earlier_append import earlier_append
 
         request = self._request(start, end)
         if told_before(request, self._table, self._target) is not None:

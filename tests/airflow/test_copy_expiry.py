@@ -29,7 +29,7 @@ from airflow_delta.operators.durations import as_duration_ms
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
 from tests.airflow.test_operators import context
 from tests.conftest import write_sales
-from tests.spark.made_copies import (
+from tests.spark.copy.made_copies import (
     DELETION,
     LATER,
     LONG_AGO,

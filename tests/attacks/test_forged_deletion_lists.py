@@ -24,7 +24,7 @@ from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.copy_expiry import delete_expired_copies
 from airflow_delta.hooks.delta import DeltaHook
 from tests.conftest import write_sales
-from tests.spark.made_copies import (
+from tests.spark.copy.made_copies import (
     DELETION,
     LATER,
     LONG_AGO,

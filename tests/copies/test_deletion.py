@@ -30,7 +30,15 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.conftest import write_sales
-from tests.spark.made_copies import DELETION, LONG_AGO, NEVER, RUN, contents, delta_copy, files_copy
+from tests.spark.copy.made_copies import (
+    DELETION,
+    LONG_AGO,
+    NEVER,
+    RUN,
+    contents,
+    delta_copy,
+    files_copy,
+)
 
 NEW_RUN = RUN.replace("0", "1")
 STEPS = ("read", "list", "walk", "create", "replace", "delete")

@@ -43,6 +43,7 @@ from airflow_delta.change_feeds.directories import (
     range_directories,
     range_directory,
 )
+from airflow_delta.change_feeds.earlier_append import earlier_append
 from airflow_delta.change_feeds.progress import (
     identifiers_of,
     told_before,
@@ -58,7 +59,6 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CommitConflictError, ObjectExistsError, StorageError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.model.schema import VOID
-from airflow_delta.spark.changes.earlier_append import earlier_append
 from airflow_delta.spark.changes.read import CHANGE_COLUMNS, read_changes
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import write_data_files

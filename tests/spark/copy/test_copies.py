@@ -22,7 +22,7 @@ from airflow_delta.spark.copy import directory_copies
 from airflow_delta.spark.copy.copies import copy_snapshot
 from airflow_delta.spark.runtime.hadoop_directories import HadoopDirectories
 from tests.spark.conftest import bag, rows_of
-from tests.spark.made_copies import DELETION
+from tests.spark.copy.made_copies import DELETION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from airflow_delta.engine.maintenance.restore.plan import missing_files as restore_missing
+from airflow_delta.engine.maintenance.restore import missing_files as restore_missing
 from airflow_delta.engine.model.actions import Protocol, RemoveFile
 from airflow_delta.engine.transaction import commit_loop
 from tests.engine.transaction.prepare.attempts import protocol

@@ -263,7 +263,7 @@ def test_the_words_of_messages() -> None:
 
 
 def test_the_page_tells_of_each_code_and_of_no_other() -> None:
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     sources = (root / "airflow_delta/engine/maintenance/check").glob("*.py")
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     # First arguments of findings, and the codes that are chosen before.

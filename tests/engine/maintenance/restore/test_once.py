@@ -8,7 +8,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CommitConflictError, InvalidArgumentError
-from airflow_delta.engine.maintenance.restore.plan import missing_files as restore_missing
+from airflow_delta.engine.maintenance.restore import missing_files as restore_missing
 from airflow_delta.engine.transaction import commit_loop
 from tests.log_builder import add, commit_path, remove, write_commit, write_table
 

@@ -34,7 +34,7 @@ from airflow_delta.spark.copy.clone_files import FileCopy
 from airflow_delta.spark.copy.clones import Clone
 from airflow_delta.spark.copy.file_copying import copy_file
 from tests.conftest import write_sales
-from tests.spark.made_copies import contents
+from tests.spark.copy.made_copies import contents
 
 STEPS = ("read", "list", "walk", "create", "replace", "delete", "writer")
 SPARK: Any = SimpleNamespace(sparkContext=None)
