@@ -294,8 +294,10 @@ class _Case:
                     while (message := self._runner.message(30)) and "ended" not in message:
                         pass
                     return name, number, "no end"
-                case {"case": case, "pid": pid}:
-                    self._case, self._pid = case, pid
+                case {"pid": pid}:
+                    self._pid = pid
+                case {"case": case}:
+                    self._case = case
                     if first:
                         self._count_mutations(case)
                         self._say(case)

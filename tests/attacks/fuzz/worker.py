@@ -116,6 +116,7 @@ class _Child:
         from tests.attacks.fuzz.case import Selection, build
         from tests.attacks.fuzz.grounds import Bucket, Directory
 
+        _say({"pid": os.getpid()})
         self._work = f"{directory}/case"
         self._request = request
         errors = os.open(f"{directory}/stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -148,7 +149,7 @@ class _Child:
         self._canary = Canary(self._places.outside)
         self._lay_out()
         self._asked, self._newest = False, None
-        _say({"case": str(self._case)[:4000], "pid": os.getpid()})
+        _say({"case": str(self._case)[:4000]})
         _limit()
         wanted = self._wanted([operation.name for operation in OPERATIONS])
         for number, operation in enumerate([*OPERATIONS, *PROBES.values()]):
