@@ -2,8 +2,7 @@
 
 Spec: PROTOCOL.md, "Reader Requirements for Row Tracking". A row that was moved from another file has
 its values in hidden columns of its file; the others count from what the log says of the file:
-``baseRowId`` plus the row's index, and ``defaultRowCommitVersion``. The engine's ``arrow/row_tracking.py``
-has the rule as a table.
+``baseRowId`` plus the row's index, and ``defaultRowCommitVersion``.
 """
 
 from __future__ import annotations

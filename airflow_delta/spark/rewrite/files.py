@@ -120,11 +120,6 @@ class FileRewriter:
         self._reader = SnapshotReader(spark, table, snapshot)
         self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
 
-    @property
-    def keeps_row_ids(self) -> bool:
-        """Whether rows take their ids along."""
-        return bool(self._layout.hidden)
-
     def rewrite(self, adds: pa.Table) -> list[Rewritten]:
         """Write the rows of files into new ones; if that fails, nothing is left.
 

@@ -183,11 +183,6 @@ class OldLog:
         )
         return tuple(group for group in found if group.count)
 
-    def has_commit(self, version: int) -> bool:
-        """Whether the commit of a version is there."""
-        place = bisect_left(self.commits.versions, version)
-        return self.commits.versions[place : place + 1] == array("q", [version])
-
     def begins_below(self, version: int) -> bool:
         """Whether there is anything that versions below this one need."""
         older = any(file_version < version for file_version, _ in self.checkpoint_files[:1])

@@ -24,13 +24,13 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.files import CompactedCommits
+from airflow_delta.engine.maintenance.log_compaction import plan as log_compaction
 from airflow_delta.engine.maintenance.log_compaction.plan import (
     FEWEST,
     LogCompactionResult,
     execute_log_compaction,
     plan_log_compaction,
 )
-from airflow_delta.engine.maintenance.log_compaction import plan as log_compaction
 from tests.faulty_storage import Crash, Fault, FaultyStorage, How
 from tests.laws.histories import histories, protocol
 from tests.log_builder import PROTOCOL, add, metadata, remove

@@ -17,10 +17,10 @@ from airflow_delta.engine.errors import (
     ObjectNotFoundError,
     UnsupportedFeatureError,
 )
+from airflow_delta.engine.maintenance.vacuum import execution as vacuum_execution
 from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
-from airflow_delta.engine.maintenance.vacuum import execution as vacuum_execution
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faulty_storage import Fault, FaultyStorage
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, remove, write_commit

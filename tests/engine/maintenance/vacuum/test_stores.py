@@ -10,8 +10,8 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import StorageError
-from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
 from airflow_delta.engine.maintenance.vacuum import execution as vacuum_execution
+from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
 from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
 from airflow_delta.engine.storage import object_store
 from tests.log_builder import PROTOCOL, add, metadata
