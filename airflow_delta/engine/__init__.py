@@ -101,7 +101,7 @@ _HOMES = {
     "AddCdcFile": "model.actions",
     "AddFile": "model.actions",
     "ArrayType": "model.schema",
-    "CheckpointResult": "maintenance.checkpointing",
+    "CheckpointResult": "maintenance.checkpoint.execution",
     "CommitInfo": "model.actions",
     "CommitResult": "transaction.result",
     "DecimalType": "model.schema",
