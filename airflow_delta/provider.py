@@ -33,7 +33,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_delta.hooks.commit_owner",
                     "airflow_delta.hooks.delta",
-                    "airflow_delta.hooks.spark_job",
+                    "airflow_delta.hooks.spark.job",
                 ],
             }
         ],

@@ -23,8 +23,8 @@ LIGHT = ("airflow_delta.engine.table",)
 ENGINE = (
     *LIGHT,
     # What the engine loads when it is first asked for files.
-    "airflow_delta.engine.arrow.json_actions",
-    "airflow_delta.engine.arrow.parquet",
+    "airflow_delta.engine.arrow.json.reader",
+    "airflow_delta.engine.arrow.parquet.action_file",
     "airflow_delta.engine.replay.reconcile",
     "airflow_delta.engine.scan.file_pruner",
 )

@@ -17,12 +17,12 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import VersionNotFoundError
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.cleanup_execution import (
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import (
     MetadataCleanupResult,
     execute_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup import (
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
 )

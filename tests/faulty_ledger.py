@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_delta.engine.commit.ledger import Entry, Ledger
+from airflow_delta.engine.commit.store.commit_store import Entry, Ledger
 from airflow_delta.engine.errors import CommitOwnerUnavailableError
 from airflow_delta.engine.log.files import UnbackfilledCommit
 from tests.faulty_storage import Crash, Fault, How

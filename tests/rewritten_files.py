@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile, Snapshot
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.features.column_mapping import (
     mapping_mode,
     physical_name,
@@ -26,8 +25,9 @@ from airflow_delta.engine.features.column_mapping import (
 from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
-from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.storage.file_access import FileAccess
+from tests.deletion_vectors import read_deletion_vector
 
 __all__ = ["read_rows", "rewrite_files"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import (
     CommitOwner,
     CommitResponse,
@@ -14,6 +12,8 @@ from airflow_delta.engine.commit.owner import (
     ManagedTable,
     OwnerStatus,
 )
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 
 __all__ = ["WatchedOwner"]
 

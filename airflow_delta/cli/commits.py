@@ -98,7 +98,7 @@ def _repaired(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
 
 def _backfilled_commits(table: DeltaTable) -> dict[str, Any]:
     """The same facts as far as the log tells them; the others are None."""
-    from airflow_delta.engine.maintenance.backfilled import open_backfilled
+    from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 
     newest = open_backfilled(table.storage)
     return {

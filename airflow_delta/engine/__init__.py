@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_delta.engine import errors
-    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
+    from airflow_delta.engine.maintenance.checkpoint.execution import CheckpointResult
     from airflow_delta.engine.model.actions import (
         AddCdcFile,
         AddFile,
@@ -101,7 +101,7 @@ _HOMES = {
     "AddCdcFile": "model.actions",
     "AddFile": "model.actions",
     "ArrayType": "model.schema",
-    "CheckpointResult": "maintenance.checkpointing",
+    "CheckpointResult": "maintenance.checkpoint.execution",
     "CommitInfo": "model.actions",
     "CommitResult": "transaction.result",
     "DecimalType": "model.schema",

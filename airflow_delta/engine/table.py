@@ -19,8 +19,8 @@ from airflow_delta.engine.errors import (
     InvalidArgumentError,
     TableNotFoundError,
 )
-from airflow_delta.engine.log.by_name import load_newest_segment
 from airflow_delta.engine.log.newest import find_latest_version
+from airflow_delta.engine.log.newest_segment import load_newest_segment
 from airflow_delta.engine.log.proposed import is_any_proposed
 from airflow_delta.engine.maintenance.table_maintenance import TableMaintenance
 from airflow_delta.engine.model.actions import CommitInfo
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.changes.plan import ChangePlan
     from airflow_delta.engine.commit.owner import CommitOwner
     from airflow_delta.engine.snapshot.transactions import TransactionSearch
-    from airflow_delta.engine.transaction.alteration import TableAlteration
+    from airflow_delta.engine.transaction.alter.table import TableAlteration
     from airflow_delta.engine.transaction.conversion import ConversionResult
     from airflow_delta.engine.transaction.result import CommitResult
     from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -326,7 +326,7 @@ class DeltaTable(TableMaintenance):
         Example:
             ``table.alter.set_properties({"delta.enableChangeDataFeed": "true"})``
         """
-        from airflow_delta.engine.transaction.alteration import TableAlteration
+        from airflow_delta.engine.transaction.alter.table import TableAlteration
 
         return TableAlteration(self.storage, self._newest.get, self._owners)
 

@@ -10,10 +10,10 @@ from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
+    from airflow_delta.change_feeds.request import FeedRequest
     from airflow_delta.engine import DeltaTable, Snapshot
     from airflow_delta.engine.changes.plan import ChangePlan
-    from airflow_delta.hooks.spark_job import SparkJobHook
-    from airflow_delta.spark.changes_rules import FeedRequest
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["ChangeFeed", "put_back_error"]
 
@@ -86,7 +86,7 @@ class ChangeFeed:
         Raises:
             DeltaError: the table can't be read.
         """
-        from airflow_delta.spark.table_identity import is_same_log
+        from airflow_delta.change_feeds.table_identity import is_same_log
 
         return is_same_log(self._table, table_id, version)
 
@@ -167,7 +167,7 @@ class ChangeFeed:
             InvalidArgumentError: the target must not be appended to.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.spark.changes_told import check_source, told_by_target
+        from airflow_delta.change_feeds.progress import check_source, told_by_target
 
         if not self._target_uri:
             return None
@@ -225,8 +225,8 @@ class ChangeFeed:
             DeltaError: table or target can't be read.
             InvalidArgumentError: the target must not be appended to.
         """
-        from airflow_delta.spark.changes_earlier import earlier_append
-        from airflow_delta.spark.changes_told import told_before
+        from airflow_delta.change_feeds.earlier_append import earlier_append
+        from airflow_delta.change_feeds.progress import told_before
 
         request = self._request(start, end)
         if told_before(request, self._table, self._target) is not None:
@@ -280,7 +280,7 @@ class ChangeFeed:
 
     def _last_from(self, start: int, end: int) -> list[int]:
         """The last of the versions that the target has one after another from the first of a range on."""
-        from airflow_delta.spark.changes_told import told_by_target
+        from airflow_delta.change_feeds.progress import told_by_target
 
         if not self._target_uri:
             return []
@@ -288,7 +288,7 @@ class ChangeFeed:
         return [last for first, last in told.ranges if first <= start <= last]
 
     def _request(self, start: int, end: int) -> FeedRequest:
-        from airflow_delta.spark.changes_rules import FeedRequest
+        from airflow_delta.change_feeds.request import FeedRequest
 
         return FeedRequest(self._table_uri, start, end, str(self._target_uri), self._format)
 

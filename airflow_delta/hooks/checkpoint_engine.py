@@ -9,7 +9,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import backfill_missing
 
 if TYPE_CHECKING:
-    from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["ENGINES", "checkpoint_with_spark", "takes_spark"]
 
@@ -31,13 +31,16 @@ def takes_spark(
 
     :param hook: reaches the table.
     :param engine: one of `ENGINES`. ``auto`` takes Spark from a size of the log on, see
-        `airflow_delta.spark.checkpoint_rules.log_bytes`, where there is a Spark to take.
+        `airflow_delta.engine.maintenance.checkpoint.log_size.log_bytes`, where there is a Spark to take.
     :param version: the version to checkpoint; None: the newest.
     :param has_spark: whether a Spark connection is named.
     :param threshold_bytes: that size; None: ``SPARK_THRESHOLD_BYTES``.
     :raises DeltaError: the log can't be listed.
     """
-    from airflow_delta.spark.checkpoint_rules import SPARK_THRESHOLD_BYTES, log_bytes
+    from airflow_delta.engine.maintenance.checkpoint.log_size import (
+        SPARK_THRESHOLD_BYTES,
+        log_bytes,
+    )
 
     if engine != "auto" or not has_spark:
         return engine == "spark"

@@ -121,7 +121,7 @@ class CommitOwnerHook(BaseHook):
 
         An empty database gets the owner's tables by it.
         """
-        from airflow_delta.engine.commit.sql_database import SqlDatabase
+        from airflow_delta.engine.commit.sql.database import SqlDatabase
 
         try:
             # Named even if it is the default one, so that it is an error if it isn't defined.
@@ -157,7 +157,7 @@ def commit_owners(url: str | None) -> dict[str, CommitOwner]:
 # One per database and process, which keeps its connections for all looks at all tables.
 @lru_cache(maxsize=8)
 def _sql_owner(url: str) -> CommitOwner:
-    from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+    from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 
     return SqlCommitOwner(url)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from airflow_delta.hooks.delta import DeltaHook
 
 if TYPE_CHECKING:
+    from airflow_delta.copies.marker import CopyMarker
+    from airflow_delta.copies.source import CopySource
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.engine.storage.base import Storage
-    from airflow_delta.spark.copy_marker import CopyMarker
-    from airflow_delta.spark.copy_source import CopySource
 
 __all__ = ["delete_expired_copies"]
 
@@ -22,9 +22,9 @@ _LOG = logging.getLogger(__name__)
 def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -> list[str]:
     """Delete copies of a table that lie in the same directory as a target, and have expired.
 
-    Only what says of itself that it is such a copy (``spark/copy_marker.py``) is looked at, and it stays
+    Only what says of itself that it is such a copy (``copies/marker.py``) is looked at, and it stays
     where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
-    was killed, or fails, goes on with a call an hour after it began or later (``spark/deletion_list.py``).
+    was killed, or fails, goes on with a call an hour after it began or later (``copies/deletion_list.py``).
 
     Nothing that can't be read or deleted is an error, but each is a warning: the copy that was asked for is
     made, and whoever needs it shall have it.
@@ -33,8 +33,8 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
     :param target_uri: the target, which stays.
     :returns: the places of the copies that were deleted.
     """
+    from airflow_delta.copies.deletion import delete_copy
     from airflow_delta.engine.errors import DeltaError
-    from airflow_delta.spark.copy_deletion import delete_copy
 
     try:
         expired = _expired_copies(hook, table_uri, target_uri)
@@ -62,11 +62,11 @@ def _expired_copies(
 
     :raises DeltaError: the table, or the directory, can't be read.
     """
+    from airflow_delta.copies.deletion_list import DELETING
+    from airflow_delta.copies.marker import MARKER
+    from airflow_delta.copies.request import now_ms
+    from airflow_delta.copies.source import CopySource
     from airflow_delta.engine.errors import DeltaError
-    from airflow_delta.spark.copy_marker import MARKER
-    from airflow_delta.spark.copy_rules import now_ms
-    from airflow_delta.spark.copy_source import CopySource
-    from airflow_delta.spark.deletion_list import DELETING
 
     source, target = hook.table(table_uri), hook.table(target_uri).storage
     parent, _, name = target.root.rpartition("/")
@@ -131,9 +131,9 @@ def _marker(
 
     :raises DeltaError: one of the two can't be read, or is none.
     """
+    from airflow_delta.copies.deletion_list import DeletionList
+    from airflow_delta.copies.marker import CopyMarker
     from airflow_delta.engine.errors import DeltaError
-    from airflow_delta.spark.copy_marker import CopyMarker
-    from airflow_delta.spark.deletion_list import DeletionList
 
     if isinstance(content, DeltaError):
         raise content

@@ -195,7 +195,7 @@ def convert_to_file_system(
 
 def _backfilled_snapshot(table: DeltaTable) -> Snapshot:
     """The newest version that the log's directory has; no commit owner is asked."""
-    from airflow_delta.engine.maintenance.backfilled import open_backfilled
+    from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 
     return open_backfilled(table.storage)
 

@@ -8,7 +8,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import owner_url_for_job
 
 if TYPE_CHECKING:
-    from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["rewrite_with_spark"]
 
@@ -25,7 +25,7 @@ def rewrite_with_spark(
     :param hook: knows the credentials of the table's store, and its commit owner.
     :param job: submits the job.
     :param feature: ``deletionVectors``, ``columnMapping`` or ``typeWidening``.
-    :returns: ``table_uri``, and what `airflow_delta.spark.rewriting.rewrite_report` has.
+    :returns: ``table_uri``, and what `airflow_delta.spark.rewrite.rewrite.rewrite_report` has.
     :raises DeltaError: the commit owner can't be told to the job.
     :raises AirflowException: the job failed.
     """

@@ -9,9 +9,9 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
 
 if TYPE_CHECKING:
-    from airflow_delta.hooks.spark_job import SparkJobHook
-    from airflow_delta.spark.copy_rules import CopyRequest
-    from airflow_delta.spark.copy_source import CopySource
+    from airflow_delta.copies.request import CopyRequest
+    from airflow_delta.copies.source import CopySource
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["SnapshotCopy"]
 
@@ -47,7 +47,7 @@ class SnapshotCopy:
         replace_newer: bool,
         expire_after_ms: int | None = None,
     ) -> None:
-        from airflow_delta.spark.copy_rules import CopyRequest
+        from airflow_delta.copies.request import CopyRequest
 
         self._hook = hook
         self._identity = identity
@@ -67,8 +67,8 @@ class SnapshotCopy:
             CopyBeingDeletedError: an expired copy is being deleted there.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.spark.copy_formats import check_columns, check_format
-        from airflow_delta.spark.copy_source import CopySource
+        from airflow_delta.copies.formats import check_columns, check_format
+        from airflow_delta.copies.source import CopySource
 
         request = self._request
         check_format(request.format)
@@ -80,13 +80,13 @@ class SnapshotCopy:
         return self._earlier_commit(source) if request.format == "delta" else None
 
     def _earlier_commit(self, source: CopySource) -> dict[str, Any] | None:
-        from airflow_delta.spark.copy_rules import (
+        from airflow_delta.copies.lease import CopyWatch
+        from airflow_delta.copies.request import (
             check_delta_target,
             copied_by,
             mark_delta_copy,
             now_ms,
         )
-        from airflow_delta.spark.copy_watch import CopyWatch
 
         request, hook = self._request, self._hook
         target = hook.table(request.target_uri)

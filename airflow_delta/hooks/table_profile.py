@@ -11,7 +11,7 @@ from airflow_delta.hooks.managed_commits import backfill_missing
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot
-    from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["MOST_COLUMNS", "SnapshotProfile"]
 
@@ -55,7 +55,7 @@ class SnapshotProfile:
             DeltaError: the table can't be read.
         """
         from airflow_delta.engine.errors import InvalidArgumentError
-        from airflow_delta.spark.profile_rules import checked_leaves
+        from airflow_delta.profiles.profile import checked_leaves
 
         leaves = checked_leaves(self._columns, self._snapshot.schema, table=self._table_uri)
         if len(leaves) > MOST_COLUMNS:
@@ -71,7 +71,7 @@ class SnapshotProfile:
         Raises:
             DeltaError: the table can't be read.
         """
-        from airflow_delta.spark.profile_rules import profile_by_statistics, profile_report
+        from airflow_delta.profiles.profile import profile_by_statistics, profile_report
 
         if self._columns is None or len(self._columns) or self._predicate:
             return None

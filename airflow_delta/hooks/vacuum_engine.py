@@ -9,7 +9,7 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.managed_commits import owner_url_for_job
 
 if TYPE_CHECKING:
-    from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
 __all__ = ["ENGINES", "vacuum_with_spark"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.failures import ArgumentError
-from airflow_delta.hooks.spark_install import check_spark_for_argument
+from airflow_delta.hooks.spark.install import check_spark_for_argument
 from airflow_delta.operators.template_values import is_absent
 from airflow_delta.templates import OptionalReference, OptionalTemplate
 from airflow_delta.version_compat import is_written_none, reference_text

@@ -152,8 +152,8 @@ class ChangeFeedOperator(TableTask):
 
         :raises AirflowSkipException: nothing is new.
         :raises TableFailure: the changes can't be read in one go, and where ``end_version`` helps, the
-            message says so; the target must not be appended to, see `airflow_delta.spark.changes_rules`; or
-            the table can't be read. See `airflow_delta.hooks.failures`.
+            message says so; the target must not be appended to, see `airflow_delta.change_feeds.request`;
+            or the table can't be read. See `airflow_delta.hooks.failures`.
         :raises AirflowFailException: the table was put back to an earlier state; or it isn't known what was
             processed, see `airflow_delta.operators.feed_progress`.
         :raises DeltaError: the store failed.
@@ -222,7 +222,7 @@ class ChangeFeedOperator(TableTask):
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
     ) -> dict[str, Any]:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
+        from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK

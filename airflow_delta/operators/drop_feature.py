@@ -133,7 +133,7 @@ class DropFeatureOperator(TableTask):
 
     def _rewrite(self, feature: str, context: Context) -> None:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
+        from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         conf = self.argument("spark_conf")

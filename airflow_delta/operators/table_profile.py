@@ -164,7 +164,7 @@ class TableProfileOperator(TableTask):
 
     def _by_spark(self, profile: SnapshotProfile, context: Context) -> Mapping[str, Any]:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
+        from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK

@@ -151,7 +151,7 @@ class TimeTravelSnapshotOperator(TableTask):
         """Pin the version, and copy it where there is a target.
 
         :raises TableFailure: there is no such version; its files are gone, and ``check_files`` is set; or
-            the target must not or can't be replaced, see `airflow_delta.spark.copies`. See
+            the target must not or can't be replaced, see `airflow_delta.spark.copy.copies`. See
             `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed; or an expired copy is being deleted at the target.
         :raises AirflowException: the copying job failed.
@@ -189,7 +189,7 @@ class TimeTravelSnapshotOperator(TableTask):
         self, pinned: Mapping[str, Any], expire_after_ms: int | None, context: Context
     ) -> dict[str, Any]:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
+        from airflow_delta.hooks.spark.job import SparkJobHook
 
         identity = run_identity(context)
         copy = SnapshotCopy(

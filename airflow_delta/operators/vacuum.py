@@ -161,7 +161,7 @@ class VacuumOperator(TableTask):
         self, hook: DeltaHook, asked: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
         # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
-        from airflow_delta.hooks.spark_job import SparkJobHook
+        from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK

@@ -19,19 +19,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_delta.spark.changes import read_changes
-    from airflow_delta.spark.profiling import profile_snapshot
-    from airflow_delta.spark.read import read_snapshot
-    from airflow_delta.spark.writing import WriteResult, write
+    from airflow_delta.spark.changes.read import read_changes
+    from airflow_delta.spark.profile.profiling import profile_snapshot
+    from airflow_delta.spark.reader.read import read_snapshot
+    from airflow_delta.spark.writer.write import WriteResult, write
 
 __all__ = ["WriteResult", "profile_snapshot", "read_changes", "read_snapshot", "write"]
 
 _HOMES = {
-    "WriteResult": "writing",
-    "profile_snapshot": "profiling",
-    "read_changes": "changes",
-    "read_snapshot": "read",
-    "write": "writing",
+    "WriteResult": "writer.write",
+    "profile_snapshot": "profile.profiling",
+    "read_changes": "changes.read",
+    "read_snapshot": "reader.read",
+    "write": "writer.write",
 }
 
 

@@ -20,7 +20,7 @@ from benchmarks.job import ENGINE, Job, deltalake, ours
 
 __all__ = ["JOBS"]
 
-_LOADS = (*ENGINE, "airflow_delta.engine.maintenance.cleanup_execution")
+_LOADS = (*ENGINE, "airflow_delta.engine.maintenance.metadata_cleanup.execution")
 _COUNTED = re.compile(r"[0-9]{20}\.(json|checkpoint\.parquet)")
 
 

@@ -26,7 +26,7 @@ from benchmarks.jobs.commits import (
 __all__ = ["JOBS"]
 
 _URL = "AIRFLOW_DELTA_COMMIT_OWNER_URL"
-_LOADS = (*ENGINE, "airflow_delta.engine.commit.sql_owner")
+_LOADS = (*ENGINE, "airflow_delta.engine.commit.sql.owner")
 
 
 def _sqlite(uri: str) -> str:

@@ -44,7 +44,10 @@ def _classic(uri: str) -> int:
 
 def _full_v2(uri: str) -> int:
     """A checkpoint that uses nothing of the previous one again, which the public method would."""
-    from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
+    from airflow_delta.engine.maintenance.checkpoint.execution import (
+        execute_checkpoint,
+        plan_checkpoint,
+    )
     from airflow_delta.engine.snapshot.opening import open_snapshot
 
     storage = our_table(uri).storage
@@ -55,7 +58,7 @@ def _full_v2(uri: str) -> int:
 
 
 def _spark_engine(given: tuple[SparkSession, str]) -> int:
-    from airflow_delta.spark.checkpointing import write_checkpoint
+    from airflow_delta.spark.checkpoint.execution import write_checkpoint
 
     spark, uri = given
     write_checkpoint(spark, uri, policy="v2")
@@ -130,7 +133,7 @@ JOBS = (
             "ours",
             _spark_engine,
             _with_our_engine,
-            (*_SPARK, "airflow_delta.spark.checkpointing"),
+            (*_SPARK, "airflow_delta.spark.checkpoint.execution"),
         ),
         (_DELTA_SPARK, Side("our local engine", _v2)),
         fresh=True,

@@ -222,7 +222,11 @@ def _delta(uri: str) -> _Given:
     return delta_session(memory=_MEMORY), uri
 
 
-_OUR_MODULES = ("pyspark.sql", "airflow_delta.spark.read", "airflow_delta.spark.changes")
+_OUR_MODULES = (
+    "pyspark.sql",
+    "airflow_delta.spark.reader.read",
+    "airflow_delta.spark.changes.read",
+)
 
 
 def _job(

@@ -22,7 +22,7 @@ from benchmarks.tables import COMMITS
 
 __all__ = ["JOBS"]
 
-_LOADS = (*ENGINE, "airflow_delta.engine.maintenance.vacuum")
+_LOADS = (*ENGINE, "airflow_delta.engine.maintenance.vacuum.plan")
 
 
 def _our_plan(uri: str) -> int:

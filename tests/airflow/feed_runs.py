@@ -76,7 +76,7 @@ class Submissions:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[dict[str, Any]] = []
         self.answer: dict[str, Any] = {"appended": True, "counts": COUNTS, "committed_version": 5}
-        monkeypatch.setattr("airflow_delta.hooks.spark_job.SparkJobHook", lambda *_, **__: self)
+        monkeypatch.setattr("airflow_delta.hooks.spark.job.SparkJobHook", lambda *_, **__: self)
 
     def run(self, job: str, parameters: dict[str, Any], **environment: Any) -> dict[str, Any]:
         assert job == "change_feed"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 
 __all__ = ["commit", "hand_over", "in_log", "sqlite_connection", "use_owner"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
     DeltaError,

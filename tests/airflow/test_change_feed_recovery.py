@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.change_feeds.progress import Told, identifiers_of
+from airflow_delta.change_feeds.request import FeedRequest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     ChangesNotAvailableError,
@@ -19,8 +21,6 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.operators import change_feed
 from airflow_delta.operators.feed_progress import FeedProgress
-from airflow_delta.spark.changes_rules import FeedRequest
-from airflow_delta.spark.changes_told import Told, identifiers_of
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException
 from tests.airflow.failures import fails_for_good
 from tests.airflow.feed_runs import (

@@ -155,7 +155,7 @@ def test_the_engine_is_chosen_by_the_size_of_the_log(
 def test_the_threshold_is_of_the_last_checkpoint_and_the_commits_since(
     sales_copy: Path, fake_spark_submit: Path
 ) -> None:
-    from airflow_delta.spark.checkpoint_rules import log_bytes
+    from airflow_delta.engine.maintenance.checkpoint.log_size import log_bytes
 
     storage = DeltaTable(str(sales_copy)).storage
     sizes = [f.stat().st_size for f in sorted((sales_copy / "_delta_log").glob("*.json"))]

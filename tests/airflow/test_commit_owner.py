@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import make_url
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import URL_VARIABLE, SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import URL_VARIABLE, SqlCommitOwner
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, DeltaWarning
 from airflow_delta.hooks.commit_owner import CommitOwnerHook
 from airflow_delta.hooks.delta import DeltaHook

@@ -13,6 +13,12 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.copies import deletion as copy_deletion
+from airflow_delta.copies.deletion_list import DELETING, LEASE_MS, DeletionList
+from airflow_delta.copies.lease import CopyBeingDeletedError
+from airflow_delta.copies.marker import MARKER, CopyMarker
+from airflow_delta.copies.request import LONGEST_EXPIRY_MS, CopyRequest, now_ms
+from airflow_delta.copies.source import copy_app_id
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.storage.local import LocalStorage
@@ -21,15 +27,9 @@ from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.durations import as_duration_ms
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
-from airflow_delta.spark import copy_deletion
-from airflow_delta.spark.copy_marker import MARKER, CopyMarker
-from airflow_delta.spark.copy_rules import LONGEST_EXPIRY_MS, CopyRequest, now_ms
-from airflow_delta.spark.copy_source import copy_app_id
-from airflow_delta.spark.copy_watch import CopyBeingDeletedError
-from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList
 from tests.airflow.test_operators import context
 from tests.conftest import write_sales
-from tests.spark.made_copies import (
+from tests.spark.copy.made_copies import (
     DELETION,
     LATER,
     LONG_AGO,

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_delta import results
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from airflow_delta.engine.errors import (
     CorruptLogError,
     NoBooksError,

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.version_compat import AirflowException
 from tests.airflow.expiring_tables import expire, features, write_v2_table

@@ -1,7 +1,7 @@
 """The whole maintenance DAG over tables that Spark wrote, compared with the rows Spark expects.
 
 Each case is a run of its own, with a real submission of the PySpark job. What the job does with many more
-tables is told by ``tests/spark/test_golden_copies.py``.
+tables is told by ``tests/spark/copy/test_golden_copies.py``.
 """
 
 from __future__ import annotations

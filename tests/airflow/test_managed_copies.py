@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import URL_VARIABLE
+from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
 from airflow_delta.engine.errors import CommitOwnerError, CommitOwnerUnavailableError
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator

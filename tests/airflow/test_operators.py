@@ -265,8 +265,8 @@ def test_without_a_target_nothing_is_submitted(sales: Path) -> None:
 
 def make_copy(table: Path, target: Path, *, version: int, by_task: bool = True) -> int:
     """Mark a commit of a table as a copy of a version of another; made by the task, or not."""
+    from airflow_delta.copies.source import copy_app_id
     from airflow_delta.engine import DeltaTable
-    from airflow_delta.spark.copy_source import copy_app_id
 
     transaction = DeltaTable(str(target)).transaction("WRITE")
     table_id = DeltaTable(str(table)).snapshot().metadata.id

@@ -193,7 +193,7 @@ def test_results_of_managed_tables_are_of_their_types(
 
 
 def owner_of(table: Path, file: Path) -> Any:
-    from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+    from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 
     owner = SqlCommitOwner(f"sqlite:///{file}")
     assert DeltaTable(table, commit_owners={"sql": owner}).commit_status().owner == "sql"

@@ -247,8 +247,9 @@ def test_the_same_mistake_in_a_template_fails_when_it_is_rendered() -> None:
 
 
 def test_the_formats_are_those_of_the_jobs() -> None:
+    from airflow_delta.change_feeds import request as changes_rules
+    from airflow_delta.copies import formats as copy_formats
     from airflow_delta.operators import change_feed, time_travel_snapshot
-    from airflow_delta.spark import changes_rules, copy_formats
 
     assert set(time_travel_snapshot.FORMATS) == set(copy_formats.FORMATS)
     assert set(change_feed.FORMATS) == set(changes_rules.FORMATS)

@@ -12,7 +12,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from tests.cluster.executor_python import EXECUTOR_PACKAGES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "spark-clusters.md"

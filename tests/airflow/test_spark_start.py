@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.version_compat import AirflowException
 
 SETTINGS = "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.memory 512m\n"

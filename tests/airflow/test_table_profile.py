@@ -36,7 +36,7 @@ class Submissions:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[dict[str, Any]] = []
         self.killed = 0
-        monkeypatch.setattr("airflow_delta.hooks.spark_job.SparkJobHook", lambda *_, **__: self)
+        monkeypatch.setattr("airflow_delta.hooks.spark.job.SparkJobHook", lambda *_, **__: self)
 
     def run(self, job: str, parameters: dict[str, Any], **environment: Any) -> dict[str, Any]:
         assert job == "table_profile"

@@ -150,7 +150,7 @@ def test_what_spark_cannot_do_fails_for_good(sales: Path) -> None:
 
 
 def test_a_job_is_ended_with_its_task(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_delta.hooks.spark_job import SparkJobHook
+    from airflow_delta.hooks.spark.job import SparkJobHook
 
     operator = VacuumOperator(task_id="vacuum", table_uri=str(sales), engine="spark")
     operator.on_kill()

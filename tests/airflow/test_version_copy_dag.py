@@ -8,8 +8,8 @@ from typing import Any
 
 from deltalake import DeltaTable as Peer
 
+from airflow_delta.copies.marker import MARKER, CopyMarker
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
-from airflow_delta.spark.copy_marker import MARKER, CopyMarker
 from tests.airflow.maintenance import run_dag
 from tests.airflow.test_copy_expiry import LONG_AGO, files_copy
 from tests.conftest import write_sales

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -150,7 +150,7 @@ def test_many_vectors_of_one_file_are_no_repetition(
     monkeypatch: pytest.MonkeyPatch, decoded: list[int]
 ) -> None:
     """Tombstones may well be: each deletion vector that a file had is a logical file of its own."""
-    monkeypatch.setattr("airflow_delta.engine.arrow.repeated_rows._FEW", 100)
+    monkeypatch.setattr("airflow_delta.engine.arrow.parquet.repeated_rows._FEW", 100)
     history: list[list[Action]] = [[PROTOCOL, metadata(), add("b")]]
     gone = [{"remove": {**remove("a")["remove"], "deletionVector": v}} for v in VECTORS]
     rows = [*small_rows(states(history)[0]), add("b"), *gone]

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import (
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
 )

@@ -16,15 +16,15 @@ import pytest
 from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
+from airflow_delta.copies.deletion_list import DELETING, LEASE_MS, DeletionList
+from airflow_delta.copies.marker import MARKER, CopyMarker
+from airflow_delta.copies.request import now_ms
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.copy_expiry import delete_expired_copies
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.spark.copy_marker import MARKER, CopyMarker
-from airflow_delta.spark.copy_rules import now_ms
-from airflow_delta.spark.deletion_list import DELETING, LEASE_MS, DeletionList
 from tests.conftest import write_sales
-from tests.spark.made_copies import (
+from tests.spark.copy.made_copies import (
     DELETION,
     LATER,
     LONG_AGO,

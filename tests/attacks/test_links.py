@@ -17,11 +17,11 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import DeltaWarning, NotRegularFileError, StorageError
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import plan_metadata_cleanup
-from airflow_delta.engine.maintenance.vacuum import plan_vacuum
-from airflow_delta.engine.maintenance.vacuum_execution import execute_vacuum
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
+from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
 from airflow_delta.engine.storage.location import open_storage
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, remove, write_commit
 from tests.vacuum_world import DAY_MS, NOW_MS

@@ -12,11 +12,15 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.path_endings import LONGEST_PATH, all_endings, longest_of
-from airflow_delta.engine.maintenance.vacuum_aliases import under_other_names
-from airflow_delta.engine.maintenance.vacuum_candidates import marked_directories
-from airflow_delta.engine.maintenance.vacuum_references import References
-from airflow_delta.engine.maintenance.vacuum_scope import of_other_tables, roots_of_other_tables
+from airflow_delta.engine.maintenance.table_files.listing import marked_directories
+from airflow_delta.engine.maintenance.table_files.path_endings import (
+    LONGEST_PATH,
+    all_endings,
+    longest_of,
+)
+from airflow_delta.engine.maintenance.vacuum.aliases import under_other_names
+from airflow_delta.engine.maintenance.vacuum.references import References
+from airflow_delta.engine.maintenance.vacuum.scope import of_other_tables, roots_of_other_tables
 from tests.attacks.limited import run_limited
 from tests.log_builder import add, remove, write_table
 

@@ -12,8 +12,8 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.vacuum import VacuumPlan, plan_vacuum
-from airflow_delta.engine.maintenance.vacuum_execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.base import Capabilities, FileInfo, Storage
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.log_builder import PROTOCOL, add, metadata, remove

@@ -15,8 +15,8 @@ import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.afterwards import warn_afterwards
-from airflow_delta.engine.commit.sql_database import SqlDatabase
+from airflow_delta.engine.commit.post_commit import warn_afterwards
+from airflow_delta.engine.commit.sql.database import SqlDatabase
 from airflow_delta.engine.deletion_vectors import file_format, roaring
 from airflow_delta.engine.errors import (
     CorruptLogError,

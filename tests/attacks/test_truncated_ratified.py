@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import CommitOwner
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 
@@ -205,7 +205,7 @@ def test_books_that_may_not_be_altered_serve_without_checksums(
     )
     # The statement fails, as there is such a column; and it isn't seen.
     monkeypatch.setattr(
-        "airflow_delta.engine.commit.sql_schema._has_checksums", lambda _connection: False
+        "airflow_delta.engine.commit.sql.schema._has_checksums", lambda _connection: False
     )
     table = opened(root, SqlCommitOwner(url))
     assert [append(table, "f1"), append(table, "f2")] == [1, 2]

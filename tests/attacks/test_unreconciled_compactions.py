@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.engine.arrow.json_actions import parse_commits
+from airflow_delta.engine.arrow.json.reader import parse_commits
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.compacted import pledged
 from airflow_delta.engine.log.segment import load_segment

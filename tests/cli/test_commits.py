@@ -13,7 +13,7 @@ import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import URL_VARIABLE
+from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
 
 SECRET = "gr8-s3cr3t"
 

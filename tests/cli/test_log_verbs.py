@@ -12,7 +12,7 @@ from deltalake import DeltaTable as PeerTable
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.sql_owner import URL_VARIABLE
+from airflow_delta.engine.commit.sql.owner import URL_VARIABLE
 
 
 def report(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:

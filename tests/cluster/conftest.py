@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tests.airflow.conftest  # noqa: F401 - an Airflow of the tests' own, before it is imported
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from tests.cluster.executor_python import executor_python
 from tests.cluster.standalone import Cluster, standalone_cluster
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.version_compat import AirflowException
 from tests.cluster.executor_python import executor_python
 from tests.cluster.standalone import Cluster

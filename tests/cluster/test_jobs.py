@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
-from airflow_delta.spark.log_actions import live_files, removal
+from airflow_delta.spark.writer.log_actions import live_files, removal
 from tests.airflow.maintenance import rows_by_peer
 from tests.cluster.conftest import BOTH_EXECUTORS
 from tests.cluster.standalone import Cluster

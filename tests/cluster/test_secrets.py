@@ -24,7 +24,7 @@ import pytest
 
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
-from airflow_delta.hooks.spark_job import SparkJobHook
+from airflow_delta.hooks.spark.job import SparkJobHook
 from airflow_delta.operators.checkpoint import CheckpointOperator
 from tests.airflow.maintenance import checkpoint_only, rows_by_peer
 from tests.airflow.run_context import context_of

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import (
     CommitOwner,
     CommitResponse,
@@ -21,7 +19,9 @@ from airflow_delta.engine.commit.owner import (
     OwnerStatus,
     Standing,
 )
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import CommitOwnerError, CorruptLogError, StorageError
 from airflow_delta.engine.log.files import Commit, UnbackfilledCommit, commit_path
 from tests.faulty_storage import Fault, FaultyStorage, How

@@ -1,4 +1,4 @@
-"""The contract of ledgers (`airflow_delta.engine.commit.ledger`), over every implementation."""
+"""The contract of ledgers (`airflow_delta.engine.commit.store.commit_store`), over every implementation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.commit.ledger import Entry, Ledger
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.sql_ledger import SqlLedger
+from airflow_delta.engine.commit.sql.store import SqlLedger
+from airflow_delta.engine.commit.store.commit_store import Entry, Ledger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
 from airflow_delta.engine.log.files import UnbackfilledCommit, unbackfilled_commit_path
 from tests.postgres_server import new_database
 

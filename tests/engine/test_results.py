@@ -27,12 +27,12 @@ from airflow_delta.engine import (
     StructType,
 )
 from airflow_delta.engine.changes.plan import ChangePlan
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.maintenance.table_maintenance import TableMaintenance
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.snapshot.verify import Difference, VerifyResult
-from airflow_delta.engine.transaction.alteration import TableAlteration
+from airflow_delta.engine.transaction.alter.table import TableAlteration
 from tests.log_builder import add, remove, write_table
 
 ENTRANCES = (DeltaTable, TableMaintenance, Snapshot, OptimisticTransaction, TableAlteration)

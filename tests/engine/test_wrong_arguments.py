@@ -16,7 +16,7 @@ from airflow_delta.engine import DeltaTable, OptimisticTransaction
 from airflow_delta.engine.errors import InvalidArgumentError, UnsupportedFeatureError
 from airflow_delta.engine.model.actions import AddFile
 from airflow_delta.engine.model.schema import LONG, SHORT, ArrayType, StructField, StructType
-from airflow_delta.engine.transaction.alteration import TableAlteration
+from airflow_delta.engine.transaction.alter.table import TableAlteration
 
 Q = StructField("q", LONG)
 SCHEMA = StructType((StructField("id", SHORT), StructField("s", StructType((Q,)))))

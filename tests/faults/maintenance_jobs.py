@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.checkpoint import action_rows, incremental_v2, sidecar_layout
+from airflow_delta.engine.checkpoint import action_rows, incremental_v2
 from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance.checkpoint_plan import Kind
+from airflow_delta.engine.maintenance.checkpoint.plan import Kind
 from airflow_delta.engine.storage.base import Storage
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata, remove

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine, event
 
-from airflow_delta.engine.commit.sql_ledger import SqlLedger
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
-from airflow_delta.engine.commit.sql_schema import TABLES
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.schema import TABLES
+from airflow_delta.engine.commit.sql.store import SqlLedger
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faults.killed import count_steps
 from tests.faults.managed_jobs import JOBS, lenient

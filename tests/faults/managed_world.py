@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.ledger import Entry, Ledger
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable, Standing
+from airflow_delta.engine.commit.store.commit_store import Entry, Ledger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError, StorageError
 from airflow_delta.engine.log.files import UnbackfilledCommit
 from airflow_delta.engine.model.properties import TableProperties

@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable as PeerTable
 
 from airflow_delta.engine.errors import StorageError, VersionNotFoundError
-from airflow_delta.engine.maintenance import cleanup_execution
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import MetadataCleanupPlan
+from airflow_delta.engine.maintenance.metadata_cleanup import execution as cleanup_execution
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
 from tests.cleanup_tables import LAST, Log, check_versions, clean_up, made, planned
 from tests.delta_spark.peer import DeltaSpark
 from tests.faults.test_maintenance_steps import lay_out

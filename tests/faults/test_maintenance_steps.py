@@ -16,7 +16,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaWarning, StorageError
-from airflow_delta.engine.maintenance import checkpointing
+from airflow_delta.engine.maintenance.checkpoint import execution as checkpointing
 from tests.faults.killed import Killer
 from tests.faults.maintenance_jobs import STATES, Job, examine, jobs, shape, small_files
 from tests.faulty_storage import READS, STREAMED, Call, Crash, Fault, FaultyStorage, How

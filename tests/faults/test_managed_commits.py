@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
 from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,

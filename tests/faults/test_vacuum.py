@@ -17,10 +17,10 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import DeltaWarning, StorageError, UnsafeStorageError
-from airflow_delta.engine.maintenance import vacuum_execution
-from airflow_delta.engine.maintenance.last_vacuum import read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum import Mode, VacuumPlan, plan_vacuum
-from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult, execute_vacuum
+from airflow_delta.engine.maintenance.vacuum import execution as vacuum_execution
+from airflow_delta.engine.maintenance.vacuum.execution import VacuumResult, execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.last_vacuum import read_last_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import Mode, VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.base import Capabilities, Storage
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.storage.memory import MemoryStorage

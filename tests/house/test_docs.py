@@ -53,5 +53,12 @@ def test_the_tests_behind_the_sentences_on_security_are_there() -> None:
     assert found >= len(rows) > 30
 
 
+def test_the_paths_of_the_contributors_guide_are_there() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[\w.]+/)+[\w.]*|\w+\.toml)`", guide)
+    assert len(named) > 60
+    assert [path for path in named if not (ROOT / path).exists() and path != "../shared/golden"] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120

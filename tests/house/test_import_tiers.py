@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.checkpoint_plan import Kind
+from airflow_delta.engine.maintenance.checkpoint.plan import Kind
 from tests.house.test_layers import loaded_after
 from tests.log_builder import add, commit_path, write_commit, write_table
 
@@ -187,7 +187,7 @@ for name in of_spark:
     assert any(word in str(failed[name]) for word in ("pyspark", "py4j")), (name, failed[name])
 others = set(failed) - of_spark
 assert others == {
-    "airflow_delta.hooks.spark_submission",
+    "airflow_delta.hooks.spark.submission",
     # Its task needs Spark for sure.
     "airflow_delta.example_dags.delta_version_copy",
 }, others

@@ -29,7 +29,7 @@ from airflow_delta.engine.model.schema import (
     StructField,
     StructType,
 )
-from airflow_delta.engine.transaction.alteration import TableAlteration
+from airflow_delta.engine.transaction.alter.table import TableAlteration
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError
 from tests.log_builder import commit_path
 

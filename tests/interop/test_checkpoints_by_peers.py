@@ -22,7 +22,7 @@ import pytest
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance.checkpoint_plan import Kind
+from airflow_delta.engine.maintenance.checkpoint.plan import Kind
 from airflow_delta.engine.model.actions import Protocol
 from tests.faults.maintenance_jobs import rely_on, small_files
 from tests.log_builder import write_commit

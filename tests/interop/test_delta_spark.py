@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.checkpoint_plan import Kind
+from airflow_delta.engine.maintenance.checkpoint.plan import Kind
 from tests.delta_spark.peer import DeltaSpark
 from tests.faults.maintenance_jobs import small_files
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.maintenance.log_compaction import (
+from airflow_delta.engine.maintenance.log_compaction.plan import (
     execute_log_compaction,
     plan_log_compaction,
 )

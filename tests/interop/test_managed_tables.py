@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 from tests.delta_spark.peer import DeltaSpark, DeltaSparkError

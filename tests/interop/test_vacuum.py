@@ -18,8 +18,8 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import UnsupportedFeatureError
-from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM, read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum import VacuumPlan
+from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM, read_last_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan
 from tests.delta_spark.peer import DeltaSpark
 from tests.log_builder import add, metadata, remove, write_commit
 

@@ -19,13 +19,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.checkpoint import incremental_v2, sidecar_layout
+from airflow_delta.engine.checkpoint import incremental_v2
 from airflow_delta.engine.checkpoint.read import CheckpointReader, open_checkpoint
-from airflow_delta.engine.checkpoint.sidecar_reuse import Inspector
+from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
+from airflow_delta.engine.checkpoint.sidecars.reuse import Inspector
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance import checkpointing
-from airflow_delta.engine.maintenance.checkpointing import (
+from airflow_delta.engine.maintenance.checkpoint import execution as checkpointing
+from airflow_delta.engine.maintenance.checkpoint.execution import (
     CheckpointResult,
     execute_checkpoint,
     plan_checkpoint,

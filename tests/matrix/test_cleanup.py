@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from tests.cleanup_tables import (
     CUTOFF,
     LAST,

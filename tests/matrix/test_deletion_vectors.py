@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
+from tests.deletion_vectors import read_deletion_vector
 from tests.log_builder import add, metadata
 from tests.matrix.log_forms import FORMS
 from tests.table_builder import Action, MemoryTable

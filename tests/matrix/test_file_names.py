@@ -15,13 +15,13 @@ from pyroaring import BitMap64
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.deletion_vectors import file_format, roaring
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vector
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.actions import AddFile, RemoveFile
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
+from tests.deletion_vectors import read_deletion_vector
 from tests.engine.changes.logs import FEED_ON, cdc
 from tests.log_builder import PROTOCOL, add, commit_path, metadata, write_commit
 from tests.matrix.log_forms import FORMS

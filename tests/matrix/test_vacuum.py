@@ -15,8 +15,8 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.vacuum import VacuumPlan, plan_vacuum
-from airflow_delta.engine.maintenance.vacuum_execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.execution import execute_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, plan_vacuum
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage

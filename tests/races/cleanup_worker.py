@@ -24,10 +24,10 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.log.files import ClassicCheckpoint, V2Checkpoint, parse_log_file
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.cleanup_cutoff import cutoff_at
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import plan_metadata_cleanup
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from airflow_delta.engine.storage.base import FileInfo
 from tests.races.worker import commit, live_files, open_table, serve
 

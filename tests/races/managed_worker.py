@@ -17,7 +17,7 @@ from deltalake import DeltaTable as Peer
 from deltalake.exceptions import DeltaError
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.commit.sql_owner import SqlCommitOwner
+from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from tests.races.worker import serve
 
 __all__ = ["BOOKS", "digest", "open_table"]

@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import Any, TypeVar, final
 
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
-from airflow_delta.engine.commit.ledger import Entry
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import ManagedTable, Standing
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
+from airflow_delta.engine.commit.store.commit_store import Entry
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,

@@ -19,8 +19,11 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance.checkpoint_plan import plan_checkpoint
-from airflow_delta.engine.maintenance.checkpointing import CheckpointResult, execute_checkpoint
+from airflow_delta.engine.maintenance.checkpoint.execution import (
+    CheckpointResult,
+    execute_checkpoint,
+)
+from airflow_delta.engine.maintenance.checkpoint.plan import plan_checkpoint
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
 from tests.faults.maintenance_jobs import LAST, STATES, jobs, rely_on, small_files
 from tests.races.worker import Worker, live_files, warn_of_all_but_replacements

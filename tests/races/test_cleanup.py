@@ -19,10 +19,10 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.cleanup_cutoff import cutoff_at
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
-from airflow_delta.engine.maintenance.metadata_cleanup import plan_metadata_cleanup
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
 from tests.races.cleanup_worker import FLOOR
 from tests.races.worker import Worker, live_files, warn_of_all_but_replacements

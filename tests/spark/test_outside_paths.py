@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.errors import DeltaError, InvalidTableError, OutsidePathError
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
 from airflow_delta.spark import read_changes, read_snapshot
-from airflow_delta.spark.clone_files import FileCopy
-from airflow_delta.spark.copied_content import Content
-from airflow_delta.spark.copies import copy_snapshot
-from airflow_delta.spark.copy_rules import CopyRequest
-from airflow_delta.spark.file_copying import copy_file
-from airflow_delta.spark.profiling import profile_snapshot
-from airflow_delta.spark.rewriting import rewrite_data
+from airflow_delta.spark.copy.clone_files import FileCopy
+from airflow_delta.spark.copy.copied_content import Content
+from airflow_delta.spark.copy.copies import copy_snapshot
+from airflow_delta.spark.copy.file_copying import copy_file
+from airflow_delta.spark.profile.profiling import profile_snapshot
+from airflow_delta.spark.rewrite.rewrite import rewrite_data
 from tests.log_builder import add, metadata, remove, write_commit
 from tests.spark.conftest import rows_of
 
@@ -217,7 +217,7 @@ def frames(*vectors: bytes) -> bytes:
 def test_only_what_it_is_to_be_is_copied(
     content: Content, data: bytes, is_copied: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_delta.spark.file_copying._CHUNK_BYTES", chunk)
+    monkeypatch.setattr("airflow_delta.spark.copy.file_copying._CHUNK_BYTES", chunk)
     name = uuid.uuid4()
     source, target = MemoryStorage(f"memory://{name}/s"), MemoryStorage(f"memory://{name}/t")
     source.create("file", data)

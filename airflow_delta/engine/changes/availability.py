@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from airflow_delta.engine.arrow.json_actions import SmallAction
+from airflow_delta.engine.arrow.json.reader import SmallAction
 from airflow_delta.engine.changes.schema_changes import incompatible_change
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.engine.features.column_mapping import mapping_mode

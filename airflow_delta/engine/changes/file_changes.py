@@ -40,10 +40,10 @@ from airflow_delta.engine.arrow.action_schema import (
     VERSION,
     FileActions,
 )
-from airflow_delta.engine.arrow.json_actions import SmallAction
+from airflow_delta.engine.arrow.json.reader import SmallAction
 from airflow_delta.engine.arrow.numpy_arrays import int32_array
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
-from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.actions import AddCdcFile

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.json_actions import ParsedCommits, SmallAction
+from airflow_delta.engine.arrow.json.reader import ParsedCommits, SmallAction
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.changes.availability import check_available
 from airflow_delta.engine.changes.bounds import Bound, resolve_range

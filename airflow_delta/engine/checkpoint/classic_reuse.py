@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-from airflow_delta.engine.arrow.parquet_rows import FileRows
-from airflow_delta.engine.arrow.parquet_source import ParquetSource
+from airflow_delta.engine.arrow.parquet.rows import FileRows
+from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.checkpoint.action_rows import ActionRows
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
+from airflow_delta.engine.arrow.parquet.action_file import ActionFile, read_pieces, reader_threads
 from airflow_delta.engine.checkpoint.action_rows import (
     ActionRows,
     FileActionTable,
@@ -43,8 +43,8 @@ from airflow_delta.engine.checkpoint.classic_reuse import (
     small_groups,
 )
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
+from airflow_delta.engine.checkpoint.idempotent_put import own_file
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
-from airflow_delta.engine.checkpoint.own_file import own_file
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns

@@ -43,20 +43,20 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.parquet import reader_threads
+from airflow_delta.engine.arrow.parquet.action_file import reader_threads
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.base_check import check_told
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import CheckpointReader
-from airflow_delta.engine.checkpoint.sidecar_layout import (
+from airflow_delta.engine.checkpoint.sidecars.layout import (
     SIDECAR_ROWS,
     SidecarRows,
     clustered,
     sidecar_layout,
 )
-from airflow_delta.engine.checkpoint.sidecar_reuse import Inspector, JudgedSidecar
-from airflow_delta.engine.checkpoint.sidecar_tags import SidecarFacts, facts_of_tags
-from airflow_delta.engine.checkpoint.sidecar_write import (
+from airflow_delta.engine.checkpoint.sidecars.reuse import Inspector, JudgedSidecar
+from airflow_delta.engine.checkpoint.sidecars.tags import SidecarFacts, facts_of_tags
+from airflow_delta.engine.checkpoint.sidecars.write import (
     WrittenSidecar,
     new_sidecars,
     present_sidecars,

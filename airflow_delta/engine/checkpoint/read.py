@@ -40,8 +40,8 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_delta.engine.arrow.parquet import ActionFile
-    from airflow_delta.engine.arrow.parquet_rows import RowFilter
+    from airflow_delta.engine.arrow.parquet.action_file import ActionFile
+    from airflow_delta.engine.arrow.parquet.rows import RowFilter
 
 __all__ = ["CheckpointReader", "open_checkpoint", "was_replaced"]
 
@@ -182,7 +182,7 @@ class CheckpointReader:
                 )
         except NotReadHere:
             # Rare, or damaged: pyarrow reads the one, and tells what is wrong with the other.
-            from airflow_delta.engine.arrow.parquet import ActionFile
+            from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 
             actions = ActionFile(self._storage, file)
             actions.check_each_once()
@@ -190,13 +190,13 @@ class CheckpointReader:
 
     @lazy_property
     def _action_files(self) -> tuple[ActionFile, ...]:
-        from airflow_delta.engine.arrow.parquet import ActionFile
+        from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 
         return tuple(ActionFile(self._storage, file) for file in self._parquet)
 
     @lazy_property
     def _sidecar_files(self) -> tuple[ActionFile, ...]:
-        from airflow_delta.engine.arrow.parquet import ActionFile
+        from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 
         files = map(self._file_of, self.sidecars)
         return tuple(ActionFile(self._storage, file, exact_size=True) for file in files)
@@ -207,7 +207,11 @@ class CheckpointReader:
     def _file_actions(
         self, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None = None
     ) -> Iterator[pa.Table]:
-        from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces, reader_threads
+        from airflow_delta.engine.arrow.parquet.action_file import (
+            ActionFile,
+            read_pieces,
+            reader_threads,
+        )
 
         sidecars, threads = self._sidecar_files, reader_threads(self._storage)
         if self._json is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_delta.engine.arrow.json_columns import parsing_pool
+from airflow_delta.engine.arrow.json.fast import parsing_pool
 from airflow_delta.engine.checkpoint.layout import (
     DICTIONARY_LEAVES,
     STATISTICS_LEAVES,

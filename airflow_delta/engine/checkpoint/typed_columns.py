@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.typed_stats import bound_type, stats_type, typed_stats
+from airflow_delta.engine.arrow.statistics.typed import bound_type, stats_type, typed_stats
 from airflow_delta.engine.checkpoint.cast_texts import cast_text
 from airflow_delta.engine.errors import DeltaWarning, InvalidTableError
 from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields

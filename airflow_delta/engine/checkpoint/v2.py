@@ -65,7 +65,7 @@ class JsonTopLevel:
         if not lines:
             return
         from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-        from airflow_delta.engine.arrow.json_actions import parse_commits
+        from airflow_delta.engine.arrow.json.reader import parse_commits
 
         try:
             actions = parse_commits(

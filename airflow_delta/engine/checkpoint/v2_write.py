@@ -32,11 +32,11 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
+from airflow_delta.engine.checkpoint.idempotent_put import put_own
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
-from airflow_delta.engine.checkpoint.own_file import put_own
-from airflow_delta.engine.checkpoint.sidecar_layout import clustered, sidecar_layout
-from airflow_delta.engine.checkpoint.sidecar_tags import count_of
-from airflow_delta.engine.checkpoint.sidecar_write import new_sidecars
+from airflow_delta.engine.checkpoint.sidecars.layout import clustered, sidecar_layout
+from airflow_delta.engine.checkpoint.sidecars.tags import count_of
+from airflow_delta.engine.checkpoint.sidecars.write import new_sidecars
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
+from airflow_delta.engine.checkpoint.idempotent_put import own_file
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
-from airflow_delta.engine.checkpoint.own_file import own_file
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import checkpoint_path

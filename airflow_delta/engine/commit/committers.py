@@ -34,9 +34,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_delta.engine.commit.afterwards import warn_afterwards
 from airflow_delta.engine.commit.backfill_files import backfill_commits
 from airflow_delta.engine.commit.filesystem import FileSystemCommitter
+from airflow_delta.engine.commit.post_commit import warn_afterwards
 from airflow_delta.engine.commit.registry import OwnedTable
 from airflow_delta.engine.errors import CommitOwnerError, DeltaError, StorageError
 from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit, commit_path

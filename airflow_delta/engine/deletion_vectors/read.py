@@ -52,7 +52,6 @@ __all__ = [
     "OpenUri",
     "describe_vector",
     "path_by_uuid",
-    "read_deletion_vector",
     "read_deletion_vectors",
     "relative_path",
 ]
@@ -65,17 +64,6 @@ _AT_A_TIME = 16
 _INT_LIMIT = 1 << 31
 
 _UNREADABLE = (CorruptLogError, DeletionVectorError, InvalidArgumentError, ObjectNotFoundError)
-
-
-def read_deletion_vector(
-    descriptor: DeletionVectorDescriptor,
-    storage: Storage,
-    *,
-    table: str,
-    open_uri: OpenUri | None = None,
-) -> BitMap64:
-    """Read and check one deletion vector; see `read_deletion_vectors`."""
-    return read_deletion_vectors([descriptor], storage, table=table, open_uri=open_uri)[0]
 
 
 def read_deletion_vectors(

@@ -1,7 +1,7 @@
 """Z85: bytes as text that needs no escaping in JSON.
 
 Four bytes, read as one big-endian number, become five digits of base 85, most significant first.
-The alphabet is that of ZeroMQ's RFC 32; Python's ``base64.b85encode`` has another. Descriptors of
+The alphabet is that of ZeroMQ's RFC 32, not that of Python's ``base64.b85encode``. Descriptors of
 deletion vectors use it for UUIDs (16 bytes, 20 characters) and for whole inline vectors.
 
 Plain Z85 knows only multiples of four bytes. Writers built on the Rust crate ``z85`` shorten the
@@ -14,12 +14,18 @@ Spec: PROTOCOL.md, "Deletion Vector Descriptor Schema".
 
 from __future__ import annotations
 
+import base64
+
 from airflow_delta.engine.errors import DeletionVectorError
 
 __all__ = ["decode", "encode"]
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_DIGITS = {character: digit for digit, character in enumerate(_ALPHABET)}
+_PYTHON = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+"""The digits of ``base64.b85encode``, which groups bytes as Z85 does."""
+_TO_PYTHON = str.maketrans(_ALPHABET, _PYTHON)
+_FROM_PYTHON = str.maketrans(_PYTHON, _ALPHABET)
+_DIGITS = frozenset(_ALPHABET)
 _TAIL_PADDING = "#"
 
 
@@ -33,15 +39,7 @@ def encode(data: bytes) -> str:
         raise DeletionVectorError(
             f"Z85 can't encode {len(data)} bytes: expected a multiple of 4; pad them with zeros"
         )
-    text: list[str] = []
-    for start in range(0, len(data), 4):
-        value = int.from_bytes(data[start : start + 4], "big")
-        group = ""
-        for _ in range(5):
-            value, digit = divmod(value, 85)
-            group = _ALPHABET[digit] + group
-        text.append(group)
-    return "".join(text)
+    return base64.b85encode(data).decode("ascii").translate(_FROM_PYTHON)
 
 
 def decode(text: str) -> bytes:
@@ -55,32 +53,44 @@ def decode(text: str) -> bytes:
         raise DeletionVectorError(
             f"not Z85: found {len(text)} characters, expected a multiple of 5"
         )
-    body, tail = text, ""
-    if text[-5:].startswith(_TAIL_PADDING):
-        body, tail = text[:-5], text[-5:]
-    groups = [
-        _number(body[start : start + 5], size=4, at=start).to_bytes(4, "big")
-        for start in range(0, len(body), 5)
-    ]
-    if tail:
-        digits = tail.lstrip(_TAIL_PADDING)
-        # One digit can't hold a byte: four or five paddings are damage, which `_number` reports.
-        size = max(len(digits) - 1, 0)
-        groups.append(_number(digits, size=size, at=len(body)).to_bytes(size, "big"))
-    return b"".join(groups)
-
-
-def _number(digits: str, *, size: int, at: int) -> int:
-    """The number that some digits stand for, which must fit into ``size`` bytes."""
-    value = 0
-    for offset, character in enumerate(digits):
-        if character not in _DIGITS:
-            raise DeletionVectorError(
-                f"not Z85: character {character!r} at index {at + offset} is not of its alphabet"
-            )
-        value = value * 85 + _DIGITS[character]
-    if size == 0 or value >= 1 << (8 * size):
+    if not _DIGITS.issuperset(text):
+        at, character = next((at, c) for at, c in enumerate(text) if c not in _DIGITS)
         raise DeletionVectorError(
-            f"not Z85: the group {digits!r} at index {at} stands for no {max(size, 1)} bytes"
+            f"not Z85: character {character!r} at index {at} is not of its alphabet"
         )
-    return value
+    whole = len(text) - 5 * text[-5:].startswith(_TAIL_PADDING)
+    try:
+        body = base64.b85decode(text[:whole].translate(_TO_PYTHON))
+    except ValueError as error:
+        at = next(at for at in range(0, whole, 5) if not _fits(text[at : at + 5]))
+        raise _too_large(text[at : at + 5], at=at, size=4) from error
+    return body + _decode_tail(text[whole:], at=whole)
+
+
+def _fits(group: str) -> bool:
+    try:
+        base64.b85decode(group.translate(_TO_PYTHON))
+    except ValueError:
+        return False
+    return True
+
+
+def _decode_tail(tail: str, *, at: int) -> bytes:
+    """The bytes of a shortened group: one fewer than it has digits behind its padding."""
+    digits = tail.lstrip(_TAIL_PADDING)
+    if not tail:
+        return b""
+    value = 0
+    for character in digits:
+        value = value * 85 + _ALPHABET.index(character)
+    # One digit can't hold a byte: four or five paddings are damage.
+    size = max(len(digits) - 1, 0)
+    if size == 0 or value >= 1 << (8 * size):
+        raise _too_large(digits, at=at, size=size)
+    return value.to_bytes(size, "big")
+
+
+def _too_large(group: str, *, at: int, size: int) -> DeletionVectorError:
+    return DeletionVectorError(
+        f"not Z85: the group {group!r} at index {at} stands for no {max(size, 1)} bytes"
+    )

@@ -17,7 +17,7 @@ from dataclasses import replace
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
 from airflow_delta.engine.features.column_mapping import unmapped
 from airflow_delta.engine.features.feature import Drop
-from airflow_delta.engine.features.lowest_protocol import protocol_of
+from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_of
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns, without_type_changes

@@ -21,7 +21,7 @@ from typing import Any
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.feature import Feature, Support
 from airflow_delta.engine.features.managed_commits import commit_owner
-from airflow_delta.engine.features.protocol_lists import (
+from airflow_delta.engine.features.negotiation.protocol_lists import (
     FEATURES_READER_VERSION,
     FEATURES_WRITER_VERSION,
     check_lists,

@@ -17,13 +17,13 @@ from airflow_delta.engine.errors import (
     TableStateError,
     UnsupportedFeatureError,
 )
-from airflow_delta.engine.maintenance.last_vacuum import LAST_VACUUM, read_last_vacuum
-from airflow_delta.engine.maintenance.metadata_cleanup import (
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     backfilled_part,
     plan_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.vacuum import reached_version
-from airflow_delta.engine.maintenance.vacuum_retention import retention_of
+from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM, read_last_vacuum
+from airflow_delta.engine.maintenance.vacuum.plan import reached_version
+from airflow_delta.engine.maintenance.vacuum.retention import retention_of
 from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot

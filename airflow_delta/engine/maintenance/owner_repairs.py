@@ -16,7 +16,7 @@ from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.log.segment import check_version
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 from airflow_delta.engine.model.arguments import check_type
 from airflow_delta.engine.storage.base import Storage
 

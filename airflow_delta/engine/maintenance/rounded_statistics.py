@@ -22,14 +22,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.parquet_decimals import decimal_of
-from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.arrow.stats import parse_stats
+from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.arrow.parquet.source import ParquetSource
+from airflow_delta.engine.arrow.statistics.parse import parse_stats
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import leaf_columns
-from airflow_delta.engine.maintenance.vacuum_locations import locations
+from airflow_delta.engine.maintenance.table_files.locations import locations
 from airflow_delta.engine.model.schema import DecimalType, StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import FileInfo

@@ -16,22 +16,22 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
 
 if TYPE_CHECKING:
-    from airflow_delta.engine.maintenance.backfill import BackfillResult, CommitStatus
+    from airflow_delta.engine.maintenance.backfill.execution import BackfillResult, CommitStatus
     from airflow_delta.engine.maintenance.check.findings import CheckReport, Depth
-    from airflow_delta.engine.maintenance.checkpoint_plan import Kind
-    from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
-    from airflow_delta.engine.maintenance.cleanup_execution import MetadataCleanupResult
+    from airflow_delta.engine.maintenance.checkpoint.execution import CheckpointResult
+    from airflow_delta.engine.maintenance.checkpoint.plan import Kind
     from airflow_delta.engine.maintenance.drop_feature.execution import DropFeatureResult
     from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
-    from airflow_delta.engine.maintenance.log_compaction import LogCompactionResult
+    from airflow_delta.engine.maintenance.log_compaction.plan import LogCompactionResult
     from airflow_delta.engine.maintenance.maintenance_status import MaintenanceStatus
-    from airflow_delta.engine.maintenance.metadata_cleanup import MetadataCleanupPlan
-    from airflow_delta.engine.maintenance.restore import RestoreResult
+    from airflow_delta.engine.maintenance.metadata_cleanup.execution import MetadataCleanupResult
+    from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
+    from airflow_delta.engine.maintenance.restore.plan import RestoreResult
     from airflow_delta.engine.maintenance.statistics_repair import StatisticsRepair
-    from airflow_delta.engine.maintenance.vacuum import Mode
-    from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult
-    from airflow_delta.engine.maintenance.vacuum_inventory import Inventory
-    from airflow_delta.engine.maintenance.version_files import PastFiles
+    from airflow_delta.engine.maintenance.table_files.availability import PastFiles
+    from airflow_delta.engine.maintenance.vacuum.execution import VacuumResult
+    from airflow_delta.engine.maintenance.vacuum.inventory import Inventory
+    from airflow_delta.engine.maintenance.vacuum.plan import Mode
     from airflow_delta.engine.snapshot.snapshot import Snapshot
     from airflow_delta.engine.snapshot.timestamps import Timestamp
 
@@ -86,8 +86,8 @@ class TableMaintenance(ABC):
             CorruptLogError: the log is damaged; nothing was published.
             InvalidTableError: the counts don't agree; nothing was published.
         """
-        from airflow_delta.engine.maintenance.backfilled import open_backfilled
-        from airflow_delta.engine.maintenance.checkpointing import (
+        from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+        from airflow_delta.engine.maintenance.checkpoint.execution import (
             CheckpointResult,
             execute_checkpoint,
             plan_checkpoint,
@@ -128,7 +128,7 @@ class TableMaintenance(ABC):
             UnsupportedFeatureError: writing needs a feature that the engine lacks.
             CorruptLogError: the log is damaged; nothing was published.
         """
-        from airflow_delta.engine.maintenance.log_compaction import (
+        from airflow_delta.engine.maintenance.log_compaction.plan import (
             LogCompactionResult,
             execute_log_compaction,
             plan_log_compaction,
@@ -165,7 +165,7 @@ class TableMaintenance(ABC):
             CommitOwnerUnavailableError: the commit owner isn't known here, or can't be reached.
             CommitOwnerError: the commit owner doesn't have the table.
         """
-        from airflow_delta.engine.maintenance.backfill import commit_status
+        from airflow_delta.engine.maintenance.backfill.execution import commit_status
 
         return commit_status(self.storage, self._owners)
 
@@ -187,7 +187,7 @@ class TableMaintenance(ABC):
                 is gone.
             StorageError: the store failed. What is backfilled by then stays, and a repetition goes on.
         """
-        from airflow_delta.engine.maintenance.backfill import (
+        from airflow_delta.engine.maintenance.backfill.execution import (
             BackfillResult,
             execute_backfill,
             plan_backfill,
@@ -290,7 +290,7 @@ class TableMaintenance(ABC):
             CorruptLogError: the log is damaged; nothing was deleted.
             StorageError: the store failed, or doesn't let files be deleted. A repetition goes on.
         """
-        from airflow_delta.engine.maintenance.cleanup_execution import (
+        from airflow_delta.engine.maintenance.metadata_cleanup.execution import (
             MetadataCleanupResult,
             execute_metadata_cleanup,
         )
@@ -340,9 +340,9 @@ class TableMaintenance(ABC):
                 Facts: paths.
             StorageError: the store failed. What is deleted by then stays so; a repetition goes on.
         """
-        from airflow_delta.engine.maintenance.vacuum import plan_vacuum
-        from airflow_delta.engine.maintenance.vacuum_execution import VacuumResult, execute_vacuum
-        from airflow_delta.engine.maintenance.vacuum_inventory import read_inventory
+        from airflow_delta.engine.maintenance.vacuum.execution import VacuumResult, execute_vacuum
+        from airflow_delta.engine.maintenance.vacuum.inventory import read_inventory
+        from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
 
         rows = None
         if inventory is not None:
@@ -397,7 +397,7 @@ class TableMaintenance(ABC):
             CommitConflictError: a commit made meanwhile changed the table; nothing was committed.
             DeltaError: see `DeltaTable.transaction` and `OptimisticTransaction.commit`.
         """
-        from airflow_delta.engine.maintenance.restore import restore
+        from airflow_delta.engine.maintenance.restore.plan import restore
 
         return restore(
             self.file_access,
@@ -464,7 +464,7 @@ class TableMaintenance(ABC):
             OutsidePathError: a file of the version is where the table may not read.
             DeltaError: the newest version can't be read, or the store failed.
         """
-        from airflow_delta.engine.maintenance.version_files import (
+        from airflow_delta.engine.maintenance.table_files.availability import (
             check_version_files,
             newest_known,
         )
@@ -515,7 +515,7 @@ class TableMaintenance(ABC):
         )
 
     def _cleanup_plan(self, older_than: timedelta | None, *, force: bool) -> MetadataCleanupPlan:
-        from airflow_delta.engine.maintenance.metadata_cleanup import (
+        from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
             backfilled_part,
             plan_metadata_cleanup,
         )
@@ -531,6 +531,6 @@ class TableMaintenance(ABC):
         )
 
     def _backfill_first(self, version: int | None) -> None:
-        from airflow_delta.engine.maintenance.backfill import backfill_first
+        from airflow_delta.engine.maintenance.backfill.execution import backfill_first
 
         backfill_first(self.storage, self._owners, version)

@@ -16,7 +16,7 @@ from airflow_delta.engine.model.checkpoint_actions import CheckpointMetadata, Si
 from airflow_delta.engine.model.commit_info import CommitInfo
 from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.table_definition import Format, Metadata, Protocol
-from airflow_delta.engine.model.table_marks import DomainMetadata, Txn
+from airflow_delta.engine.model.txn_and_domain import DomainMetadata, Txn
 
 __all__ = [
     "AddCdcFile",

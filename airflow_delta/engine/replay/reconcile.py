@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import POSITION, VERSION, FileActions
-from airflow_delta.engine.arrow.json_columns import parsing_pool
+from airflow_delta.engine.arrow.json.fast import parsing_pool
 from airflow_delta.engine.arrow.numpy_arrays import (
     BoolVector,
     Int64Vector,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.parallel import map_ordered
-from airflow_delta.engine.arrow.stats import STATS_ROWS
+from airflow_delta.engine.arrow.statistics.parse import STATS_ROWS
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.scan.bounds import Bounds

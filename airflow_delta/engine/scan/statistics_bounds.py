@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.stats_columns import ColumnStatistics, StatisticsColumns
+from airflow_delta.engine.arrow.statistics.columns import ColumnStatistics, StatisticsColumns
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import DOUBLE, FLOAT, DataType, DecimalType, PrimitiveType
 from airflow_delta.engine.scan.bounds import Bounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_delta.engine.arrow.json_actions import stream_commits
+from airflow_delta.engine.arrow.json.reader import stream_commits
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import open_checkpoint

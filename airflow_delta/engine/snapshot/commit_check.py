@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_delta.engine.arrow.json_exact import InvalidLineError, read_line
-from airflow_delta.engine.arrow.json_places import corrupt_line, empty_commit
+from airflow_delta.engine.arrow.json.exact import InvalidLineError, read_line
+from airflow_delta.engine.arrow.json.line_locations import corrupt_line, empty_commit
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.features.protocol import check_readable
 from airflow_delta.engine.log.files import commit_path

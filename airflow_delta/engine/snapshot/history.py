@@ -33,11 +33,11 @@ from airflow_delta.engine.features.in_commit_timestamps import (
     searched_versions,
     timestamp_source,
 )
-from airflow_delta.engine.log.by_name import newest_commits
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.commit_run import CommitRun, ScannedLog, scan_log
 from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.log.listing import list_names
+from airflow_delta.engine.log.newest_segment import newest_commits
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.lazy import lazy_property

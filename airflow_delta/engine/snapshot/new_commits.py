@@ -29,7 +29,7 @@ from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
-    from airflow_delta.engine.arrow.json_actions import ParsedCommits
+    from airflow_delta.engine.arrow.json.reader import ParsedCommits
 
 __all__ = ["NewCommits", "commits_after", "is_newest", "read_new_commits"]
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta.engine.commit.afterwards import warn_afterwards
+from airflow_delta.engine.commit.post_commit import warn_afterwards
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.features.protocol import supported_features

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.arrow.statistics.parse import num_records
 
 __all__ = ["num_rows"]
 

@@ -2,8 +2,8 @@
 
 Spec: PROTOCOL.md, "Row Tracking". The feature is *supported* once the protocol lists it: from then
 on writers give row ids out. It is *enabled* once ``delta.enableRowTracking`` is true as well: only
-then every file has its ids, and readers may rely on them. How the ids of single rows come about is
-in ``arrow/row_tracking.py``.
+then every file has its ids, and readers may rely on them. The ids of single rows are made by
+``spark/reader/row_tracking.py``.
 """
 
 from __future__ import annotations

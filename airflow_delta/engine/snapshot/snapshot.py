@@ -47,7 +47,7 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_delta.engine.arrow.json_actions import ParsedCommits
+    from airflow_delta.engine.arrow.json.reader import ParsedCommits
     from airflow_delta.engine.scan.predicates.reading import PredicateLike
     from airflow_delta.engine.snapshot.verify import VerifyResult
 

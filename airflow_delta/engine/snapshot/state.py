@@ -45,8 +45,8 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_delta.engine.arrow.json_actions import ParsedCommits
-    from airflow_delta.engine.arrow.parquet_rows import RowFilter
+    from airflow_delta.engine.arrow.json.reader import ParsedCommits
+    from airflow_delta.engine.arrow.parquet.rows import RowFilter
 
 __all__ = ["LogState"]
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.engine.arrow.json_exact import SmallAction
-from airflow_delta.engine.arrow.json_small import find_small_actions
+from airflow_delta.engine.arrow.json.exact import SmallAction
+from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
 from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
@@ -31,7 +31,7 @@ from airflow_delta.engine.snapshot.commit_texts import (
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
-    from airflow_delta.engine.arrow.json_actions import ParsedCommits
+    from airflow_delta.engine.arrow.json.reader import ParsedCommits
     from airflow_delta.engine.replay.reconcile import ReconciledTail
 
 __all__ = ["Tail", "check_reconciled", "info_of", "read_light_tail", "read_tail"]
@@ -83,7 +83,7 @@ class Tail:
         """The actions of the state that aren't about files, in log order."""
         if self._small is None:
             if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
-                from airflow_delta.engine.arrow.json_scan import scan_small_actions
+                from airflow_delta.engine.arrow.json.scan import scan_small_actions
 
                 small = scan_small_actions(
                     self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
@@ -106,7 +106,7 @@ class Tail:
         wanted = None if columns is None else frozenset(columns)
         enough = self._columns is None or (wanted is not None and wanted <= self._columns)
         if self._files is None or not enough:
-            from airflow_delta.engine.arrow.json_actions import parse_commits
+            from airflow_delta.engine.arrow.json.reader import parse_commits
             from airflow_delta.engine.replay.reconcile import reconcile_tail
 
             parsed = parse_commits(
@@ -169,7 +169,7 @@ def read_tail(
         ObjectNotFoundError: a file vanished since it was listed.
         CorruptLogError: a file breaks the protocol.
     """
-    from airflow_delta.engine.arrow.json_actions import parse_commits
+    from airflow_delta.engine.arrow.json.reader import parse_commits
 
     return parse_commits(
         commit_texts(storage, commits, table=table),

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_delta.engine.arrow.json_small import find_small_actions
+from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.commit_file import read_commits
 from airflow_delta.engine.log.files import LogCommit

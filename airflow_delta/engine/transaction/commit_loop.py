@@ -46,9 +46,9 @@ from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.isolation import isolation_level
 from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
-from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
 from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.stale_log import check_no_remains
 from airflow_delta.engine.transaction.winners import commits_meanwhile
 
 __all__ = ["MAX_ATTEMPTS", "CommitLoop", "monotonic_s", "now_ms", "pause"]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from airflow_delta.engine.commit.backfill_policy import same_conf
 from airflow_delta.engine.commit.committers import finish_release
 from airflow_delta.engine.commit.registry import CommitOwners
+from airflow_delta.engine.commit.store.backfill_policy import same_conf
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.managed_commits import (
     FEATURE,
@@ -31,8 +31,8 @@ from airflow_delta.engine.features.managed_commits import (
     managed,
     unmanaged,
 )
+from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
-from airflow_delta.engine.features.upgrade import upgraded_protocol
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot

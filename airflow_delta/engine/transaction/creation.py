@@ -15,7 +15,7 @@ from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
 from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
 from airflow_delta.engine.features.managed_commits import asked_owner
-from airflow_delta.engine.features.new_table import NewTable, new_table
+from airflow_delta.engine.features.requests.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.arguments import check_list, check_text, check_type
 from airflow_delta.engine.model.schema import StructType

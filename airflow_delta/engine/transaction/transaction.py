@@ -44,9 +44,9 @@ from airflow_delta.engine.transaction.provenance import (
     metric_texts,
     parameter_texts,
 )
-from airflow_delta.engine.transaction.remains import check_no_remains
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Cloned, Dropped, Reads, StagedActions
+from airflow_delta.engine.transaction.stale_log import check_no_remains
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 

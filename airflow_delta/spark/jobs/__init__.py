@@ -1,4 +1,4 @@
-"""Programs for spark-submit; `airflow_delta.spark.job_files` says how they are called.
+"""Programs for spark-submit; `airflow_delta.job_files` says how they are called.
 
 Each runs as a script: ``spark-submit …/jobs/materialize.py parameters.json``.
 """

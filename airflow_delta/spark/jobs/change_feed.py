@@ -1,6 +1,6 @@
 """Append the changes of a range of versions to a target with Spark: a program for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "start": 12, "end": 17, "target_uri": "s3://lake/sales_changes",
      "format": "delta", "result_path": "/tmp/result.json"}
@@ -13,9 +13,9 @@ table may read outside of its root, may be left out. The result::
      "update_postimage": 50}}
 
 with ``committed_version`` where the target is a Delta table. A range that the target has already is
-left as it is (``appended`` is false, ``counts`` may be null); see `airflow_delta.spark.changes_rules`.
+left as it is (``appended`` is false, ``counts`` may be null); see `airflow_delta.change_feeds.request`.
 Spark reaches the tables' store with the properties that the storage options stand for, see
-`airflow_delta.spark.hadoop_settings`.
+`airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.changes_rules import FeedRequest, check_feed_format
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.change_feeds.request import FeedRequest, check_feed_format
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["change_feed", "feed_request", "main"]
 
@@ -49,7 +49,7 @@ def change_feed(
     request = feed_request(given)
 
     # After the parameters are known to be right: importing PySpark takes its time.
-    from airflow_delta.spark.changes_feed import append_changes
+    from airflow_delta.spark.changes.feed import append_changes
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:
         feed = append_changes(

@@ -1,6 +1,6 @@
 """Write a checkpoint of a Delta table with Spark: a program for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "version": 7, "policy": "v2", "if_needed": true,
      "result_path": "/tmp/result.json"}
@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["checkpoint", "main"]
 
@@ -43,7 +43,7 @@ def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]
     table_uri = given.pop("table_uri")
 
     # After the parameters are known to be right: importing PySpark takes its time.
-    from airflow_delta.spark.checkpointing import write_checkpoint
+    from airflow_delta.spark.checkpoint.execution import write_checkpoint
 
     # The engine reads and writes all files of the table.
     with job_session(storage_options) as spark:

@@ -1,6 +1,6 @@
 """Copy a version of a Delta table with Spark: a program for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "version": 7, "target_uri": "s3://lake/sales_7",
      "format": "parquet", "app_id": "airflow:daily.copy", "app_version": 1767225600000000,
@@ -14,8 +14,8 @@ may read outside of its root, may be left out. The result::
 
 with ``committed_version`` where the copy is a Delta table, whose ``num_rows`` is null where its
 statistics don't tell, and with ``expires_at``, as ISO-8601, where it expires. What may be replaced at
-the target is told in `airflow_delta.spark.copies`. Spark reaches the tables' store with the
-properties that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
+the target is told in `airflow_delta.spark.copy.copies`. Spark reaches the tables' store with the
+properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_delta.copies.formats import check_format
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.snapshot.timestamps import utc_text
-from airflow_delta.spark.copy_formats import check_format
-from airflow_delta.spark.copy_rules import CopyRequest
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "materialize"]
 
@@ -58,7 +58,7 @@ def materialize(
     request = copy_request(given)
 
     # After the parameters are known to be right: importing PySpark takes its time.
-    from airflow_delta.spark.copies import copy_snapshot
+    from airflow_delta.spark.copy.copies import copy_snapshot
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:
         copy = copy_snapshot(

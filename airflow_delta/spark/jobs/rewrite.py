@@ -1,13 +1,13 @@
 """Write data files of a Delta table anew with Spark, without the traces of a feature: for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "feature": "deletionVectors", "result_path": "/tmp/result.json"}
 
 ``feature`` is ``deletionVectors``, ``columnMapping`` or ``typeWidening``. ``result_path`` and
 ``allowed_outside``, the list of what the table may read outside of its root, may be left out. The result is
-that of `airflow_delta.spark.rewriting.rewrite_report`. Spark reaches the table's store with the properties
-that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
+that of `airflow_delta.spark.rewrite.rewrite.rewrite_report`. Spark reaches the table's store with the
+properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "rewrite"]
 
@@ -36,7 +36,7 @@ def rewrite(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -
     given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
 
     # After the parameters are known to be right: importing PySpark takes its time.
-    from airflow_delta.spark.rewriting import rewrite_data, rewrite_report
+    from airflow_delta.spark.rewrite.rewrite import rewrite_data, rewrite_report
 
     table_uri, feature = given["table_uri"], given["feature"]
     with job_session(storage_options, table_uri) as spark:

@@ -1,14 +1,14 @@
 """Profile a version of a Delta table with Spark: a program for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "version": 7, "columns": ["amount", "address.city"],
      "predicate": "day >= '2026-03-01'", "result_path": "/tmp/result.json"}
 
 ``columns`` (all without it), ``predicate``, ``result_path`` and ``allowed_outside``, the list of what
 the table may read outside of its root, may be left out. The result is that of
-`airflow_delta.spark.profile_rules.profile_report`, with ``table_uri``. Spark reaches the table's store with
-the properties that the storage options stand for, see `airflow_delta.spark.hadoop_settings`.
+`airflow_delta.profiles.profile.profile_report`, with ``table_uri``. Spark reaches the table's store with
+the properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
 
 The file isn't called ``profile.py``: spark-submit puts its directory on the Python path, where it would
 stand for the standard library's module.
@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
-from airflow_delta.spark.profile_rules import profile_report
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.profiles.profile import profile_report
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "table_profile"]
 
@@ -53,7 +53,7 @@ def table_profile(
     # After the parameters are known to be right: importing PySpark takes its time.
     from pyspark.errors import AnalysisException
 
-    from airflow_delta.spark.profiling import profile_snapshot
+    from airflow_delta.spark.profile.profiling import profile_snapshot
 
     with job_session(storage_options, table_uri) as spark:
         try:

@@ -1,14 +1,14 @@
 """Vacuum a Delta table with Spark: a program for spark-submit.
 
-Parameters (see `airflow_delta.spark.job_files`)::
+Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "retention_hours": 240.0, "inventory": "s3://lake/inventory/",
      "enforce_retention": true, "dry_run": false, "result_path": "/tmp/result.json"}
 
-Only ``table_uri`` must be given; for the others see `airflow_delta.spark.vacuuming.vacuum`. The
+Only ``table_uri`` must be given; for the others see `airflow_delta.spark.vacuum.execution.vacuum`. The
 result is `VacuumResult.to_dict`. Spark itself reads no file of the table, but it does
 read the inventory: with the properties that the storage options stand for, see
-`airflow_delta.spark.hadoop_settings`.
+`airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_delta.spark.job_files import known_parameters, run_job
-from airflow_delta.spark.job_sessions import job_session
+from airflow_delta.job_files import known_parameters, run_job
+from airflow_delta.spark.runtime.job_sessions import job_session
 
 __all__ = ["main", "vacuum"]
 
@@ -36,7 +36,7 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
 
     Raises:
         InvalidArgumentError: the parameters are not those of this job.
-        DeltaError: see `airflow_delta.spark.vacuuming.vacuum`.
+        DeltaError: see `airflow_delta.spark.vacuum.execution.vacuum`.
         PySparkException: Spark's own errors.
     """
     given = known_parameters(parameters, _PARAMETERS, required=["table_uri"])
@@ -45,7 +45,7 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
     read = () if inventory is None else (inventory,)
 
     # After the parameters are known to be right: importing PySpark takes its time.
-    from airflow_delta.spark import vacuuming
+    from airflow_delta.spark.vacuum import execution as vacuuming
 
     with job_session(storage_options, *read) as spark:
         result = vacuuming.vacuum(spark, table_uri, **given, storage_options=storage_options)

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from airflow_delta.cli.main import main as cli
 from airflow_delta.engine import AddCdcFile, AddFile, DeltaTable, RemoveFile, Snapshot
-from airflow_delta.engine.arrow.stats import num_records
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
+from airflow_delta.engine.arrow.statistics.parse import num_records
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.deletion_vectors.columns import read_vector_column
 from airflow_delta.engine.deletion_vectors.roaring import positions
 from airflow_delta.engine.errors import DeltaError

@@ -61,8 +61,8 @@ def main(directory: str) -> None:
 
 def _managed(root: str) -> tuple[Tree, tuple[Any, ...]]:
     from airflow_delta.engine import AddFile, DeltaTable
-    from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-    from airflow_delta.engine.commit.memory_ledger import MemoryLedger
+    from airflow_delta.engine.commit.store.memory import MemoryLedger
+    from airflow_delta.engine.commit.store.owner import LedgerOwner
 
     lay_out(data_files("commits") | log_tree("commits", history("commits")), root)
     ledger = MemoryLedger()

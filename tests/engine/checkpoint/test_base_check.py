@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta.engine.checkpoint import action_rows, incremental_v2, sidecar_layout
+from airflow_delta.engine.checkpoint import action_rows, incremental_v2
 from airflow_delta.engine.checkpoint.base_check import check_told
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
+from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.checkpoint.write import ExpectedFiles
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, InvalidTableError
 from airflow_delta.engine.log.files import checkpoint_path, checksum_path
-from airflow_delta.engine.maintenance.checkpointing import CheckpointResult
+from airflow_delta.engine.maintenance.checkpoint.execution import CheckpointResult
 from tests.engine.checkpoint.contents import add_row, add_table, remove_row, remove_table
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata, remove

@@ -1,4 +1,4 @@
-"""What becomes of texts of partition values. ``tests/spark/test_cast_texts.py`` asks Spark for more."""
+"""What becomes of texts of partition values; see also ``tests/spark/reader/test_cast_texts.py``."""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta.engine.checkpoint import incremental_v2, sidecar_layout
+from airflow_delta.engine.checkpoint import incremental_v2
 from airflow_delta.engine.checkpoint.incremental_v2 import merged_with
 from airflow_delta.engine.checkpoint.read import open_checkpoint
+from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.errors import (
     DeltaWarning,
     InvalidTableError,
@@ -23,8 +24,8 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance import checkpoint_base
-from airflow_delta.engine.maintenance.checkpointing import (
+from airflow_delta.engine.maintenance.checkpoint import base as checkpoint_base
+from airflow_delta.engine.maintenance.checkpoint.execution import (
     CheckpointResult,
     execute_checkpoint,
     plan_checkpoint,
@@ -153,7 +154,8 @@ def test_what_is_left_of_a_sidecar_joins_the_new_files(table: Table) -> None:
 def test_tombstones_expire_by_the_sidecar(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(now: int) -> None:
         monkeypatch.setattr(
-            "airflow_delta.engine.maintenance.checkpointing._oldest_tombstone_ms", lambda _: now
+            "airflow_delta.engine.maintenance.checkpoint.execution._oldest_tombstone_ms",
+            lambda _: now,
         )
 
     at(0)

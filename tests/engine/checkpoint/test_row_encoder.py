@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from airflow_delta.engine.arrow.json_exact import FILE_KINDS
+from airflow_delta.engine.arrow.json.exact import FILE_KINDS
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.row_encoder import EncodedFiles, RowEncoder
 

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_delta.engine.checkpoint import sidecar_layout
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
+from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.checkpoint.v2_write import (
     CheckpointTarget,
     publish_top_level,

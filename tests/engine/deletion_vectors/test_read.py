@@ -9,11 +9,12 @@ import pytest
 from pyroaring import BitMap64
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vector, relative_path
+from airflow_delta.engine.deletion_vectors.read import relative_path
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.local import LocalStorage
+from tests.deletion_vectors import read_deletion_vector
 
 NAME = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
 ENCODED = "^-aqEH.-t@S}K{vb[*k^"

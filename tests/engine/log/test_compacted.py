@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow.json_exact import FILE_KINDS, SMALL_KINDS
+from airflow_delta.engine.arrow.json.exact import FILE_KINDS, SMALL_KINDS
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.compacted import (
     check_pledge,

@@ -24,14 +24,14 @@ from airflow_delta.engine.features.feature import Support
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.log.files import UnbackfilledCommit
 from airflow_delta.engine.log.segment import load_segment
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.checkpointing import (
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.checkpoint.execution import (
     CheckpointResult,
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.maintenance.log_compaction import plan_log_compaction
-from airflow_delta.spark.checkpoint_rules import log_bytes
+from airflow_delta.engine.maintenance.checkpoint.log_size import log_bytes
+from airflow_delta.engine.maintenance.log_compaction.plan import plan_log_compaction
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata
 from tests.table_builder import (

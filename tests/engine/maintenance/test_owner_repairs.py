@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     InvalidArgumentError,

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_delta.engine.arrow.parquet import ActionFile
+from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.parquet.rows import read_small_rows
 from airflow_delta.engine.parquet.thrift import ThriftStruct, decode, encode

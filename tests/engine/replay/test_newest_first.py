@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow import json_lines
 from airflow_delta.engine.arrow.action_schema import FileActions
-from airflow_delta.engine.arrow.json_actions import parse_commits, stream_commits
+from airflow_delta.engine.arrow.json import lines as json_lines
+from airflow_delta.engine.arrow.json.reader import parse_commits, stream_commits
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.newest_first import NewestFirst
 from airflow_delta.engine.replay.reconcile import reconcile_tail

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow.json_actions import parse_commits
+from airflow_delta.engine.arrow.json.reader import parse_commits
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
 from tests.log_builder import add, remove

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
-from airflow_delta.engine.arrow.parquet import ActionFile, read_pieces
-from airflow_delta.engine.arrow.typed_stats import stats_type as typed_stats_type
-from airflow_delta.engine.arrow.typed_stats import typed_stats
+from airflow_delta.engine.arrow.parquet.action_file import ActionFile, read_pieces
+from airflow_delta.engine.arrow.statistics.typed import stats_type as typed_stats_type
+from airflow_delta.engine.arrow.statistics.typed import typed_stats
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.scan.file_pruner import FilePruner
 from airflow_delta.engine.storage.memory import MemoryStorage

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.arrow.stats import STATS_ROWS
+from airflow_delta.engine.arrow.statistics.parse import STATS_ROWS
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.scan.file_pruner import FilePruner

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.arrow.parquet_source import ParquetSource
-from airflow_delta.engine.arrow.stats_columns import StatisticsColumns
+from airflow_delta.engine.arrow.parquet.source import ParquetSource
+from airflow_delta.engine.arrow.statistics.columns import StatisticsColumns
 from airflow_delta.engine.model.schema import TIMESTAMP
 from tests.engine.scan.rows import adds, checkpoint, kept_of_checkpoint, schema, stats
 

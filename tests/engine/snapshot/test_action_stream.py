@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow import json_lines
+from airflow_delta.engine.arrow.json import lines as json_lines
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot.action_stream import stream_file_actions

@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
     InvalidTableError,
     TimestampOutOfRangeError,
 )
-from airflow_delta.engine.log.by_name import load_newest_segment
+from airflow_delta.engine.log.newest_segment import load_newest_segment
 from airflow_delta.engine.log.segment import load_segment
 from airflow_delta.engine.snapshot import history as history_module
 from airflow_delta.engine.snapshot.snapshot import Snapshot

@@ -11,7 +11,7 @@ import pytest
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.errors import CorruptLogError, VersionNotFoundError
 from airflow_delta.engine.log.segment import LogSegment, load_segment
-from airflow_delta.engine.maintenance.log_compaction import plan_log_compaction
+from airflow_delta.engine.maintenance.log_compaction.plan import plan_log_compaction
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.storage.base import Storage
 from tests.engine.log.logs import Hiding, commit

@@ -19,10 +19,10 @@ from deltalake import DeltaTable as Peer
 from deltalake import write_deltalake
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.engine.commit.ledger import Ledger
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
 from airflow_delta.engine.commit.owner import Standing
+from airflow_delta.engine.commit.store.commit_store import Ledger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOwnerUnavailableError,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.change_feeds.request import FeedRequest
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.changes_rules import FeedRequest
 from airflow_delta.spark.jobs.change_feed import feed_request
 
 GIVEN = {"table_uri": "/t", "start": 3, "end": 7, "target_uri": "/c"}

@@ -14,8 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 import airflow_delta
+from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.copy_rules import CopyRequest
 from airflow_delta.spark.jobs.materialize import copy_request
 from tests.spark.conftest import SETTINGS
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark import profiling
+from airflow_delta.profiles.profile import ColumnProfile, TableProfile
 from airflow_delta.spark.jobs.table_profile import table_profile
-from airflow_delta.spark.profile_rules import ColumnProfile, TableProfile
+from airflow_delta.spark.profile import profiling
 
 GIVEN = {"table_uri": "/t", "version": 7}
 

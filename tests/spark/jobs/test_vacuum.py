@@ -7,7 +7,7 @@ import pytest
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.spark.jobs.rewrite import rewrite
 from airflow_delta.spark.jobs.vacuum import vacuum
-from airflow_delta.spark.vacuuming import for_spark
+from airflow_delta.spark.vacuum.execution import for_spark
 
 
 @pytest.mark.parametrize(

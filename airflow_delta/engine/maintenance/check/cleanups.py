@@ -20,14 +20,14 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.cleanup_cutoff import DAY_MS
-from airflow_delta.engine.maintenance.cleanup_files import ProposedCommits
-from airflow_delta.engine.maintenance.metadata_cleanup import (
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import DAY_MS
+from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import ProposedCommits
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     backfilled_part,
     plan_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.unfinished_files import unfinished_files
+from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import unfinished_files
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.model.times import duration_text
 

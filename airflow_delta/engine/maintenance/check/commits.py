@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import VERSION
-from airflow_delta.engine.arrow.json_actions import ParsedCommits, parse_commits
+from airflow_delta.engine.arrow.json.reader import ParsedCommits, parse_commits
 from airflow_delta.engine.errors import DeltaError, ObjectNotFoundError, StorageError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.log.files import LogCommit

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-from airflow_delta.engine.arrow.json_actions import SmallAction, parse_commits
+from airflow_delta.engine.arrow.json.reader import SmallAction, parse_commits
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.compacted import trusted_compactions
 from airflow_delta.engine.log.files import CompactedCommits

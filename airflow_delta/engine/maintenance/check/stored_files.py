@@ -29,13 +29,17 @@ from airflow_delta.engine.maintenance.check.findings import (
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.missing_files import MOST_TOLD, look_for, openable_places
 from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
-from airflow_delta.engine.maintenance.vacuum import plan_vacuum
-from airflow_delta.engine.maintenance.vacuum_candidates import list_files
-from airflow_delta.engine.maintenance.vacuum_inventory import COLUMNS
-from airflow_delta.engine.maintenance.vacuum_scope import DELETION_VECTORS, kinds_of
-from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.listing import list_files
+from airflow_delta.engine.maintenance.table_files.missing_files import (
+    MOST_TOLD,
+    look_for,
+    openable_places,
+)
+from airflow_delta.engine.maintenance.vacuum.inventory import COLUMNS
+from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
+from airflow_delta.engine.maintenance.vacuum.scope import DELETION_VECTORS, kinds_of
 from airflow_delta.engine.model.sizes import size_text
 
 __all__ = ["CHECKS"]

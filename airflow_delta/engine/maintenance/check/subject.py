@@ -158,14 +158,14 @@ class Subject:
         Raises:
             CorruptLogError: a path can't be decoded.
         """
-        from airflow_delta.engine.maintenance.vacuum_locations import locations
+        from airflow_delta.engine.maintenance.table_files.locations import locations
 
         return locations(self.files["path"], root=self.table)
 
     @lazy_property
     def row_counts(self) -> pa.ChunkedArray:
         """How many rows each of `files` has, by its statistics; null where they don't tell."""
-        from airflow_delta.engine.arrow.stats import num_records
+        from airflow_delta.engine.arrow.statistics.parse import num_records
 
         return num_records(self.files["stats"])
 

@@ -22,10 +22,13 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.listing import list_log
-from airflow_delta.engine.maintenance.backfill import backfill_first
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.checkpoint_protection import protected_before
-from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+from airflow_delta.engine.maintenance.checkpoint.execution import (
+    execute_checkpoint,
+    plan_checkpoint,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction

@@ -23,8 +23,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.dropping import find_feature, how_to_drop
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
-from airflow_delta.engine.maintenance.backfill import backfill_first
-from airflow_delta.engine.maintenance.cleanup_execution import execute_metadata_cleanup
+from airflow_delta.engine.maintenance.backfill.execution import backfill_first
 from airflow_delta.engine.maintenance.drop_feature.barriers import (
     add_barrier,
     hide_below_boundary,
@@ -45,6 +44,7 @@ from airflow_delta.engine.maintenance.drop_feature.plan import (
 from airflow_delta.engine.maintenance.drop_feature.preparing import PREPARE, turn_off
 from airflow_delta.engine.maintenance.drop_feature.result import DropFeatureResult, Status
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
+from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot

@@ -37,7 +37,7 @@ from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_wit
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import unkept_vectors
 from airflow_delta.engine.model.sizes import size_text
-from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 

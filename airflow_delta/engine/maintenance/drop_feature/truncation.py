@@ -31,16 +31,16 @@ from airflow_delta.engine.features.dropping import PROTECTION, metadata_traces
 from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import Checkpoint, Commit
 from airflow_delta.engine.log.listing import Listing, list_log
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.checkpoint_protection import protected_before
-from airflow_delta.engine.maintenance.cleanup_cutoff import cutoff_at
-from airflow_delta.engine.maintenance.metadata_cleanup import (
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.times import duration_text
-from airflow_delta.engine.snapshot.file_traces import files_with, path_keys, paths_with_vectors
+from airflow_delta.engine.snapshot.feature_usage import files_with, path_keys, paths_with_vectors
 from airflow_delta.engine.snapshot.new_commits import NewCommits, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot

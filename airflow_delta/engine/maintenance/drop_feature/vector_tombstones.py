@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.maintenance.vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
 from airflow_delta.engine.model.file_actions import RemoveFile
 from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.snapshot.snapshot import Snapshot

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.arrow.python_arrays import scalar_of
-from airflow_delta.engine.arrow.stats import parse_stats
+from airflow_delta.engine.arrow.statistics.parse import parse_stats
 from airflow_delta.engine.features.clustering import (
     DOMAIN,
     FEATURE,

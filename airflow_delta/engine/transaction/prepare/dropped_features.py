@@ -20,7 +20,7 @@ from airflow_delta.engine.features.dropping import (
     PROTECTION_BOUNDARY,
     metadata_traces,
 )
-from airflow_delta.engine.snapshot.file_traces import files_with
+from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.arrow.stats import parse_stats
+from airflow_delta.engine.arrow.statistics.parse import parse_stats
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.identity import IdentityColumn, advance_marks, identity_columns
 from airflow_delta.engine.model.schema_json import schema_to_json

@@ -36,7 +36,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
-from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.features import row_tracking
 from airflow_delta.engine.features.protocol import supported_features

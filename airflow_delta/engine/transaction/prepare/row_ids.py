@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
-from airflow_delta.engine.arrow.stats import num_records
+from airflow_delta.engine.arrow.statistics.parse import num_records
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_filter import path_keys
 from airflow_delta.engine.transaction.context import CommitContext

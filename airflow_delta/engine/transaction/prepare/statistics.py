@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta.engine.arrow import stats
 from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.arrow.statistics import parse as stats
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.file_actions import AddFile
 from airflow_delta.engine.transaction.context import CommitContext

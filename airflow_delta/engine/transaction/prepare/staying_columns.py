@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_delta.engine.features.column_mapping import field_id, mapping_mode, physical_schema
+from airflow_delta.engine.features.negotiation.transitions import Condition, Demand
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
-from airflow_delta.engine.features.transitions import Condition, Demand
 from airflow_delta.engine.features.type_widening import can_widen
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties

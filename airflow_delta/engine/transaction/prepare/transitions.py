@@ -18,7 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
-from airflow_delta.engine.features.transitions import Condition, Demand, check_transition, demands
+from airflow_delta.engine.features.negotiation.transitions import (
+    Condition,
+    Demand,
+    check_transition,
+    demands,
+)
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext

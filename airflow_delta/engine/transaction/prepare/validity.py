@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from airflow_delta.engine.features.column_mapping import MAX_COLUMN_ID, mapping_mode
 from airflow_delta.engine.features.dropping import PROTECTION, PROTECTION_BOUNDARY
+from airflow_delta.engine.features.negotiation.upgrade import check_metadata, check_no_shrinking
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
-from airflow_delta.engine.features.upgrade import check_metadata, check_no_shrinking
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.file_actions import AddCdcFile, AddFile, RemoveFile
 from airflow_delta.engine.model.properties import TableProperties

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
-from airflow_delta.engine.arrow.stats import parse_stats
+from airflow_delta.engine.arrow.statistics.parse import parse_stats
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.model.actions import (
     AddCdcFile,

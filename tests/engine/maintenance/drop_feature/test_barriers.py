@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_delta.engine.maintenance.backfilled import open_backfilled
+from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, missing_barriers
 from tests.log_builder import PROTOCOL, add, metadata
 from tests.table_builder import Action, MemoryTable, classic_checkpoint, commits, states

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine import DeltaTable, StructField, StructType
-from airflow_delta.engine.commit.ledger_owner import LedgerOwner
-from airflow_delta.engine.commit.memory_ledger import MemoryLedger
+from airflow_delta.engine.commit.store.memory import MemoryLedger
+from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.model.schema import LONG

@@ -12,7 +12,10 @@ import pytest
 from airflow_delta.engine import AddFile, RemoveFile
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.maintenance.checkpointing import execute_checkpoint, plan_checkpoint
+from airflow_delta.engine.maintenance.checkpoint.execution import (
+    execute_checkpoint,
+    plan_checkpoint,
+)
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor

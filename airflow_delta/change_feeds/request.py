@@ -1,0 +1,155 @@
+"""The rules of change feeds that are kept at a target: what is asked for, and what is refused.
+
+A target says itself which versions it tells the changes of (`airflow_delta.change_feeds.progress`), so that
+no version is told twice in it, and none is taken for told that isn't:
+
+=======================================  ========================================================
+the target tells                         the range
+=======================================  ========================================================
+none of the range's versions             is appended, also before or between what is there
+all of them                              is there already: nothing is to be done
+some of them                             is refused: the others have to be asked for
+the changes of another table             is refused: its versions aren't those of this one
+other columns than the table, as Delta   is refused: they are to be added, where that helps
+=======================================  ========================================================
+
+No PySpark here: whoever submits the job looks at the target first, because starting Spark takes
+seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_delta.change_feeds.nullable import nullable
+from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
+from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP
+from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.features.column_names import check_column_names
+from airflow_delta.engine.model.schema import StructType
+
+if TYPE_CHECKING:
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = [
+    "CHANGE_KINDS",
+    "FORMATS",
+    "FeedRequest",
+    "check_apart",
+    "check_columns",
+    "check_feed_format",
+    "refusal",
+]
+
+FORMATS = ("parquet", "delta")
+"""What a target can be."""
+
+CHANGE_KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+"""What ``_change_type`` can be."""
+
+_CHANGE_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """A range of changes to be kept at a target.
+
+    Attributes:
+        table_uri: the table.
+        start: the first version.
+        end: the last version.
+        target_uri: where the changes go.
+        format: one of `FORMATS`.
+    """
+
+    table_uri: str
+    start: int
+    end: int
+    target_uri: str
+    format: str = "delta"
+
+
+def check_feed_format(name: str) -> None:
+    """Check that there are targets of a format.
+
+    Raises:
+        InvalidArgumentError: there are none.
+    """
+    if name not in FORMATS:
+        raise InvalidArgumentError(
+            f"unknown format {name!r} of a change feed: expected one of {', '.join(FORMATS)}"
+        )
+
+
+def check_apart(request: FeedRequest, source: Storage, target: Storage) -> None:
+    """Check that neither of the table and the target lies inside the other.
+
+    Raises:
+        InvalidArgumentError: one does. Facts: target.
+    """
+    places = [f"{storage.place.rstrip('/')}/" for storage in (source, target)]
+    if places[0].startswith(places[1]) or places[1].startswith(places[0]):
+        raise refusal(request, "target and table lie inside one another")
+
+
+def check_columns(request: FeedRequest, schema: StructType, held: StructType | None = None) -> None:
+    """Check that a Delta target can take the changes of a table with these columns.
+
+    Args:
+        request: the range.
+        schema: the table's columns at the last version.
+        held: the target's columns; None where it isn't there yet.
+
+    Raises:
+        InvalidArgumentError: the target has other columns, or can't have such ones. Facts: target.
+    """
+    given = {field.name: field.data_type for field in nullable(schema)}
+    there = {field.name: field.data_type for field in nullable(held or StructType())}
+    if held is not None and not there.keys() >= _CHANGE_COLUMNS:
+        raise refusal(
+            request,
+            f"it has the columns {sorted(there)}, and not all of {sorted(_CHANGE_COLUMNS)}: no change feed "
+            "has written it",
+        )
+    new = [field for field in schema if field.name not in there]
+    _check_names(request, StructType(tuple(new)))
+    if held is None:
+        return
+    if new:
+        names = [field.name for field in new]
+        raise refusal(
+            request,
+            f"it lacks the columns {names}, which the table has: add them to it, as by "
+            f"DeltaTable({request.target_uri!r}).alter.add_columns, and try again",
+        )
+    others = [
+        name for name in there if name not in _CHANGE_COLUMNS and there[name] != given.get(name)
+    ]
+    if others:
+        raise refusal(
+            request,
+            f"its columns {others} aren't those of the table, which have another type or are gone: only "
+            "targets of the format parquet follow that",
+        )
+
+
+def _check_names(request: FeedRequest, new: StructType) -> None:
+    try:
+        check_column_names(new, table=request.table_uri)
+    except InvalidTableError as error:
+        raise refusal(
+            request,
+            f"the names of the columns {list(error.columns)} need column mapping, and mapped tables aren't "
+            "written: ask for the format parquet, whose files can call them so",
+        ) from error
+
+
+def refusal(request: FeedRequest, reason: str) -> InvalidArgumentError:
+    """The error that says why nothing is appended to a target, and what to do."""
+    return InvalidArgumentError(
+        f"the changes of versions {request.start} to {request.end} aren't appended to "
+        f"{request.target_uri}: {reason}; or choose another target",
+        table=request.table_uri,
+        target=request.target_uri,
+    )

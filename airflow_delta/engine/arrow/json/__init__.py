@@ -1,0 +1,1 @@
+"""Actions of commits, from JSON lines to Arrow columns."""

@@ -1,0 +1,279 @@
+"""Cut commits into slices of whole lines, and know every line of a slice by number.
+
+A commit file is newline-delimited JSON, one action per line (PROTOCOL.md, "Delta Log Entries"). A
+commit may be larger than memory likes, or tiny and one of a hundred thousand; a `Slice` is the
+right amount of either for one parser call: a part of one big commit, or many small ones joined.
+
+`Lines` holds where each line starts and stops as vectors, so that choosing the lines of one kind,
+or telling which commit a line came from, never loops over lines. A line's *position* is the byte
+offset of its start in the whole stream of commits: ascending in log order and unique, and known
+without counting the lines that precede it in other slices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_delta.engine.arrow.json.line_locations import (
+    NO_PATHS,
+    corrupt_line,
+    empty_commit,
+    path_of,
+)
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
+from airflow_delta.engine.errors import CorruptLogError
+
+__all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
+
+SLICE_BYTES = 4 << 20
+"""The aim for one parser call: large enough to amortise it, small enough to have several at once."""
+_ALONE_BYTES = SLICE_BYTES // 8
+_BLOCK_BYTES = 1 << 18
+"""What is searched for line ends at once, so that what is found of each byte stays in the cache."""
+
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN = 0x0A, 0x0D
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole lines of one commit: of its file's ``data``, the bytes from ``start`` to ``stop``."""
+
+    version: int
+    path: str
+    data: bytes
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one parser call reads.
+
+    Attributes:
+        table: the table's location, for messages.
+        position: the position of the first byte.
+        pieces: in log order.
+    """
+
+    table: str
+    position: int
+    pieces: tuple[Piece, ...]
+
+    def text(self) -> memoryview:
+        """The bytes of all pieces; of a single piece without copying."""
+        pieces = self.pieces
+        if len(pieces) == 1:
+            return _content(pieces[0])
+        # Every piece but the last of a commit ends its lines, so this may add an empty line only.
+        return memoryview(b"\n".join([_content(piece) for piece in pieces]))
+
+    def offsets(self) -> list[int]:
+        """Where each piece starts in the text."""
+        lengths = [piece.stop - piece.start + 1 for piece in self.pieces[:-1]]
+        return list(accumulate(lengths, initial=0))
+
+
+def _content(piece: Piece) -> memoryview:
+    return memoryview(piece.data)[piece.start : piece.stop]
+
+
+def cut_slices(
+    commits: Iterable[tuple[int, bytes]],
+    *,
+    table: str,
+    paths: Mapping[int, str] = NO_PATHS,
+    newest_first: bool = False,
+) -> Iterator[Slice]:
+    """Cut commits, given as (version, content), into slices of about `SLICE_BYTES`.
+
+    A byte order mark at the start of a commit is left out. A longer line makes a longer slice.
+
+    Args:
+        commits: the commits, in log order.
+        table: the table's location, for messages.
+        paths: by version, the files that don't have a commit's name, for messages.
+        newest_first: the commits come in the opposite order, and so do the slices, also those of
+            one commit. Within a slice all is in log order. Positions still ascend in log order, so
+            they are negative.
+
+    Raises:
+        CorruptLogError: a commit has no content at all: its writer died, or still writes.
+    """
+    drawn = pending_bytes = 0
+    pending: list[Piece] = []
+
+    def pending_slice() -> Slice:
+        """What is pending, in log order."""
+        if newest_first:
+            return Slice(table, -drawn - pending_bytes, tuple(reversed(pending)))
+        return Slice(table, drawn, tuple(pending))
+
+    for version, data in commits:
+        path = path_of(version, paths)
+        pieces = _pieces(version, path, data, table)
+        for piece in reversed(list(pieces)) if newest_first else pieces:
+            size = piece.stop - piece.start + 1
+            # A piece that is worth a call by itself is not copied to join it with others.
+            if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
+                yield pending_slice()
+                drawn += pending_bytes
+                pending, pending_bytes = [], 0
+            pending.append(piece)
+            pending_bytes += size
+    if pending:
+        yield pending_slice()
+
+
+def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]:
+    """A commit as even parts of at most about `SLICE_BYTES`, each of whole lines."""
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    end = len(data)
+    if start == end:
+        raise empty_commit(version=version, path=path, table=table)
+    step = -(-(end - start) // -(-(end - start) // SLICE_BYTES))
+    while start < end:
+        stop = data.find(b"\n", start + step - 1) + 1 or end
+        yield Piece(version, path, data, start, stop)
+        start = stop
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines of a slice, in order.
+
+    Attributes:
+        source: the slice, with the text of its pieces and where each starts in it.
+        text: the bytes of the whole slice.
+        numbers: which lines of the slice these are, counted from 0.
+        starts: offset of each line's first byte in the text.
+        stops: offset behind each line's last byte, without its line ending.
+    """
+
+    source: Slice
+    text: memoryview
+    numbers: Int64Vector
+    starts: Int64Vector
+    stops: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def select(self, chosen: BoolVector | slice) -> Lines:
+        """The lines at the places a mask or a slice chooses."""
+        return Lines(
+            self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
+        )
+
+    def pick(self, places: Sequence[int]) -> Lines:
+        """The lines at some places, which ascend."""
+        chosen = np.asarray(places, np.int64)
+        return Lines(
+            self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
+        )
+
+    def start_with(self, prefix: bytes) -> BoolVector:
+        """Which of the lines start with these bytes and have more."""
+        matches = self.stops - self.starts > len(prefix)
+        starts = self.starts.compress(matches)
+        same = np.ones(len(starts), np.bool_)
+        # As many bytes at once as a number has; what the last number overlaps is compared twice.
+        width = next(width for width in (8, 4, 2, 1) if width <= len(prefix))
+        numbers = np.ndarray(
+            (max(len(self.text) - width + 1, 0),), f"<u{width}", self.text, strides=(1,)
+        )
+        for offset in {*range(0, len(prefix) - width, width), len(prefix) - width}:
+            expected = int.from_bytes(prefix[offset : offset + width], "little")
+            same &= numbers[starts + offset] == expected
+        matches[matches] = same
+        return matches
+
+    def end_with(self, byte: int) -> BoolVector:
+        """Which of the lines, none of them empty, end with a byte."""
+        last = np.frombuffer(self.text, np.uint8)[self.stops - 1]
+        return np.equal(last, byte)
+
+    def parts(self, count: int) -> Iterator[Lines]:
+        """The same lines as up to ``count`` runs of about equal length."""
+        step = -(-len(self) // count)
+        for first in range(0, len(self), step):
+            yield self.select(slice(first, first + step))
+
+    def joined(self) -> memoryview:
+        """The text of just these lines; without copying where they are neighbours."""
+        breaks = np.flatnonzero(np.diff(self.numbers) != 1)
+        firsts = self.starts[np.concatenate(([0], breaks + 1))].tolist()
+        lasts = self.stops[np.concatenate((breaks, [len(self) - 1]))].tolist()
+        text = self.text
+        if len(firsts) == 1:
+            return text[firsts[0] : lasts[0]]
+        # One round per run of neighbours, which a whole file of adds is: not one per line.
+        return memoryview(
+            b"\n".join([text[first:last] for first, last in zip(firsts, lasts, strict=True)])
+        )
+
+    def contents(self) -> Iterator[bytes]:
+        """Each line's bytes: for the lines that need Python's own parser."""
+        text = self.text
+        for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
+            yield bytes(text[start:stop])
+
+    def versions(self) -> Int64Vector:
+        """The version of each line's commit."""
+        pieces = self.source.pieces
+        if len(pieces) == 1:
+            return np.full(len(self), pieces[0].version, np.int64)
+        versions = np.fromiter((piece.version for piece in pieces), np.int64, len(pieces))
+        offsets = np.asarray(self.source.offsets(), np.int64)
+        return versions[np.searchsorted(offsets, self.starts, side="right") - 1]
+
+    def positions(self) -> Int64Vector:
+        """Each line's place in the log; see the module."""
+        return self.starts + self.source.position
+
+    def corrupt(self, index: int, reason: str) -> CorruptLogError:
+        """The error that says what is wrong with one of these lines, and where it stands.
+
+        Args:
+            index: which of these lines.
+            reason: what was expected of it and what was found.
+        """
+        start, stop = int(self.starts[index]), int(self.stops[index])
+        offsets = self.source.offsets()
+        which = bisect_right(offsets, start) - 1
+        piece = self.source.pieces[which]
+        line = piece.data.count(b"\n", 0, piece.start + start - offsets[which]) + 1
+        return corrupt_line(
+            self.text[start:stop],
+            reason,
+            version=piece.version,
+            path=piece.path,
+            line=line,
+            table=self.source.table,
+        )
+
+
+def index_lines(source: Slice) -> Lines:
+    """Find all lines of a slice. Lines end with a newline or a carriage return and newline."""
+    text = source.text()
+    data: npt.NDArray[Any] = np.frombuffer(text, np.uint8)
+    stops = np.concatenate(
+        [
+            start + np.flatnonzero(data[start : start + _BLOCK_BYTES] == _NEWLINE)
+            for start in range(0, len(data), _BLOCK_BYTES)
+        ]
+    )
+    if data[-1] != _NEWLINE:
+        stops = np.append(stops, len(data))
+    starts = np.empty_like(stops)
+    starts[0] = 0
+    starts[1:] = stops[:-1] + 1
+    returns = (stops > starts) & (data[stops - 1] == _RETURN)
+    return Lines(source, text, np.arange(len(stops)), starts, stops - returns)

@@ -1,0 +1,1 @@
+"""Actions of checkpoints, from Parquet files to Arrow columns."""

@@ -1,0 +1,213 @@
+"""Read the actions of one Parquet file of the log: a checkpoint, a part of one, or a sidecar.
+
+Each row of such a file holds one action: the struct column of its kind is set, the other columns
+are null (PROTOCOL.md, "Checkpoints"). So a reader that wants the protocol meets a million rows of
+which one matters, and one that wants paths meets columns of statistics that are ten times larger.
+`ActionFile` decodes only what was asked for:
+
+* columns: only the leaves of the kinds and fields wanted; a column that the file lacks is null;
+* row groups: none whose footer says that they hold no action of the kind, by the null count of a
+  field that each such action must have;
+* fields that are null all through a row group, as the footer tells, are made instead of decoded.
+
+Row groups are decoded on several threads and handed out in order, as tables of the types of
+`action_schema`. A row group of another writer that holds all of a large table is read in slices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
+from airflow_delta.engine.arrow.normalise import present_rows
+from airflow_delta.engine.arrow.parallel import map_ordered
+from airflow_delta.engine.arrow.parquet.repeated_rows import check_distinct_rows
+from airflow_delta.engine.arrow.parquet.rows import FileRows, FilteredRows, RowFilter
+from airflow_delta.engine.arrow.parquet.source import ParquetSource
+from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["ActionFile", "Piece", "read_pieces", "reader_threads"]
+
+Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
+"""A part of the file actions of a file, that can be read on a thread of its own."""
+
+# A field that every action of the kind has: where it is null, there is no such action.
+_REQUIRED_FIELD = {**SMALL_KINDS, "add": "path", "remove": "path"}
+
+# Above this many rows a row group is streamed in slices of as many. Our own row groups are smaller.
+_SLICE_ROWS = 131_072
+
+_REMOTE_THREADS = 8
+
+
+def reader_threads(storage: Storage) -> int:
+    """How many parts of files to read at once: more where reading means waiting for a network."""
+    cores = os.cpu_count() or 1
+    return max(cores, _REMOTE_THREADS) if storage.capabilities.remote else cores
+
+
+def read_pieces(pieces: Iterable[Piece], *, workers: int) -> Iterator[pa.Table]:
+    """Read pieces on threads, and yield their tables in the order of the pieces."""
+    for tables in map_ordered(_read, pieces, workers=workers):
+        yield from tables
+
+
+def _read(piece: Piece) -> Iterable[pa.Table]:
+    return piece()
+
+
+class ActionFile:
+    """The actions of one Parquet file. Nothing is read before a method asks for it.
+
+    All methods but `path` raise `CorruptLogError` where the file is damaged, or breaks the protocol,
+    and `ObjectNotFoundError` where there is none.
+
+    Args:
+        storage: the table's storage.
+        file: the file; its size spares a request.
+        exact_size: whether a file of another size is damage: for files whose size the log tells.
+    """
+
+    def __init__(self, storage: Storage, file: FileInfo, *, exact_size: bool = False) -> None:
+        self._path = file.path
+        self._threads = reader_threads(storage)
+        self._source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS, exact_size=exact_size)
+
+    @property
+    def path(self) -> str:
+        """The path of the file below the table's root."""
+        return self._path
+
+    def load_footer(self) -> ActionFile:
+        """Read the footer now, so that what follows needn't wait for it."""
+        _ = self._source.footer
+        return self
+
+    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """The actions that aren't about files, as (kind, JSON object) in the order of the rows.
+
+        Fields that are null are left out, as they would be in JSON.
+        """
+        source = self._source
+        found: list[tuple[str, dict[str, Any]]] = []
+        for group in range(source.footer.num_row_groups):
+            kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
+            if not kinds:
+                continue
+            with source.damage():
+                for batch in source.batches(group, kinds):
+                    for kind in kinds:
+                        rows = present_rows(batch.column(kind))
+                        found.extend((kind, _plain(row, rows.type)) for row in rows.to_pylist())
+        return found
+
+    def check_each_once(self) -> None:
+        """Make sure that no action that isn't about a file stands there twice.
+
+        Only the fields that identify them are decoded, up to the first that comes again: a file of some
+        kilobytes may repeat a row a million times.
+        """
+        source = self._source
+        seen: set[tuple[str, str | None]] = set()
+        for group in range(source.footer.num_row_groups):
+            kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
+            if not kinds:
+                continue
+            witnesses = [f"{kind}.{SMALL_KINDS[kind]}" for kind in kinds]
+            with source.damage():
+                for batch in source.batches(group, witnesses, texts_once=True):
+                    for kind in kinds:
+                        twice = _second(kind, present_rows(batch.column(kind)), seen)
+                        if twice is not None:
+                            raise source.corrupt(twice)
+
+    def adds(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The adds, in tables with the columns asked for (None: all) and those of the file's key."""
+        return self._file_actions("add", columns)
+
+    def removes(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The removes; see `adds`."""
+        return self._file_actions("remove", columns)
+
+    def pieces(
+        self,
+        kind: str,
+        columns: Sequence[str] | None = None,
+        *,
+        row_filter: RowFilter | None = None,
+    ) -> list[Piece]:
+        """The work of reading adds or removes, in independent pieces for `read_pieces`.
+
+        Args:
+            kind: ``"add"`` or ``"remove"``.
+            columns: the columns wanted, None for all.
+            row_filter: leaves out adds; what it looks at needn't be among the columns wanted.
+        """
+        schema = (add_schema if kind == "add" else remove_schema)(
+            None if columns is None else tuple(columns)
+        )
+        pieces: list[Piece] = []
+        for group in range(self._source.footer.num_row_groups):
+            if self._may_hold(group, kind):
+                check_distinct_rows(self._source, group, kind)
+                # A large row group is decoded while it is consumed, else on a thread before.
+                large = self._source.is_large(group)
+                rows: FileRows | FilteredRows
+                if row_filter is None:
+                    rows = FileRows(self._source, group, kind, schema)
+                else:
+                    workers = None if large else 1
+                    rows = FilteredRows(self._source, group, schema, row_filter, workers=workers)
+                pieces.append(rows.stream if large else rows.load)
+        return pieces
+
+    def _file_actions(self, kind: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        return read_pieces(self.pieces(kind, columns), workers=self._threads)
+
+    def _may_hold(self, group: int, kind: str) -> bool:
+        witness = f"{kind}.{_REQUIRED_FIELD[kind]}"
+        if witness in self._source.leaves:
+            return not self._source.all_null(group, witness)
+        if self._source.has(kind):
+            raise self._source.corrupt(f"its column {kind!r} lacks {_REQUIRED_FIELD[kind]!r}")
+        return False
+
+
+def _second(kind: str, rows: pa.StructArray, seen: set[tuple[str, str | None]]) -> str | None:
+    """The finding that rows repeat an action, of their own or of those seen; they count as seen then."""
+    if not len(rows):
+        return None
+    if kind in SINGLE_KINDS:
+        if len(rows) > 1 or (kind, None) in seen:
+            return repeated(kind)
+        seen.add((kind, None))
+        return None
+    counts = pc.value_counts(rows.field(0))
+    # A loop over distinct texts: each becomes a dict of its own afterwards.
+    for entry in counts:
+        text = str(entry["values"].as_py())
+        if entry["counts"].as_py() > 1 or (kind, text) in seen:
+            return repeated(kind, text)
+        seen.add((kind, text))
+    return None
+
+
+def _plain(value: Any, type_: pa.DataType) -> Any:
+    """A value as its JSON form: maps as objects, null fields of structs left out."""
+    if value is None:
+        return None
+    if pa.types.is_map(type_):
+        return dict(value)
+    if pa.types.is_struct(type_):
+        return {
+            field.name: _plain(value[field.name], field.type)
+            for field in type_
+            if value[field.name] is not None
+        }
+    return value

@@ -1,0 +1,1 @@
+"""Statistics of files, between JSON text and typed columns."""

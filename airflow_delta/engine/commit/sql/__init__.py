@@ -1,0 +1,1 @@
+"""The commit store in a SQL database: SQLite or PostgreSQL."""

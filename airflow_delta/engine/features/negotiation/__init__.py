@@ -1,0 +1,1 @@
+"""Which protocol a table needs: versions, lists of features, changes between two protocols."""

@@ -1,0 +1,259 @@
+"""The protocol that a table needs for what it is to do: as old as possible, as new as necessary.
+
+Features come from three sides:
+
+* asked for, by name or by a version;
+* used by the schema or the properties, such as a ``timestamp_ntz`` column or
+  ``delta.enableDeletionVectors``;
+* required by other features.
+
+What the protocol looks like then is up to `lowest_protocol`.
+
+Column mapping is special: where a table has a mode that its protocol doesn't support, its files know the
+columns by their names. Another change of the table must not bring the mode into force.
+
+Spec: PROTOCOL.md, "Table Features for New and Existing Tables", "Supported Features".
+"""
+
+from __future__ import annotations
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.column_mapping import PHYSICAL_NAME, check_mapping
+from airflow_delta.engine.features.iceberg_compat import check_iceberg_compat
+from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COMMIT
+from airflow_delta.engine.features.managed_commits import TIMESTAMPS_FEATURE
+from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_with
+from airflow_delta.engine.features.protocol import (
+    Operation,
+    check_writable,
+    supported_features,
+)
+from airflow_delta.engine.features.registry import FEATURES
+from airflow_delta.engine.features.row_tracking import check_materialized_columns
+from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.actions import Metadata, Protocol
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import LONG, StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+
+__all__ = [
+    "check_metadata",
+    "check_no_shrinking",
+    "grown_protocol",
+    "needed_features",
+    "upgraded_protocol",
+]
+
+_PREVIEW = "-preview"
+_MAPPING = "columnMapping"
+_NOTHING = Protocol(1, 1)
+
+
+def upgraded_protocol(
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    before: Metadata | None = None,
+    asked: frozenset[str] = frozenset(),
+    table: str,
+) -> Protocol:
+    """The protocol that a table needs once it has new metadata.
+
+    Args:
+        protocol: the protocol that it has.
+        metadata: the metadata that it is to have.
+        before: the metadata that it has; see `grown_protocol`.
+        asked: features that it is to support, whether or not it uses them.
+        table: the table's location, for messages.
+
+    Returns:
+        The protocol; the same object where it needs no more than it has.
+
+    Raises:
+        UnsupportedFeatureError: the table needs a feature that the engine can't write, or doesn't know.
+        InvalidTableError: metadata and features don't fit together; see `check_metadata`.
+    """
+    upgraded = grown_protocol(protocol, metadata, before=before, asked=asked, table=table)
+    check_metadata(upgraded, metadata, table=table)
+    return upgraded
+
+
+def grown_protocol(
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    before: Metadata | None = None,
+    asked: frozenset[str] = frozenset(),
+    least: Protocol = _NOTHING,
+    table: str,
+) -> Protocol:
+    """As `upgraded_protocol`, for metadata that may lack ids and names that the features need.
+
+    Args:
+        protocol: the protocol that the table has.
+        metadata: the metadata that it is to have.
+        before: the metadata that it has. A mode of column mapping that its protocol doesn't support
+            comes into force only if something asks for column mapping or requires it.
+        asked: features that it is to support, whether or not it uses them.
+        least: a protocol that it must not fall behind either.
+        table: the table's location, for messages.
+
+    Raises:
+        UnsupportedFeatureError: the engine doesn't know a feature that is asked for.
+        InvalidTableError: the schema or a property that decides can't be read.
+    """
+    unknown = asked - FEATURES.keys()
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"the engine doesn't know the features {sorted(unknown)}; it knows "
+            f"{', '.join(sorted(FEATURES))}",
+            table=table,
+            features=tuple(sorted(unknown)),
+        )
+    supported = supported_features(protocol)
+    properties = TableProperties(metadata.configuration, table)
+    schema = parse_schema(metadata.schema_string, table)
+    ignored = frozenset[str]()
+    if before is not None and _MAPPING not in supported:
+        mode = TableProperties(before.configuration, table).column_mapping_mode
+        ignored = frozenset({_MAPPING}) if mode != "none" else ignored
+    needed = needed_features(properties, schema, asked=asked, supported=supported, ignored=ignored)
+    reached = (
+        protocol.min_reader_version >= least.min_reader_version
+        and protocol.min_writer_version >= least.min_writer_version
+    )
+    if reached and needed | supported_features(least) <= supported:
+        return protocol
+    return protocol_with(needed, protocol, least)
+
+
+def needed_features(
+    properties: TableProperties,
+    schema: StructType,
+    *,
+    asked: frozenset[str] = frozenset(),
+    supported: frozenset[str] = frozenset(),
+    ignored: frozenset[str] = frozenset(),
+) -> frozenset[str]:
+    """The features that a table must support.
+
+    A preview of a feature is taken in place of the feature itself only where the table has it or is
+    asked to have it.
+
+    Args:
+        properties: its properties.
+        schema: its schema.
+        asked: known features that are asked for by name.
+        supported: those that it supports already.
+        ignored: those whose use by the metadata counts for nothing.
+    """
+    used = _used_features(properties, schema, asked | supported) - ignored
+    return _with_required(asked | used)
+
+
+def check_no_shrinking(
+    old: Protocol, new: Protocol, *, dropped: frozenset[str] = frozenset(), table: str
+) -> None:
+    """Make sure that a protocol supports all that another one does ("Supported Features").
+
+    A table that is taken back from its commit owner loses the feature ``managedCommit``, and by the same
+    commit nothing else but ``inCommitTimestamp``, which that needs (managed-commits.md, "Converting a
+    managed-commit table to filesystem table").
+
+    Args:
+        old: the protocol before.
+        new: the protocol after.
+        dropped: features that it loses on purpose; see `dropping`.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidTableError: it doesn't. Facts: features.
+    """
+    lost = sorted(supported_features(old) - supported_features(new) - dropped)
+    if lost and MANAGED_COMMIT in lost:
+        lost = sorted(set(lost) - {MANAGED_COMMIT, TIMESTAMPS_FEATURE})
+    if lost:
+        raise InvalidTableError(
+            f"the new protocol lacks the features {lost} of the old one: expected all of them, as files "
+            "and metadata may rely on them; a feature is dropped by DeltaTable.drop_feature",
+            table=table,
+            features=tuple(lost),
+        )
+
+
+def check_metadata(protocol: Protocol, metadata: Metadata, *, table: str) -> None:
+    """Make sure that metadata fit together, and with the protocol that goes with them.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't commit to such a table.
+        InvalidTableError: a feature lacks another that it requires; columns lack what column mapping
+            needs; Iceberg compatibility is in force together with what it excludes, such as deletion
+            vectors; a clustered table has partition columns; row tracking is enabled without names for
+            its hidden columns; or an identity column is none.
+    """
+    check_writable(protocol, metadata, table=table, operation=Operation.COMMIT)
+    supported = supported_features(protocol)
+    properties = TableProperties(metadata.configuration, table)
+    schema = parse_schema(metadata.schema_string, table)
+    partition_columns = metadata.partition_columns
+    if "columnMapping" in supported:
+        check_mapping(schema, properties)
+    check_iceberg_compat(supported, properties, schema)
+    if "clustering" in supported and partition_columns:
+        raise InvalidTableError(
+            f"the table is partitioned by {list(partition_columns)}, so it can't be clustered as well: "
+            "expected one of the two",
+            table=table,
+        )
+    if "rowTracking" in supported:
+        physical = (field.metadata.get(PHYSICAL_NAME) for field in schema)
+        check_materialized_columns(
+            properties, [*schema.names, *(name for name in physical if isinstance(name, str))]
+        )
+    if "identityColumns" in supported:
+        _check_identity_columns(schema, partition_columns, table)
+
+
+def _used_features(
+    properties: TableProperties, schema: StructType, chosen: frozenset[str]
+) -> frozenset[str]:
+    """The features that schema and properties use.
+
+    NOT NULL needs none by the specification; it counts as an invariant to the reference
+    implementation, which would change the protocol at its first write.
+    """
+    used = {
+        name
+        for name, feature in FEATURES.items()
+        if feature.active is not None
+        and not name.endswith(_PREVIEW)
+        and f"{name}{_PREVIEW}" not in chosen
+        and feature.active(properties, schema)
+    }
+    if not all(field.nullable for _, field in all_fields(schema)):
+        used.add("invariants")
+    return frozenset(used)
+
+
+def _with_required(features: frozenset[str]) -> frozenset[str]:
+    required = features.union(*(FEATURES[name].requires for name in features))
+    return features if required == features else _with_required(required)
+
+
+def _check_identity_columns(
+    schema: StructType, partition_columns: tuple[str, ...], table: str
+) -> None:
+    for column in identity_columns(schema):
+        field = schema.field(column.name)
+        if field is None or field.data_type != LONG:
+            problem = "isn't of the type long"
+        elif column.name in partition_columns:
+            problem = "is a partition column, whose values can't be made file by file"
+        elif "delta.generationExpression" in field.metadata:
+            problem = "has a generation expression as well, so that its values have two sources"
+        else:
+            continue
+        raise InvalidTableError(
+            f"the identity column {column.name!r} {problem}", table=table, column=column.name
+        )

@@ -1,0 +1,202 @@
+"""What a new table is: its protocol, schema, properties and metadata domains.
+
+The protocol is as old as possible and as new as needed (see `upgrade`); a table that asks for nothing
+has the versions that all writers in use give it. The properties are those of the user without the ones
+that speak about the protocol, and with what the features need (see `assigned`):
+
+===========================  ====================================================================
+asked for                    what comes with it
+===========================  ====================================================================
+column mapping               ids and physical names of all columns that have none
+Iceberg compatibility        column mapping by name, unless a mode is given; ids of nested fields
+row tracking                 names of the hidden columns
+clustering columns           the domain that lists them, by physical names
+in-commit timestamps         nothing: a new table has them from version 0
+a commit owner               in-commit timestamps, and the table's id in the owner's configuration
+===========================  ====================================================================
+
+A table without columns is one that gets them later; the reference implementation makes such tables, too.
+
+Spec: PROTOCOL.md, "Table Features for New and Existing Tables" and the sections of the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.clustering import clustering_domain
+from airflow_delta.engine.features.clustering_choice import clustering_paths
+from airflow_delta.engine.features.column_mapping import without_mapping
+from airflow_delta.engine.features.column_names import check_column_names, check_named
+from airflow_delta.engine.features.known_properties import check_values
+from airflow_delta.engine.features.managed_commits import managed
+from airflow_delta.engine.features.negotiation.lowest_protocol import (
+    protocol_of_versions,
+    protocol_with,
+)
+from airflow_delta.engine.features.negotiation.upgrade import (
+    check_metadata,
+    needed_features,
+)
+from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
+from airflow_delta.engine.features.requests.requested_properties import Asked, read_asked
+from airflow_delta.engine.features.statistics_columns import check_statistics_columns
+from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
+from airflow_delta.engine.model.arguments import check_texts
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import schema_to_json
+
+__all__ = ["NewTable", "new_table"]
+
+_MODE = "delta.columnMapping.mode"
+_TIMESTAMPS = "delta.enableInCommitTimestamps"
+# What all writers in use give a table that asks for nothing.
+_DEFAULT_WRITER_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What version 0 holds, apart from what tells one table from another.
+
+    Attributes:
+        protocol: the protocol.
+        schema: the schema; its columns are mapped where the table has column mapping.
+        partition_columns: the partition columns.
+        configuration: the properties to store.
+        domains: the metadata domains.
+    """
+
+    protocol: Protocol
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    configuration: dict[str, str]
+    domains: tuple[DomainMetadata, ...]
+
+    def metadata(
+        self,
+        *,
+        id: str,  # noqa: A002 - the protocol's word
+        name: str | None = None,
+        description: str | None = None,
+        created_time: int | None = None,
+    ) -> Metadata:
+        """The metadata of a table.
+
+        Args:
+            id: the table's unique identifier.
+            name: given by the user.
+            description: given by the user.
+            created_time: epoch ms.
+        """
+        return Metadata(
+            id=id,
+            name=name,
+            description=description,
+            schema_string=schema_to_json(self.schema),
+            partition_columns=self.partition_columns,
+            created_time=created_time,
+            configuration=self.configuration,
+        )
+
+
+def new_table(
+    schema: StructType,
+    properties: Mapping[str, str],
+    *,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str | Sequence[str]] = (),
+    unique: Callable[[], str],
+    table: str,
+) -> NewTable:
+    """What a new table has to be.
+
+    Args:
+        schema: the columns; ids and physical names that they have are kept under column mapping, and
+            left out without it, where they would pass for true once it is turned on.
+        properties: the properties that the user asks for.
+        partition_by: the partition columns, in order.
+        cluster_by: the clustering columns, in order; a column inside a struct as a list of names.
+        unique: makes a text that no other call has made or will make, such as a UUID.
+        table: the table's location, for messages.
+
+    Raises:
+        InvalidArgumentError: partition, clustering or statistics columns make no sense; a property is
+            unknown, holds a value that it can't have, or is for commits to write and not for users; or
+            what it asks of the protocol makes no sense.
+        UnsupportedFeatureError: the table needs a version or feature that the engine can't write.
+        InvalidTableError: schema, partitioning and properties don't fit together; see
+            `upgrade.check_metadata`.
+    """
+    check_named(schema, table=table)
+    partition_columns = _partition_columns(schema, partition_by, table)
+    asked = read_asked(properties, table=table)
+    check_values(TableProperties(asked.properties, table))
+    implied = _with_implied(asked.properties, unique, table)
+    mode = TableProperties(implied, table).column_mapping_mode
+    made, configuration = with_assigned(
+        without_mapping(schema) if mode == "none" else schema,
+        implied,
+        mapped=mode != "none",
+        name_of=lambda _: f"col-{unique()}",
+        unique=unique,
+        table=table,
+    )
+    facts = TableProperties(configuration, table)
+    if mode == "none":
+        # Files don't hold the partition columns, and needn't call them anything.
+        in_files = tuple(field for field in schema if field.name not in partition_columns)
+        check_column_names(StructType(in_files), table=table)
+    check_statistics_columns(made, partition_columns, facts)
+    domains: tuple[DomainMetadata, ...] = ()
+    chosen = asked.features
+    if cluster_by:
+        paths = clustering_paths(made, cluster_by, partition_columns, facts, mode=mode)
+        domains = (clustering_domain(paths),)
+        chosen |= {"clustering"}
+    protocol = _protocol(needed_features(facts, made, asked=chosen), asked)
+    new = NewTable(protocol, made, partition_columns, configuration, domains)
+    check_metadata(protocol, new.metadata(id=""), table=table)
+    return new
+
+
+def _with_implied(
+    configuration: dict[str, str], unique: Callable[[], str], table: str
+) -> dict[str, str]:
+    """Iceberg compatibility needs column mapping, which a new table may as well have; owners an id."""
+    facts = TableProperties(configuration, table)
+    if facts.iceberg_compat_v1_enabled or facts.iceberg_compat_v2_enabled:
+        configuration = {_MODE: "name", **configuration}
+    if facts.commit_owner is None:
+        return configuration
+    made = managed(
+        configuration, facts.commit_owner, facts.commit_owner_conf, table_id=unique(), table=table
+    )
+    # In-commit timestamps that are asked to be off stay so, for the commit to refuse.
+    return {**made, _TIMESTAMPS: configuration.get(_TIMESTAMPS, made[_TIMESTAMPS])}
+
+
+def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:
+    """The lowest versions that support the features and are no lower than asked for."""
+    made = protocol_with(needed, protocol_of_versions(asked.reader_version, asked.writer_version))
+    if asked.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
+        return made
+    return Protocol(made.min_reader_version, _DEFAULT_WRITER_VERSION)
+
+
+def _partition_columns(
+    schema: StructType, partition_by: Sequence[str], table: str
+) -> tuple[str, ...]:
+    expected = "a list of columns, such as ['day']"
+    columns = check_texts("partition_by", partition_by, expected, table=table)
+    if unknown := [name for name in columns if schema.field(name) is None]:
+        problem = f"{unknown} are no columns of the table, which has {', '.join(schema.names)}"
+    elif len(set(columns)) < len(columns):
+        problem = "a column can partition a table once"
+    elif columns and len(columns) == len(schema.fields):
+        problem = "these are all columns; a data file needs one that it holds itself"
+    else:
+        return columns
+    raise InvalidArgumentError(f"partition_by={partition_by!r}: {problem}", table=table)

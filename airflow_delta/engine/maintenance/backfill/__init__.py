@@ -1,0 +1,1 @@
+"""Backfill: publish the ratified commits of a managed table in its log."""

@@ -1,0 +1,1 @@
+"""Checkpoints: whether one is due, of what form, from what base, and the hint that leads to it."""

@@ -1,0 +1,348 @@
+"""Write a checkpoint of a version: as a plan, then in fact.
+
+PROTOCOL.md, "Checkpoints" and "Last Checkpoint File"; checkpoint-protection.md, rule b: creating a
+checkpoint is a write, so every writer feature of the protocol *at that version* must be known.
+What is decided before anything is written is told in `checkpoint_plan`.
+
+The checkpoint is streamed to files that nobody sees until all of it is complete and its counts agree;
+the hint is written after it. A crash in between leaves a table that is as readable as before, and a
+hint that can't be written is no more than a `DeltaWarning`: readers then list the log.
+
+**What the counts are compared with.** Whoever counts what he has just written finds what he wrote. So
+what counts is what somebody else has found: the version checksum where there is one, and for an
+incremental checkpoint the counts of the previous one together with what the commits since have added
+and removed. Those of the previous one are in turn compared with the checksum of its version, or, where it
+has none, its files with each other (``checkpoint/base_check.py``). A first checkpoint without either has no
+witness; reading the log a second time, with the
+same code, would cost as much as the checkpoint and tell nothing new.
+
+A checkpoint of the version that is there already is kept, if it can be read to its end; planning
+reads it to find out. The hint to it may still be missing: it is made up for.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from airflow_delta.engine.checkpoint.incremental_v1 import write_incremental_classic
+from airflow_delta.engine.checkpoint.incremental_v2 import write_incremental_v2
+from airflow_delta.engine.checkpoint.v2_write import write_v2_checkpoint
+from airflow_delta.engine.checkpoint.write import (
+    CheckpointContent,
+    CheckpointWritten,
+    ExpectedFiles,
+    SmallContent,
+    Written,
+    write_classic_checkpoint,
+)
+from airflow_delta.engine.errors import (
+    CorruptLogError,
+    DeltaWarning,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from airflow_delta.engine.log.files import checksum_path
+from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
+from airflow_delta.engine.log.version_checksum import read_checksum
+from airflow_delta.engine.maintenance.checkpoint.base import (
+    classic_base,
+    has_checkpoint,
+    incremental_base,
+)
+from airflow_delta.engine.maintenance.checkpoint.hint import point_to, point_to_present
+from airflow_delta.engine.maintenance.checkpoint.plan import (
+    CheckpointPlan,
+    Kind,
+    plan_checkpoint,
+)
+from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.snapshot.action_stream import stream_file_actions
+from airflow_delta.engine.snapshot.next_checksum import leave_checksum
+from airflow_delta.engine.snapshot.next_totals import FileTotals
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = [
+    "CheckpointPlan",
+    "CheckpointResult",
+    "execute_checkpoint",
+    "expected_files",
+    "plan_checkpoint",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointResult:
+    """What was done.
+
+    Attributes:
+        plan: what was planned.
+        written: whether a checkpoint was written now: whether what is there is what this call has made.
+            False for a dry run, where none was needed, and where another writer was faster.
+        size_in_bytes: of the new checkpoint, with all its sidecars.
+        num_actions: actions in it.
+        num_files: live files in it.
+        sidecars_written: new sidecars; 0 for a classic checkpoint.
+        sidecars_reused: sidecars of the previous checkpoint that it names too.
+        bytes_written: bytes that were written for it; less than its size where sidecars are reused.
+    """
+
+    plan: CheckpointPlan
+    written: bool
+    size_in_bytes: int | None = None
+    num_actions: int | None = None
+    num_files: int | None = None
+    sidecars_written: int | None = None
+    sidecars_reused: int | None = None
+    bytes_written: int | None = None
+
+    @property
+    def version(self) -> int:
+        """The version that has a checkpoint now, or would have after the dry run."""
+        return self.plan.version
+
+    @property
+    def kind(self) -> Kind:
+        """The spec that the checkpoint follows."""
+        return self.plan.kind
+
+    @property
+    def path(self) -> str:
+        """The file of the checkpoint, or its top level, below the table's root."""
+        return self.plan.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values.
+
+        Returns:
+            ``version``, ``kind`` and ``path`` of the checkpoint; ``written``, with the ``reason`` why or
+            why not; and of one that was written its live ``files``, the ``bytes`` that were written for
+            it, its ``rows``, ``sidecars_written`` and ``sidecars_reused``, which are None otherwise.
+        """
+        return {
+            "version": self.version,
+            "kind": self.kind,
+            "path": self.path,
+            "written": self.written,
+            "reason": self.plan.reason,
+            "files": self.num_files,
+            "bytes": self.bytes_written,
+            "rows": self.num_actions,
+            "sidecars_written": self.sidecars_written,
+            "sidecars_reused": self.sidecars_reused,
+        }
+
+
+def execute_checkpoint(
+    storage: Storage,
+    snapshot: Snapshot,
+    plan: CheckpointPlan,
+    *,
+    write: Callable[[CheckpointPlan], Written] | None = None,
+) -> CheckpointResult:
+    """Do what a plan says.
+
+    Args:
+        storage: where the table is.
+        snapshot: of the version in the plan.
+        plan: made by `plan_checkpoint` from this snapshot.
+        write: writes and publishes the checkpoint, where that isn't to be done in this process. It
+            must know its own file again; see ``checkpoint/own_file.py``.
+
+    Raises:
+        CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
+            by any of its checkpoints; nothing was published.
+        InvalidTableError: the counts of what was written differ from those expected; nothing was
+            published.
+        StorageError: the store failed. Nothing was published, unless that was what it failed in.
+    """
+    if not plan.needed:
+        if has_checkpoint(snapshot):
+            point_to_present(storage, snapshot)
+        return CheckpointResult(plan, written=False)
+    try:
+        written = _put(storage, snapshot, plan, write)
+    except ObjectExistsError:
+        # Whoever reads it shall not have it replaced in the middle; and it holds the same.
+        reason = f"another writer has published {plan.path} meanwhile"
+        _delete_damaged(storage, plan)
+        return CheckpointResult(replace(plan, needed=False, reason=reason), written=False)
+    checkpoint = written.checkpoint
+    point_to(
+        storage,
+        LastCheckpointHint(
+            version=plan.version,
+            size=checkpoint.num_actions,
+            size_in_bytes=checkpoint.size_in_bytes,
+            num_of_add_files=checkpoint.num_adds,
+            v2_checkpoint=checkpoint.hint_content,
+        ),
+    )
+    _delete_damaged(storage, plan)
+    # Deletion vectors weren't counted.
+    leave_checksum(snapshot, FileTotals(checkpoint.num_adds, checkpoint.adds_size_sum, None, None))
+    return CheckpointResult(
+        plan,
+        written=True,
+        size_in_bytes=checkpoint.size_in_bytes,
+        num_actions=checkpoint.num_actions,
+        num_files=checkpoint.num_adds,
+        sidecars_written=written.sidecars_written,
+        sidecars_reused=written.sidecars_reused,
+        bytes_written=written.bytes_written,
+    )
+
+
+def _put(
+    storage: Storage,
+    snapshot: Snapshot,
+    plan: CheckpointPlan,
+    write: Callable[[CheckpointPlan], Written] | None,
+) -> Written:
+    put = write or partial(_written, storage, snapshot)
+    if plan.target.has_classic_name and not storage.capabilities.put_if_absent:
+        plan = replace(plan, replaces=True)  # the last writer wins
+    try:
+        return put(plan)
+    except ObjectExistsError:
+        # One of no bytes is the remains of a writer that died; readers and listings pass it over.
+        if storage.head(plan.path).size:
+            raise
+        return put(replace(plan, replaces=True))
+
+
+def _delete_damaged(storage: Storage, plan: CheckpointPlan) -> None:
+    """Delete what the plan says: there is something whole in its place now."""
+    if not plan.deletes:
+        return
+    try:
+        storage.delete(plan.deletes)
+    except StorageError as error:
+        warnings.warn(
+            f"{storage.root}: {', '.join(plan.deletes)} can't be deleted ({error.message}); they are "
+            f"damaged, and readers that prefer them to {plan.path} fail. Delete them",
+            DeltaWarning,
+            stacklevel=3,
+        )
+
+
+def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
+    while True:
+        try:
+            if plan.kind == "v2":
+                return _write_v2(storage, snapshot, plan)
+            checkpoint = _write_classic(storage, snapshot, plan)
+            return Written(checkpoint, 0, 0, checkpoint.size_in_bytes)
+        except (CorruptLogError, ObjectNotFoundError) as error:
+            # What this checkpoint was to be made from is damaged: make it from something older.
+            snapshot.state.recover(error)
+
+
+def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
+    small, expected = _small(snapshot), expected_files(storage, snapshot)
+    oldest_ms = _oldest_tombstone_ms(snapshot)
+    version, table = snapshot.version, snapshot.table
+    # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
+    base = classic_base(snapshot) if plan.incremental else None
+    if base is not None:
+        return write_incremental_classic(
+            storage,
+            small,
+            base,
+            _tail(storage, snapshot),
+            oldest_tombstone_ms=oldest_ms,
+            version=version,
+            table=table,
+            expected=expected,
+            base_told=_told(storage, base.version),
+            replaces=plan.replaces,
+        )
+    content = CheckpointContent(
+        protocol=small.protocol,
+        metadata=small.metadata,
+        transactions=small.transactions,
+        domains=small.domains,
+        files=stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
+        expected=expected,
+    )
+    return write_classic_checkpoint(
+        storage, content, version=version, table=table, replaces=plan.replaces
+    )
+
+
+def _tail(storage: Storage, snapshot: Snapshot) -> ReconciledTail:
+    segment = snapshot.segment
+    return Tail(storage, segment.plan(), table=segment.table).files(None)
+
+
+def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
+    oldest_ms = _oldest_tombstone_ms(snapshot)
+    # Likewise.
+    base = incremental_base(snapshot) if plan.incremental else None
+    if base is None:
+        return write_v2_checkpoint(
+            storage,
+            _small(snapshot),
+            stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
+            plan.target,
+            expected=expected_files(storage, snapshot),
+        )
+    return write_incremental_v2(
+        storage,
+        _small(snapshot),
+        base,
+        _tail(storage, snapshot),
+        plan.target,
+        oldest_tombstone_ms=oldest_ms,
+        expected=expected_files(storage, snapshot),
+        base_told=_told(storage, base.version),
+    )
+
+
+def _small(snapshot: Snapshot) -> SmallContent:
+    return SmallContent(
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        transactions=tuple(snapshot.transactions.values()),
+        domains=tuple(snapshot.domains.values()),
+    )
+
+
+def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
+    return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
+
+
+def expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
+    """What the version checksum says of the live files, if there is one that can be read.
+
+    One that can't is a `DeltaWarning`: it is optional, but the checkpoint goes without a witness then.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    if snapshot.segment.checksum is None:
+        return ExpectedFiles()
+    return _told(storage, snapshot.version)
+
+
+def _told(storage: Storage, version: int) -> ExpectedFiles:
+    try:
+        checksum = read_checksum(storage, version)
+    except CorruptLogError as error:
+        warnings.warn(
+            f"{storage.root}: the checkpoint of version {version} isn't compared with "
+            f"{checksum_path(version)} ({error.message})",
+            DeltaWarning,
+            stacklevel=3,
+        )
+        return ExpectedFiles()
+    if checksum is None:
+        return ExpectedFiles()
+    return ExpectedFiles(checksum.num_files, checksum.table_size_bytes, checksum_path(version))

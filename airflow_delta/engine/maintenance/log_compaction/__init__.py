@@ -1,0 +1,1 @@
+"""Log compaction: write a range of commits as one reconciled file."""

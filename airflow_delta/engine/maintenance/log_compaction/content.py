@@ -1,0 +1,165 @@
+"""What commits come to, as lines: the content of a log compaction.
+
+PROTOCOL.md, "Log Compaction Files" and "Action Reconciliation". The lines are taken out of the commits
+as they stand, fields that nobody knows included:
+
+==================================  ==============================================================
+the action of a line                kept
+==================================  ==============================================================
+``add``, ``remove``                 the newest of each logical file. Every ``remove``, however old:
+                                    it may cancel an ``add`` from before the range (edge cases A17)
+``protocol``, ``metaData``          the newest
+``txn``, ``domainMetadata``         the newest of each application and of each domain, removals of
+                                    domains included
+``commitInfo``, ``cdc``             never: they belong to their commit and not to the state
+any other                           never: clients may assume that unrecognized actions are not
+                                    needed ("Protocol Evolution"), and how they would be reconciled
+                                    nobody knows. One that mattered would come with a table feature,
+                                    and a table with an unknown feature is refused
+==================================  ==============================================================
+
+The lines are in the order of the log. In front of them stands a pledge that no removal and no
+line is missing; see ``log/compacted.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS, POSITION
+from airflow_delta.engine.arrow.json.lines import cut_slices, index_lines
+from airflow_delta.engine.arrow.json.reader import SmallAction, parse_commits
+from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
+from airflow_delta.engine.errors import InvalidTableError
+from airflow_delta.engine.log.compacted import check_pledge, pledged
+from airflow_delta.engine.log.files import CompactedCommits, compacted_path
+from airflow_delta.engine.model.actions import DomainMetadata, Txn
+from airflow_delta.engine.replay.reconcile import reconcile_tail
+
+__all__ = ["ReconciledLines", "reconciled_lines"]
+
+_STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciledLines:
+    """The content of a compaction.
+
+    Attributes:
+        text: all of it.
+        count: the actions in it.
+        passed: the ``protocol`` and ``metaData`` actions of the commits, in the order of the log, also
+            those that newer ones have replaced.
+    """
+
+    text: bytes
+    count: int
+    passed: tuple[SmallAction, ...]
+
+
+def reconciled_lines(
+    commits: Sequence[tuple[int, bytes]], *, start: int, end: int, table: str
+) -> ReconciledLines:
+    """Reconcile commits. What comes out is read once more and compared with them.
+
+    Args:
+        commits: version and content of each, ascending.
+        start: the version of the first one.
+        end: the version of the last one.
+        table: the table's location, for errors.
+
+    Raises:
+        CorruptLogError: a commit breaks the protocol.
+        InvalidTableError: the lines don't come to what the commits do.
+    """
+    effect = _effect(commits, table)
+    parts = [*_lines(commits, effect.positions, table)]
+    text = pledged(start, end, parts, lines=len(effect.positions))
+    _check(text, effect, start=start, end=end, table=table)
+    return ReconciledLines(text, len(effect.positions), effect.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What commits come to.
+
+    Attributes:
+        adds: the keys of the adds, in the order of the log.
+        removes: the keys of the removes, likewise.
+        small: name and fields of the other actions, likewise.
+        positions: where the lines of all of these stand, ascending; see ``json_lines``.
+        passed: see `ReconciledLines`.
+    """
+
+    adds: pa.Table
+    removes: pa.Table
+    small: tuple[tuple[str, Any], ...]
+    positions: Int64Vector
+    passed: tuple[SmallAction, ...]
+
+
+def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
+    """Reconcile commits, keeping what removes."""
+    parsed = parse_commits(commits, columns=(), kinds=_STATE_KINDS, table=table)
+    files = reconcile_tail(parsed.files, table=table)
+    newest = {_identity(action): action for action in parsed.small}
+    small = sorted(newest.values(), key=attrgetter("position"))
+    positions = [
+        np.fromiter((action.position for action in small), np.int64, len(small)),
+        *(int64_view(chunk) for chunk in files.adds[POSITION].chunks),
+        *(int64_view(chunk) for chunk in files.removes[POSITION].chunks),
+    ]
+    return _Effect(
+        files.adds.select(FILE_KEY_COLUMNS),
+        files.removes.select(FILE_KEY_COLUMNS),
+        tuple((action.kind, action.value) for action in small),
+        np.sort(np.concatenate(positions)),
+        tuple(action for action in parsed.small if action.kind in ("protocol", "metaData")),
+    )
+
+
+def _identity(action: SmallAction) -> tuple[str, str | None]:
+    """What a newer action must share with an older one to take its place."""
+    where = f"commit {action.version}: {action.kind}"
+    if action.kind == "txn":
+        return action.kind, Txn.from_json(action.value, where).app_id
+    if action.kind == "domainMetadata":
+        return action.kind, DomainMetadata.from_json(action.value, where).domain
+    return action.kind, None
+
+
+def _lines(
+    commits: Sequence[tuple[int, bytes]], positions: Int64Vector, table: str
+) -> Iterator[memoryview]:
+    """The lines at some positions, as they stand."""
+    for source in cut_slices(commits, table=table):
+        lines = index_lines(source)
+        chosen = lines.select(np.isin(lines.positions(), positions, assume_unique=True))
+        if len(chosen):
+            yield chosen.joined()
+
+
+def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) -> None:
+    """Read a compaction as a reader would; it must come to what the commits do."""
+    path = compacted_path(start, end)
+    check_pledge(CompactedCommits(start, end, path, len(text), 0), text, table=table)
+    parsed = parse_commits([(end, text)], columns=(), table=table, paths={end: path})
+    adds, removes = (
+        actions.select(FILE_KEY_COLUMNS) for actions in (parsed.files.adds, parsed.files.removes)
+    )
+    small = tuple((action.kind, action.value) for action in parsed.small)
+    if not (adds.equals(effect.adds) and removes.equals(effect.removes) and small == effect.small):
+        raise InvalidTableError(
+            f"the compaction {path} was not published: its {adds.num_rows} adds, "
+            f"{removes.num_rows} removes and {len(small)} other actions aren't what the commits come "
+            "to; leave the commits uncompacted and report this",
+            table=table,
+            version=end,
+            path=path,
+        )

@@ -1,0 +1,139 @@
+"""The version at which a log is to begin when it has been cleaned up.
+
+PROTOCOL.md, "Metadata Cleanup", step 2: that of the newest complete checkpoint that isn't newer than the
+cut-off commit. An older one will do, and has to
+
+* where a newer one isn't what its name promises (``cleanup_checkpoints``), or commits after it are gone;
+* where commits after the cut-off would change their times (`keeps_times`);
+* where ``checkpointProtection`` forbids more; see ``checkpoint_protection``.
+
+Where there is none, all commits are needed (managed-commits.md, "Metadata Cleanup").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airflow_delta.engine.log.files import Checkpoint
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    UnknownProtocol,
+    first_unknown,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import why_unreliable
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, keeps_times
+from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import OldLog
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["LogStart", "find_log_start"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """Where a log is to begin.
+
+    Attributes:
+        checkpoint: the checkpoint; None where there is none to begin with.
+        protected_before: the version below which checkpoints stay; 0 where none has to.
+        wanted: the version of which a checkpoint would let more be cleaned up; None where it wouldn't.
+        reasons: why the log isn't to begin later, as sentences.
+    """
+
+    checkpoint: Checkpoint | None
+    protected_before: int = 0
+    wanted: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def find_log_start(
+    storage: Storage, snapshot: Snapshot, log: OldLog, *, cutoff: CleanupCutoff, boundary: int
+) -> LogStart:
+    """Find the version at which the log is to begin.
+
+    Args:
+        storage: where the table is.
+        snapshot: the newest version that the log has.
+        log: the log up to the cut-off commit.
+        cutoff: a cut-off that has a commit.
+        boundary: see `protected_before`.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    assert cutoff.commit is not None
+    reasons: list[str] = []
+
+    def newest(limit: int) -> Checkpoint | None:
+        """The newest checkpoint up to a version that the log may begin at."""
+        for checkpoint in _candidates(log, limit):
+            reason = _why_not(storage, snapshot, log, checkpoint, cutoff)
+            if reason is None:
+                return checkpoint
+            reasons.append(reason)
+        return None
+
+    start = newest(cutoff.commit)
+    more: int | None = cutoff.commit
+    protected = 0
+    if start is not None and start.version < boundary:
+        protected = boundary
+        unknown = first_unknown(storage, log, before=start.version)
+        if unknown is not None:
+            reasons.append(_goes_with_all(unknown, boundary))
+            start = newest(unknown.version)
+            more = cutoff.commit if cutoff.commit >= boundary else None
+    if start is None:
+        reasons.append(_no_checkpoint(cutoff, more))
+        return LogStart(None, protected, more, tuple(reasons))
+    hampered = start.version < cutoff.commit and bool(reasons or protected)
+    return LogStart(start, protected, more if hampered else None, tuple(reasons))
+
+
+def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
+    """The checkpoints up to a version, newest first; of each version the one that readers choose."""
+    last = None
+    for checkpoint in reversed(log.checkpoints):
+        if checkpoint.version <= limit and checkpoint.version != last:
+            last = checkpoint.version
+            yield checkpoint
+
+
+def _why_not(
+    storage: Storage,
+    snapshot: Snapshot,
+    log: OldLog,
+    checkpoint: Checkpoint,
+    cutoff: CleanupCutoff,
+) -> str | None:
+    """Why the log can't begin at a checkpoint, as a sentence; None where it can."""
+    assert cutoff.commit is not None
+    version = checkpoint.version
+    commits = snapshot.timeline.commits
+    if commits and version < commits.first - 1:
+        return f"the checkpoint {checkpoint.path} is of no use: commits after it are gone"
+    if not log.begins_below(version):
+        return None  # it begins there already
+    if not keeps_times(snapshot, start=version, cutoff=cutoff.commit):
+        return (
+            f"if the log began at version {version}, the versions after {cutoff.commit} would seem older "
+            "than now, because the times of their files ascend from those of older ones"
+        )
+    return why_unreliable(storage, checkpoint)
+
+
+def _goes_with_all(unknown: UnknownProtocol, boundary: int) -> str:
+    return (
+        f"the engine doesn't know the protocol of version {unknown.version}, which may go only together "
+        f"with all others below version {boundary} (checkpointProtection): {unknown.reason}"
+    )
+
+
+def _no_checkpoint(cutoff: CleanupCutoff, wanted: int | None) -> str:
+    if wanted is None:
+        return "no older version has a complete checkpoint to begin with, so all commits are needed"
+    return (
+        f"there is no complete checkpoint of version {wanted}, the newest from before {cutoff.time}, or of "
+        "an older one; with none to begin with, all commits are needed. "
+        f"table.checkpoint(version={wanted}) writes one"
+    )

@@ -1,0 +1,396 @@
+"""Plan a metadata cleanup: which files of a log go, and which stay for what reason.
+
+PROTOCOL.md, "Metadata Cleanup", with the changes of managed-commits.md and checkpoint-protection.md, step
+by step, each in a module of its own:
+
+1. how far back the log is to be kept: ``cleanup_cutoff``;
+2. the checkpoint that it is to begin with: ``log_start``;
+3. commits, checksums, compactions, checkpoints and un-backfilled commits from before: ``cleanup_files``;
+4. and 5. sidecars: ``sidecar_cleanup``;
+
+and what writers have left in the making: ``unfinished_files``. A plan deletes nothing;
+``cleanup_execution`` does what it says.
+
+Of a managed table only files are looked at that are backfilled. The newest backfilled commit is at least as
+new as the one that the log begins at, so that the k >= 1 newest ones stay, as they must. But what may go is
+decided by the newest version, backfilled or not: by its protocol and its properties.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.log.files import Checkpoint, UnbackfilledCommit
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import why_unreliable
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import (
+    DAY_MS,
+    CleanupCutoff,
+    cleanup_cutoff,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
+    FileGroup,
+    Kind,
+    OldLog,
+    ProposedCommits,
+    hadoop_checksums,
+    scan_old_log,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.log_start import LogStart, find_log_start
+from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import (
+    SidecarPlan,
+    plan_sidecar_cleanup,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import unfinished_files
+from airflow_delta.engine.model.arguments import check_type
+from airflow_delta.engine.model.times import utc_text
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["KeptFiles", "MetadataCleanupPlan", "backfilled_part", "plan_metadata_cleanup"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """Files that stay although they are old, or seem to be of no use.
+
+    Attributes:
+        kind: what they are.
+        count: how many they are.
+        reason: why they stay, as a sentence.
+    """
+
+    kind: Kind
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCleanupPlan:
+    """What a metadata cleanup will do.
+
+    Attributes:
+        table: the table's location.
+        version: the newest version that the log has.
+        cutoff: how far back the log is to be kept.
+        checkpoint: the version of the checkpoint that the log begins with afterwards; None where it isn't
+            to be cleaned up.
+        deletes: the files to delete, by kind, in the order in which they go.
+        keeps: files that stay although they are old, and why.
+        earliest_version: the first version that can be read afterwards, with all later ones.
+        protected_versions: earlier versions that can be read afterwards as well, by checkpoints that
+            ``checkpointProtection`` protects, ascending.
+        wanted_checkpoint: the version of which a checkpoint would let more be cleaned up; None where it
+            wouldn't.
+        reason: why nothing is deleted, or not more, as a sentence; None where all goes that is old.
+        begins_with: that checkpoint, as it was read; None where there is no ``checkpoint``.
+        sidecars: what becomes of the sidecars; None where the log isn't to be cleaned up.
+    """
+
+    table: str
+    version: int
+    cutoff: CleanupCutoff
+    checkpoint: int | None
+    deletes: tuple[FileGroup, ...]
+    keeps: tuple[KeptFiles, ...]
+    earliest_version: int
+    protected_versions: tuple[int, ...] = ()
+    wanted_checkpoint: int | None = None
+    reason: str | None = None
+    begins_with: Checkpoint | None = field(default=None, repr=False)
+    sidecars: SidecarPlan | None = field(default=None, repr=False)
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything is to be deleted."""
+        return bool(self.deletes)
+
+    @property
+    def num_files(self) -> int:
+        """How many files are to be deleted."""
+        return sum(group.count for group in self.deletes)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Their sizes added up."""
+        return sum(group.size_in_bytes for group in self.deletes)
+
+    def count(self, kind: Kind) -> int:
+        """How many files of a kind are to be deleted."""
+        return sum(group.count for group in self.deletes if group.kind == kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, in which files are counted and not named.
+
+        Returns:
+            ``version`` (the newest one of the log), ``cutoff`` (ISO-8601) and ``cutoff_version``,
+            ``checkpoint`` (the version of the one that the log begins with then, None where it stays as it
+            is), ``earliest_version``, ``num_protected_versions`` (earlier ones that can be read all the
+            same), ``files`` and ``bytes`` to be deleted, ``deletes`` and ``keeps`` (what goes and what
+            stays, by kind), ``wanted_checkpoint`` and the ``reason`` why not more goes.
+        """
+        return {
+            "version": self.version,
+            "cutoff": utc_text(self.cutoff.time_ms),
+            "cutoff_version": self.cutoff.commit,
+            "checkpoint": self.checkpoint,
+            "earliest_version": self.earliest_version,
+            "num_protected_versions": len(self.protected_versions),
+            "files": self.num_files,
+            "bytes": self.size_in_bytes,
+            "deletes": [
+                {
+                    "kind": group.kind,
+                    "files": group.count,
+                    "bytes": group.size_in_bytes,
+                    "first_version": group.first_version,
+                    "last_version": group.last_version,
+                }
+                for group in self.deletes
+            ],
+            "keeps": [
+                {"kind": kept.kind, "files": kept.count, "reason": kept.reason}
+                for kept in self.keeps
+            ],
+            "wanted_checkpoint": self.wanted_checkpoint,
+            "reason": self.reason,
+        }
+
+
+def plan_metadata_cleanup(
+    storage: Storage,
+    snapshot: Snapshot,
+    *,
+    newest: Snapshot | None = None,
+    older_than: timedelta | None = None,
+    force: bool = False,
+    cutoff: CleanupCutoff | None = None,
+    now_ms: int | None = None,
+) -> MetadataCleanupPlan:
+    """Plan a metadata cleanup.
+
+    Args:
+        storage: where the table is.
+        snapshot: the newest version that the log has, by `backfilled_part` or `open_backfilled`.
+        newest: the newest version of a managed table, as its commit owner knows it: its protocol and its
+            properties say what may go. None where that is ``snapshot``.
+        older_than: how old commits must be to go; None: ``delta.logRetentionDuration``.
+        force: see `cleanup_cutoff`.
+        cutoff: how far back the log is to be kept, where the table's properties aren't to decide.
+        now_ms: the time, in epoch ms; by the clock unless given.
+
+    Raises:
+        UnsupportedFeatureError: the engine can't write the table.
+        RetentionError: see `cleanup_cutoff`.
+        InvalidArgumentError: ``older_than`` is no duration, or negative.
+        InvalidTableError: a property can't be read.
+        CorruptLogError: a commit should tell its time and doesn't.
+        StorageError: the store failed.
+    """
+    if newest is None or newest.version < snapshot.version:
+        newest = snapshot
+    check_writable(newest.protocol, newest.metadata, table=newest.table, operation=Operation.COMMIT)
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if cutoff is None:
+        older_than_ms = _milliseconds(older_than, snapshot.table)
+        cutoff = cleanup_cutoff(
+            snapshot, now_ms=now_ms, newest=newest, older_than_ms=older_than_ms, force=force
+        )
+    if cutoff.commit is None:
+        return _without(snapshot, cutoff, LogStart(None, reasons=(cutoff.reason or "",)))
+    log = scan_old_log(storage, end=cutoff.commit)
+    boundary = protected_before(newest)
+    start = find_log_start(storage, snapshot, log, cutoff=cutoff, boundary=boundary)
+    if start.checkpoint is None:
+        return _without(snapshot, cutoff, start)
+    return _Planning(storage, snapshot, log, start, start.checkpoint, now_ms).plan(cutoff)
+
+
+def backfilled_part(newest: Snapshot) -> Snapshot:
+    """The newest version that the log itself has, whose files a cleanup is about.
+
+    Args:
+        newest: the newest version of the table.
+
+    Raises:
+        DeltaError: see `open_snapshot`.
+    """
+    proposed = (file for file in newest.segment.commits if isinstance(file, UnbackfilledCommit))
+    first = next(proposed, None)
+    if first is None:
+        return newest
+    return Snapshot(newest.state.storage, newest.segment.until(first.version - 1))
+
+
+def _milliseconds(older_than: timedelta | None, table: str) -> int | None:
+    if older_than is None:
+        return None
+    check_type("older_than", older_than, timedelta, "a timedelta", table=table)
+    if older_than < timedelta():
+        raise InvalidArgumentError(
+            f"older_than: expected a duration from zero on, found {older_than!r}; commits of the future "
+            "can't be cleaned up",
+            table=table,
+        )
+    return older_than // timedelta(milliseconds=1)
+
+
+def _without(snapshot: Snapshot, cutoff: CleanupCutoff, start: LogStart) -> MetadataCleanupPlan:
+    """The plan of a log that stays as it is."""
+    timeline = snapshot.timeline
+    return MetadataCleanupPlan(
+        table=snapshot.table,
+        version=snapshot.version,
+        cutoff=cutoff,
+        checkpoint=None,
+        deletes=(),
+        keeps=(),
+        earliest_version=_carried_on(timeline.earliest_recreatable, timeline.checkpoints),
+        wanted_checkpoint=start.wanted,
+        reason="; ".join(start.reasons),
+    )
+
+
+def _carried_on(earliest: int, checkpoints: Container[int]) -> int:
+    """The first version from which on all can be read, where checkpoints stay next to one another."""
+    while earliest - 1 in checkpoints:
+        earliest -= 1
+    return earliest
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """What is known when it has been decided where the log is to begin."""
+
+    storage: Storage
+    snapshot: Snapshot
+    log: OldLog
+    start: LogStart
+    checkpoint: Checkpoint
+    now_ms: int
+
+    @property
+    def version(self) -> int:
+        """The version that the log is to begin at."""
+        return self.checkpoint.version
+
+    def plan(self, cutoff: CleanupCutoff) -> MetadataCleanupPlan:
+        """The plan."""
+        assert cutoff.commit is not None
+        log, version, protected = self.log, self.version, bool(self.start.protected_before)
+        old = log.groups(version, keeps_checkpoints=protected)
+        proposed = ProposedCommits.of(self.storage)
+        # As of midnight, like the cut-off.
+        day_old_ms = self.now_ms - self.now_ms % DAY_MS - DAY_MS
+        first_checkpoint = 0 if protected else version
+        sidecars = plan_sidecar_cleanup(
+            self.storage, first_version=first_checkpoint, before_ms=day_old_ms
+        )
+        hidden = (*log.hidden, *proposed.hidden)
+        unfinished = unfinished_files(
+            self.storage, hidden, latest=self.snapshot.version, before_ms=day_old_ms
+        )
+        groups = (
+            *old,
+            proposed.group(version),
+            sidecars.unneeded,
+            unfinished.abandoned,
+            hadoop_checksums(hidden, version, keeps_checkpoints=protected),
+        )
+        deletes = tuple(group for group in groups if group.count)
+        kept = self._kept_checkpoints()
+        readable = {version for version, reason in kept.items() if reason is None}
+        earliest = _carried_on(version, readable)
+        keeps = (
+            *self._kept_of_log(cutoff.commit),
+            *_kept_sidecars(sidecars),
+            KeptFiles(
+                "files in the making",
+                unfinished.kept,
+                "they are younger than a day, or of a version that is yet to come",
+            ),
+        )
+        return MetadataCleanupPlan(
+            table=self.snapshot.table,
+            version=self.snapshot.version,
+            cutoff=cutoff,
+            checkpoint=version,
+            deletes=deletes,
+            keeps=tuple(kept for kept in keeps if kept.count),
+            earliest_version=earliest,
+            protected_versions=tuple(sorted(found for found in readable if found < earliest)),
+            wanted_checkpoint=self.start.wanted,
+            reason=self._reason(kept, deletes, earliest),
+            begins_with=self.checkpoint,
+            sidecars=sidecars,
+        )
+
+    def _kept_checkpoints(self) -> dict[int, str | None]:
+        """The versions whose checkpoints stay by protection, each with why it can't be read afterwards.
+
+        They are read to their ends: the commits go that could replace them.
+        """
+        if not self.start.protected_before:
+            return {}
+        kept: dict[int, str | None] = {}
+        # Of several checkpoints of a version readers choose the last, and in its place those before.
+        for checkpoint in reversed(self.log.checkpoints):
+            version = checkpoint.version
+            if version < self.version and kept.get(version, "") is not None:
+                kept[version] = why_unreliable(self.storage, checkpoint)
+        return kept
+
+    def _kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:
+        version, boundary = self.version, self.start.protected_before
+        yield KeptFiles(
+            "commits",
+            max(0, cutoff_commit - version),
+            f"they are older than the cut-off, and rebuild version {cutoff_commit} from the checkpoint of "
+            f"version {version}",
+        )
+        files = self.log.checkpoint_files
+        if boundary:
+            protected = sum(1 for of, _ in files if of < version)
+            yield KeptFiles("checkpoints", protected, _protection(boundary))
+        whole = {file.path for found in self.log.checkpoints for file in found.files}
+        unfinished = sum(1 for of, info in files if of >= version and info.path not in whole)
+        yield KeptFiles(
+            "checkpoints",
+            unfinished,
+            f"they aren't whole, and no older than that of version {version}: they may be in the making",
+        )
+
+    def _reason(
+        self, kept: Mapping[int, str | None], deletes: tuple[FileGroup, ...], earliest: int
+    ) -> str | None:
+        reasons = [*self.start.reasons]
+        if any(version < earliest for version in kept):
+            reasons.append(_protection(self.start.protected_before))
+        reasons += [reason for reason in kept.values() if reason is not None]
+        if not (deletes or reasons):
+            reasons.append(
+                f"the log begins at version {earliest} already, and nothing else is left over"
+            )
+        return "; ".join(reasons) or None
+
+
+def _protection(boundary: int) -> str:
+    return (
+        f"checkpoints below version {boundary} go all at once, when there is one from that version on to "
+        "begin with (checkpointProtection)"
+    )
+
+
+def _kept_sidecars(plan: SidecarPlan) -> Iterator[KeptFiles]:
+    yield KeptFiles("sidecars", plan.num_named, plan.reason or "checkpoints that stay name them")
+    yield KeptFiles(
+        "sidecars",
+        plan.num_young,
+        "they are younger than a day: a checkpoint that names them may be in the making",
+    )

@@ -1,0 +1,85 @@
+"""Files that writers have left in the making: those that were killed, or lost their connection.
+
+===================================================  ====================================================
+``.<name>.tmp`` in the log, ``_commits``             of this engine, and of Hadoop's file systems
+``_commit_<uuid>.json.tmp``                          of delta-rs
+``.tmp/<version>.json.<uuid>``                       of Delta Spark's store for S3 with DynamoDB
+``.<any of these>.crc``                              Hadoop's checksum of one
+===================================================  ====================================================
+
+Nobody reads them once their writer is gone. That is taken for granted when they are a day old, as it is of
+sidecars (PROTOCOL.md, "Metadata Cleanup", step 5), and when the version that they were to become, if their
+name tells it, is taken: with DynamoDB a reader completes the newest commit of a writer that has died from
+such a file.
+
+A file of any other name stays, whoever has put it there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_delta.engine.log.files import LOG_DIRECTORY
+from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import FileGroup
+from airflow_delta.engine.storage.base import FileInfo, Storage
+
+__all__ = ["UnfinishedFiles", "unfinished_files"]
+
+_DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
+_COMMITS = "_commit_"
+_HIDDEN = re.compile(r"\..*\.tmp(\.crc)?")
+_COMMIT = re.compile(r"_commit_.*\.json\.tmp")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_IN_DIRECTORY = re.compile(rf"\.*[0-9]{{20}}\.[a-z.]+\.{_UUID}(\.crc)?")
+_VERSION = re.compile(r"\.*([0-9]{20})\.")
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedFiles:
+    """What is in the making, or was.
+
+    Attributes:
+        abandoned: what is to be deleted.
+        kept: how many files may still be somebody's.
+    """
+
+    abandoned: FileGroup
+    kept: int
+
+
+def unfinished_files(
+    storage: Storage, hidden: Iterable[FileInfo], *, latest: int, before_ms: int
+) -> UnfinishedFiles:
+    """The files in the making of a log.
+
+    Args:
+        storage: where the table is.
+        hidden: the files in the log's directories whose names begin with a dot.
+        latest: the newest version of the table.
+        before_ms: files that were written after that, in epoch ms, may still be somebody's.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    found = [info for info in hidden if _HIDDEN.fullmatch(info.name)]
+    for info in storage.list(LOG_DIRECTORY, start_after=_COMMITS):
+        if not info.name.startswith(_COMMITS):
+            break
+        if _COMMIT.fullmatch(info.name):
+            found.append(info)
+    found += [info for info in storage.list(_DIRECTORY) if _IN_DIRECTORY.fullmatch(info.name)]
+    abandoned = [
+        (version, info)
+        for info, version in ((info, _version(info.name)) for info in found)
+        if info.modified_ms <= before_ms and (version is None or version <= latest)
+    ]
+    return UnfinishedFiles(
+        FileGroup.of("files in the making", abandoned), len(found) - len(abandoned)
+    )
+
+
+def _version(name: str) -> int | None:
+    match = _VERSION.match(name)
+    return None if match is None else int(match[1])

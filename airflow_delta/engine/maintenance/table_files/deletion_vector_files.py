@@ -1,0 +1,146 @@
+"""The files of deletion vectors, for many descriptors at once.
+
+A descriptor names its file by a UUID in Z85 behind an optional prefix (``deletion_vectors/read.py`` has
+the rule for one). A table may have as many descriptors as files, so the twenty digits of each are decoded
+as numbers in vectors. What isn't as it should be is left to the rule for one, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.numpy_arrays import int32_array, offsets_view
+from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
+from airflow_delta.engine.deletion_vectors import z85
+from airflow_delta.engine.deletion_vectors.read import path_by_uuid
+from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
+from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, mapped
+from airflow_delta.engine.model.dv_descriptor import (
+    ABSOLUTE_PATH,
+    INLINE,
+    RELATIVE_PATH,
+)
+
+__all__ = ["FILE_NAME", "check_vector_paths", "leads_nowhere", "vector_paths"]
+
+FILE_NAME = r"(^|/)deletion_vector_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin$"
+"""The names of deletion vector files, as a regular expression over paths."""
+
+_DIGITS = 20
+_ALPHABET = [z85.encode(value.to_bytes(4, "big"))[-1] for value in range(85)]
+_NO_DIGIT = 255
+_DIGIT = np.full(256, _NO_DIGIT, np.uint8)
+_DIGIT[np.frombuffer("".join(_ALPHABET).encode(), np.uint8)] = np.arange(85)
+_POWERS = 85 ** np.arange(4, -1, -1, dtype=np.int64)
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(
+    256, 2
+)
+_NAME = b"deletion_vector_00000000-0000-0000-0000-000000000000.bin"
+_HEX_PLACES = np.array([16 + place for place, sign in enumerate(_NAME[16:52]) if sign == ord("0")])
+
+
+def vector_paths(
+    vectors: pa.ChunkedArray, *, table: str
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Where deletion vectors are, row by row.
+
+    Args:
+        vectors: descriptors; null for none.
+        table: the table's location, for errors.
+
+    Returns:
+        The path below the table, literal; and the absolute path, as in the log. Either is null where
+        the vector isn't there. The former may lead out of the table, by a prefix that no writer makes: see
+        `leads_nowhere`.
+
+    Raises:
+        CorruptLogError: a descriptor is of a kind that the protocol doesn't have.
+        DeletionVectorError: a descriptor holds no UUID.
+    """
+    kinds = pc.struct_field(vectors, "storageType")
+    places = pc.struct_field(vectors, "pathOrInlineDv")
+    known = pc.is_in(kinds, value_set=array_of([RELATIVE_PATH, ABSOLUTE_PATH, INLINE], pa.string()))
+    unknown = kinds.filter(pc.and_(kinds.is_valid(), pc.invert(known)))
+    if len(unknown):
+        raise CorruptLogError(
+            f"a deletion vector has the storage type {unknown[0].as_py()!r}: expected "
+            f"{RELATIVE_PATH!r}, {ABSOLUTE_PATH!r} or {INLINE!r}; which file it is in can't be told, so "
+            "use an engine that knows the type",
+            table=table,
+        )
+    nothing = scalar_of(None, pa.string())
+    relative, absolute = (
+        pc.if_else(pc.equal(kinds, scalar_of(kind, pa.string())), places, nothing)
+        for kind in (RELATIVE_PATH, ABSOLUTE_PATH)
+    )
+    return mapped(_files, relative), absolute
+
+
+def leads_nowhere(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which paths below the table, by `vector_paths`, name no file there: null stays null.
+
+    Their prefix is absolute, or has an empty segment, ``.``, ``..`` or a NUL.
+    """
+    return pc.match_substring_regex(paths, IRREGULAR)
+
+
+def check_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
+    """Make sure that the files of deletion vectors are below the table.
+
+    Args:
+        paths: by `vector_paths`.
+        table: the table's location, for errors.
+
+    Raises:
+        DeletionVectorError: one names no file there. Facts: path.
+    """
+    wrong = paths.filter(leads_nowhere(paths))
+    if len(wrong):
+        path = wrong[0].as_py()
+        raise DeletionVectorError(
+            f"a deletion vector is in the file {path!r}, which is no path below the table: expected a "
+            "relative path without '..'; DeltaTable.restore() or RestoreOperator to a version before it",
+            table=table,
+            path=path,
+        )
+
+
+def _files(places: pa.Array) -> pa.Array:
+    """The file of each vector that is named by a UUID: null stays null."""
+    # Many vectors share a file, each at an offset of its own.
+    distinct = pc.unique(places).drop_null()
+    if not len(distinct):
+        return pa.nulls(len(places), pa.string())
+    return _named(distinct).take(pc.index_in(places, value_set=distinct))
+
+
+def _named(places: pa.Array) -> pa.Array:
+    digits = _last_digits(places)
+    numbers = None if digits is None else digits.reshape(-1, 4, 5).astype(np.int64) @ _POWERS
+    if digits is None or numbers is None or (digits == _NO_DIGIT).any() or (numbers >> 32).any():
+        return array_of([path_by_uuid(place) for place in places.to_pylist()], pa.string())
+    uuids = numbers.astype(">u4").view(np.uint8).reshape(-1, 16)
+    names = np.tile(np.frombuffer(_NAME, np.uint8), (len(uuids), 1))
+    names[:, _HEX_PLACES] = _HEX[uuids].reshape(-1, 32)
+    offsets = np.arange(len(uuids) + 1, dtype=np.int32) * len(_NAME)
+    files = pa.Array.from_buffers(
+        pa.string(), len(uuids), [None, int32_array(offsets).buffers()[1], pa.py_buffer(names)]
+    )
+    # The digits are single bytes, so in front of them there are whole characters.
+    prefixes = pc.utf8_slice_codeunits(places, 0, -_DIGITS)
+    in_folder = pc.greater(pc.binary_length(prefixes), scalar_of(0, pa.int32()))
+    return pc.if_else(in_folder, joined_text(prefixes, "/", files), files)
+
+
+def _last_digits(places: pa.Array) -> np.ndarray[Any, Any] | None:
+    """The last twenty bytes of each text; None where one is shorter."""
+    ends = offsets_view(places)[1:]
+    if (np.diff(offsets_view(places)) < _DIGITS).any():
+        return None
+    text = np.frombuffer(places.buffers()[2], np.uint8)
+    digits: np.ndarray[Any, Any] = _DIGIT[text[ends[:, None] + np.arange(-_DIGITS, 0)]]
+    return digits

@@ -1,0 +1,1 @@
+"""Vacuum: delete data files that no version within the retention needs."""

@@ -1,0 +1,294 @@
+"""Alterations of a table's columns, worked out of its newest version.
+
+The rules are in ``features/column_changes``; here they meet the rest of the metadata: under column
+mapping new columns get ids and physical names, partition columns and the list of columns with
+statistics follow a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
+from airflow_delta.engine.features.column_changes.attributes import (
+    with_comment,
+    with_default,
+    with_nullable,
+)
+from airflow_delta.engine.features.column_changes.dependents import (
+    check_no_expressions,
+    check_not_laid_out_by,
+)
+from airflow_delta.engine.features.column_changes.places import (
+    ColumnName,
+    column_path,
+    field_at,
+    shown,
+    type_at,
+)
+from airflow_delta.engine.features.column_changes.position import Position
+from airflow_delta.engine.features.column_changes.statistics_columns import (
+    with_dropped,
+    with_renamed,
+)
+from airflow_delta.engine.features.column_changes.structure import (
+    add_fields,
+    drop_field,
+    move_field,
+    rename_field,
+)
+from airflow_delta.engine.features.column_changes.widening import widen
+from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.features.column_names import check_column_names
+from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
+from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.model.actions import Metadata
+from airflow_delta.engine.model.arguments import check_list, check_text, wrong_argument
+from airflow_delta.engine.model.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
+from airflow_delta.engine.model.schema_arguments import check_data_type, check_fields
+from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.engine.model.sql_names import sql_name
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.transaction.alter.plan import Alteration
+from airflow_delta.engine.transaction.unique import unique_text
+
+__all__ = [
+    "added",
+    "commented",
+    "defaulted",
+    "dropped",
+    "moved",
+    "nullable",
+    "renamed",
+    "undefaulted",
+    "widened",
+]
+
+
+def added(
+    base: Snapshot, fields: Sequence[StructField], inside: ColumnName, position: Position | None
+) -> Alteration:
+    """New columns; see `add_fields`."""
+    fields = check_fields("fields", fields)
+    path = column_path(inside, "inside") if inside else ()
+    schema = add_fields(base.schema, path, fields, position)
+    if _mode(base) == "none":
+        check_column_names(StructType(tuple(fields)), table=base.table)
+    columns = [
+        {"column": _described((*path, field.name), field.data_type, metadata=field.metadata)}
+        | ({"position": place.sql} if place else {})
+        for field, place in zip(fields, _positions(fields, position), strict=True)
+    ]
+    return Alteration("ADD COLUMNS", {"columns": columns}, _with_schema(base, schema))
+
+
+def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
+    """A column under another name; see `rename_field`."""
+    path = column_path(column)
+    check_text("new_name", name)
+    _check_is_mapped(base, "renamed")
+    schema = rename_field(base.schema, path, name)
+    check_no_expressions(base.schema, base.properties, path, verb="renamed")
+    metadata = _with_schema(
+        base, schema, configuration=with_renamed(base.metadata.configuration, path, name)
+    )
+    if len(path) == 1:
+        by = tuple(name if other == path[0] else other for other in metadata.partition_columns)
+        metadata = replace(metadata, partition_columns=by)
+    parameters = {
+        "oldColumnPath": sql_name(path),
+        "newColumnPath": sql_name((*path[:-1], name)),
+    }
+    return Alteration("RENAME COLUMN", parameters, metadata)
+
+
+def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
+    """Fewer columns; see `drop_field`. Files keep their values, which no reader sees any more."""
+    paths = _columns_to_drop(columns)
+    _check_is_mapped(base, "dropped")
+    schema, configuration = base.schema, dict(base.metadata.configuration)
+    clustering = base.domains.get(DOMAIN)
+    by = parse_clustering_columns(clustering.configuration, table=base.table) if clustering else ()
+    for path in paths:
+        remaining, schema = schema, drop_field(schema, path)
+        check_not_laid_out_by(
+            remaining,
+            base.properties,
+            path,
+            partition_columns=base.metadata.partition_columns,
+            clustering_columns=by,
+        )
+        check_no_expressions(base.schema, base.properties, path, verb="dropped", leaving=paths)
+        configuration = with_dropped(configuration, path)
+    parameters = {"columns": [sql_name(path) for path in paths]}
+    metadata = _with_schema(base, schema, configuration=configuration)
+    return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
+
+
+def _columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
+    expected = "a list of columns to drop"
+    check_list("columns", columns, expected)
+    paths = [column_path(column, f"columns[{n}]") for n, column in enumerate(columns)]
+    if not paths:
+        raise wrong_argument("columns", expected, columns)
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise InvalidArgumentError(f"columns: {shown(path)} is listed twice", column=path)
+    return paths
+
+
+def widened(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteration:
+    """A wider type; see `widen`."""
+    path = column_path(column)
+    check_data_type("new_type", new_type)
+    if not base.properties.type_widening_enabled:
+        raise InvalidArgumentError(
+            f"the type of {shown(path)} can't change, as type widening isn't enabled; set the property "
+            "delta.enableTypeWidening to true first"
+        )
+    supported = supported_features(base.protocol)
+    preview = "typeWidening-preview" in supported and "typeWidening" not in supported
+    schema = widen(
+        base.schema,
+        path,
+        new_type,
+        for_iceberg=iceberg_compat_version(supported, base.properties) is not None,
+        version=base.version + 1 if preview else None,
+    )
+    check_no_expressions(base.schema, base.properties, path, verb="given another type")
+    return _changed(base, path, schema)
+
+
+def nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration:
+    """A column that may, or may not, hold null; see `with_nullable`."""
+    path = column_path(column)
+    return _changed(base, path, with_nullable(base.schema, path, nullable=allowed))
+
+
+def commented(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
+    """A column with another comment; see `with_comment`."""
+    path = column_path(column)
+    check_text("comment", comment, optional=True)
+    return _changed(base, path, with_comment(base.schema, path, comment))
+
+
+def defaulted(base: Snapshot, column: ColumnName, expression: str) -> Alteration:
+    """A column with another default; see `with_default`."""
+    path = column_path(column)
+    check_text("expression", expression)
+    return _changed(base, path, with_default(base.schema, path, expression))
+
+
+def undefaulted(base: Snapshot, column: ColumnName) -> Alteration:
+    """A column without a default; see `with_default`."""
+    path = column_path(column)
+    return _changed(base, path, with_default(base.schema, path, None))
+
+
+def moved(base: Snapshot, column: ColumnName, position: Position | None) -> Alteration:
+    """A column at another place; see `move_field`.
+
+    Raises:
+        InvalidArgumentError: there is no position.
+    """
+    path = column_path(column)
+    if position is None:
+        raise InvalidArgumentError(f"where shall {column!r} go? Give first=True, or after=…")
+    made = _changed(base, path, move_field(base.schema, path, position))
+    return replace(made, parameters={**made.parameters, "position": position.sql})
+
+
+def _changed(base: Snapshot, path: SchemaPath, schema: StructType) -> Alteration:
+    """The alteration of one column, whose path stays."""
+    parent, name = type_at(schema, path[:-1]), path[-1]
+    match parent:
+        case StructType():
+            field = field_at(schema, path)
+            column = _described(
+                path, field.data_type, nullable=field.nullable, metadata=field.metadata
+            )
+        case ArrayType():
+            column = _described(path, parent.element_type, nullable=parent.contains_null)
+        case MapType():
+            may_be_null = name == "value" and parent.value_contains_null
+            column = _described(path, type_at(schema, path), nullable=may_be_null)
+        case _:
+            raise TypeError(parent)
+    return Alteration("CHANGE COLUMN", {"column": column}, _with_schema(base, schema))
+
+
+def _described(
+    path: SchemaPath,
+    data_type: DataType,
+    *,
+    nullable: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A column as Delta Spark's history tells it: of a type with others inside just the kind."""
+    match data_type:
+        case PrimitiveType() | DecimalType():
+            kind = str(data_type)
+        case StructType():
+            kind = "struct"
+        case ArrayType():
+            kind = "array"
+        case MapType():
+            kind = "map"
+    return {
+        "name": sql_name(path),
+        "type": kind,
+        "nullable": nullable,
+        "metadata": dict(metadata or {}),
+    }
+
+
+def _positions(
+    fields: Sequence[StructField], position: Position | None
+) -> Sequence[Position | None]:
+    """The position of each of several columns that are put in one behind the other."""
+    if position is None:
+        return [None for _ in fields]
+    return [position, *(Position(field.name) for field in fields[:-1])]
+
+
+def _mode(base: Snapshot) -> str:
+    return mapping_mode(base.protocol, base.metadata, table=base.table)
+
+
+def _check_is_mapped(base: Snapshot, verb: str) -> None:
+    if _mode(base) == "none":
+        raise InvalidArgumentError(
+            f"columns can't be {verb} without column mapping, as the data files know them by name; "
+            "set the property delta.columnMapping.mode to name first",
+            table=base.table,
+        )
+
+
+def _with_schema(
+    base: Snapshot, schema: StructType, *, configuration: Mapping[str, str] | None = None
+) -> Metadata:
+    """The table's metadata with other columns, which get the ids and names that they need."""
+    made = dict(base.metadata.configuration if configuration is None else configuration)
+    if _mode(base) != "none":
+        schema, made = with_assigned(
+            schema,
+            made,
+            mapped=True,
+            name_of=lambda _: f"col-{unique_text()}",
+            unique=unique_text,
+            table=base.table,
+        )
+    return replace(base.metadata, schema_string=schema_to_json(schema), configuration=made)

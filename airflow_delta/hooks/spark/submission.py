@@ -1,0 +1,69 @@
+"""`SparkSubmitHook`, with what `airflow_delta.hooks.spark.job` needs of it.
+
+The only module that imports Airflow's Spark provider, which comes with the extra ``spark``: import it where
+a job is submitted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+__all__ = ["SparkSubmission"]
+
+
+class SparkSubmission(SparkSubmitHook):
+    """A submission of a PySpark program in deploy mode ``client``."""
+
+    @property
+    def master(self) -> str:
+        """The master that the connection names."""
+        return str(self._connection["master"])
+
+    @property
+    def binary(self) -> str:
+        """The program that submits, such as ``spark-submit``."""
+        return str(self._connection["spark_binary"])
+
+    @property
+    def deploy_mode(self) -> str | None:
+        """The deploy mode that the connection names; None for Spark's default."""
+        mode: str | None = self._connection["deploy_mode"]
+        return mode
+
+    @property
+    def process(self) -> subprocess.Popen[str] | None:
+        """The process of ``spark-submit``; None where none is running."""
+        process: subprocess.Popen[str] | None = self._submit_sp
+        return process
+
+    def submit_program(
+        self,
+        program: Path,
+        argument: str,
+        *,
+        py_files: Sequence[str],
+        environment: Mapping[str, str],
+        keep_open: Sequence[int],
+    ) -> None:
+        """Run a program to its end, in a session and a process group of its own.
+
+        :param program: the Python file.
+        :param argument: its only argument.
+        :param py_files: what is put on the Python path of driver and executors.
+        :param environment: the environment of ``spark-submit`` and the driver.
+        :param keep_open: file descriptors that ``spark-submit`` inherits.
+        :raises AirflowException: it failed.
+        """
+        self._application_args = [argument]
+        self._py_files = ",".join(py_files)
+        self.submit(
+            str(program), env=dict(environment), start_new_session=True, pass_fds=tuple(keep_open)
+        )
+
+    def forget_process(self) -> None:
+        """Take the process for ended: the system may give its number to another one."""
+        self._submit_sp = None

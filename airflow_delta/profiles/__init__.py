@@ -1,0 +1,1 @@
+"""Profiles of a table's columns, and those made from statistics alone. No Spark, no Airflow."""

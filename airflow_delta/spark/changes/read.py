@@ -1,0 +1,249 @@
+"""`read_changes`: what changed from one version of a table to another, as a DataFrame.
+
+The engine plans (`airflow_delta.engine.changes.plan`) which files tell the changes, which rows of
+them, and of which kind they are; Spark reads the files, each once, in one scan of change data files
+and one of data files. A file may tell several changes, such as the insert of its rows in one version
+and their delete in a later one. So the entries of the plan are joined to the rows by the number of
+their file, as a broadcast table with all that isn't in the file: the kind of change, the version, its
+time and the partition values.
+
+Spec: PROTOCOL.md, "Change Data Files"; edge cases G12, G13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.changes.file_changes import CHANGE_TYPE, COMMIT_VERSION
+from airflow_delta.engine.changes.plan import COMMIT_TIMESTAMP, ChangePlan
+from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.commit.owner import CommitOwner
+from airflow_delta.engine.errors import (
+    InvalidTableError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.model.paths import resolve
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.spark.reader.columns import (
+    FIELD_IDS,
+    checked_columns,
+    file_schema,
+    frame_schema,
+    quoted,
+)
+from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
+from airflow_delta.spark.reader.file_rows import file_rows, stored_column, with_facts
+from airflow_delta.spark.runtime.locations import hadoop_uris
+
+__all__ = ["CHANGE_COLUMNS", "read_changes"]
+
+CHANGE_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+"""The columns that a change has beside those of the table."""
+
+_CHANGE_TYPES = T.StructType(
+    [
+        T.StructField(CHANGE_TYPE, T.StringType()),
+        T.StructField(COMMIT_VERSION, T.LongType()),
+        T.StructField(COMMIT_TIMESTAMP, T.TimestampType()),
+    ]
+)
+_REQUESTS_AT_A_TIME = 8
+
+
+def read_changes(
+    spark: SparkSession,
+    uri: str,
+    start: int | datetime | str,
+    end: int | datetime | str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_owners: Mapping[str, CommitOwner] | None = None,
+    allowed_outside: Sequence[str] = (),
+) -> DataFrame:
+    """The changes of a range of versions, both ends included: a row for each row that changed.
+
+    A change has the columns of the table as of the last version, null in older rows where they were
+    added later, and then
+
+    * ``_change_type``: ``insert``, ``delete``, ``update_preimage`` or ``update_postimage``,
+    * ``_commit_version``: the version that made it, a long,
+    * ``_commit_timestamp``: when that was committed, a timestamp.
+
+    The range is fixed by the call, as is the plan of what to read. The rows are in no order.
+
+    Where the table has column mapping of mode ``id``, the session's
+    ``spark.sql.parquet.fieldId.read.enabled`` is set to true, and must stay so until the DataFrame
+    has been evaluated.
+
+    Args:
+        spark: the session; Spark reads the files with the credentials of its own configuration.
+        uri: the table's path or URI.
+        start: the first version; or an aware datetime or ISO-8601 with an offset: the first version
+            that isn't older.
+        end: the last version, or the time that it isn't younger than; None for the newest.
+        columns: columns of the table to give, in this order; None for all. The columns of the change
+            follow them.
+        storage_options: credentials and settings with which the engine reads the log.
+        commit_owners: the commit owners of managed tables, by name.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
+
+    Raises:
+        InvalidArgumentError: the range ends before it starts, there is no such column, or Spark can't
+            reach the location.
+        TableNotFoundError: there is no table.
+        VersionNotFoundError: a version is beyond the newest.
+        TimestampOutOfRangeError: no version belongs to a time.
+        ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed in
+            between other than by added columns.
+        DeletionVectorError: a deletion vector can't be read as the log describes it.
+        OutsidePathError: a file is where the table may not read.
+        InvalidTableError: the table has a column of the name of one of a change.
+        UnsupportedFeatureError: the table needs a feature that the engine, or a file name that
+            Spark, can't read.
+        DeltaError: the log is damaged, or the store fails; see `DeltaTable.changes`.
+    """
+    table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
+    plan = table.changes(start, end)
+    _check_format(plan)
+    _check_names(plan.schema, uri)
+    chosen = checked_columns(columns, plan.schema, uri)
+    rows = _ChangeReader(spark, table, plan).rows()
+    return rows if chosen is None else rows.select([quoted(c) for c in (*chosen, *CHANGE_COLUMNS)])
+
+
+class _ChangeReader:
+    """Builds the DataFrame of a plan."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: DeltaTable,
+        plan: ChangePlan,
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._schema = plan.schema
+        self._partition_columns = plan.metadata.partition_columns
+        self._mode = mapping_mode(plan.protocol, plan.metadata, table=plan.table)
+        self._access = table.file_access
+        self._storage = table.storage
+
+    def rows(self) -> DataFrame:
+        """All changes of the plan."""
+        if self._mode == "id":
+            self._spark.conf.set(FIELD_IDS, "true")
+        parts = [
+            self._changes(some, cdc=cdc)
+            for some, cdc in self._split(self._plan.files)
+            if some.num_rows
+        ]
+        if not parts:
+            types = [*frame_schema(self._schema).fields, *_CHANGE_TYPES.fields]
+            return self._spark.createDataFrame([], T.StructType(types))
+        return reduce(DataFrame.union, parts)
+
+    def _split(self, entries: pa.Table) -> list[tuple[pa.Table, bool]]:
+        """The entries by what reading their files takes, and whether they are change data files.
+
+        Files of which no entry has a vector don't pay for those of others. Each file is read once.
+        """
+        told_by_rows = entries[CHANGE_TYPE].is_null()
+        of_data = entries.filter(pc.invert(told_by_rows))
+        has_vector = pc.or_(
+            of_data["deletionVector"].is_valid(), of_data["selectionVector"].is_valid()
+        )
+        with_vector = pc.is_in(of_data["path"], value_set=of_data["path"].filter(has_vector))
+        return [
+            (of_data.filter(pc.invert(with_vector)), False),
+            (of_data.filter(with_vector), False),
+            (entries.filter(told_by_rows), True),
+        ]
+
+    def _changes(self, entries: pa.Table, *, cdc: bool) -> DataFrame:
+        """The changes that some entries tell: all of change data files, or all of data files."""
+        table, mode, partitioning = self._plan.table, self._mode, self._partition_columns
+        schema = file_schema(self._schema, mode=mode, without=partitioning)
+        if cdc:
+            # Of change data files only: data files may have such a column, too, of no meaning.
+            schema = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
+        # Some files have several entries.
+        files = hadoop_uris(entries["path"], self._access).dictionary_encode()
+        numbers = np.asarray(files.indices).astype(np.int64)
+        sizes = self._sizes(entries, numbers, len(files.dictionary))
+        rows = file_rows(self._spark, files.dictionary, sizes=sizes, schema=schema, table=table)
+        facts = {
+            **partition_facts(entries, self._schema, partitioning, mode),
+            "change": (T.StringType(), entries[CHANGE_TYPE]),
+            "version": (T.LongType(), entries[COMMIT_VERSION]),
+            "committed": (T.TimestampType(), entries[COMMIT_TIMESTAMP]),
+            "selects": (T.BooleanType(), entries["selectionVector"].is_valid()),
+        }
+        rows = with_facts(
+            self._spark,
+            rows,
+            pa.array(numbers),
+            facts,
+            vectors=named_rows(
+                entries["deletionVector"],
+                entries["selectionVector"],
+                self._storage,
+                table=table,
+                open_uri=self._access.locate,
+                num_rows=entries["numRecords"],
+            ),
+            selects=F.col("selects"),
+        )
+        change = stored_column(CHANGE_TYPE) if cdc else F.col("change")
+        told = zip((change, F.col("version"), F.col("committed")), CHANGE_COLUMNS, strict=True)
+        columns = table_columns(self._spark, self._schema, partitioning, mode)
+        return rows.select(columns + [column.alias(name) for column, name in told])
+
+    def _sizes(self, entries: pa.Table, numbers: npt.NDArray[np.int64], num_files: int) -> pa.Array:
+        """The files' sizes by number. A remove needn't tell one: then the store is asked."""
+        sizes = np.zeros(num_files, dtype=np.int64)
+        np.maximum.at(sizes, numbers, np.asarray(pc.fill_null(entries["size"], 0)))
+        unknown = np.flatnonzero(sizes == 0)
+        _, first_entries = np.unique(numbers, return_index=True)
+        paths = entries["path"].take(pa.array(first_entries[unknown])).to_pylist()
+        with ThreadPoolExecutor(_REQUESTS_AT_A_TIME) as pool:
+            sizes[unknown] = list(pool.map(self._size_in_store, paths))
+        return pa.array(sizes)
+
+    def _size_in_store(self, path: str) -> int:
+        storage, name = self._access.locate(resolve(self._plan.table, path))
+        return storage.head(name).size
+
+
+def _check_format(plan: ChangePlan) -> None:
+    """Refuse data files whose rows' places Spark doesn't tell, which deletion vectors need."""
+    provider = plan.metadata.format.provider
+    if provider.lower() != "parquet":
+        raise UnsupportedFeatureError(
+            f"the data files are in the format {provider!r}: changes are read from parquet only",
+            table=plan.table,
+        )
+
+
+def _check_names(schema: StructType, uri: str) -> None:
+    """Refuse a table with a column that a change's would be mixed up with, in any case of letters."""
+    taken = [name for name in schema.names if name.lower() in CHANGE_COLUMNS]
+    if taken:
+        raise InvalidTableError(
+            f"the table has the columns {taken}, whose names a change needs for what it tells; "
+            "rename them",
+            table=uri,
+        )

@@ -1,0 +1,1 @@
+"""Write checkpoints of large logs with Spark."""

@@ -1,0 +1,1 @@
+"""Profile the columns of a table with Spark."""

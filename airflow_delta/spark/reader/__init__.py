@@ -1,0 +1,1 @@
+"""Read one version of a table as a DataFrame."""

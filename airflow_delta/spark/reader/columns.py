@@ -1,0 +1,206 @@
+"""Between the columns of a table and those of its data files.
+
+A table's *logical* schema and what its files hold differ in three ways, and all of them at any
+depth:
+
+* with column mapping, files know columns by physical names, or by ids (PROTOCOL.md, "Column
+  Mapping");
+* ``void`` columns are in the schema, never in a file (edge case G17);
+* partition columns are in the log (a copy that some writers put into the files is not looked at).
+
+`file_schema` says what to read, `logical_column` makes the table's column of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of PySpark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.change_feeds.nullable import nullable
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.engine.features.column_mapping import field_id, physical_name
+from airflow_delta.engine.model.schema import (
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
+from airflow_delta.engine.model.schema_json import schema_to_json
+from airflow_delta.spark.reader.char_columns import CHAR_METADATA, has_char
+
+__all__ = [
+    "FIELD_IDS",
+    "checked_columns",
+    "file_schema",
+    "frame_schema",
+    "logical_column",
+    "quoted",
+    "spark_schema",
+    "spark_type",
+    "stored_struct",
+]
+
+FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+"""The session's setting that lets Spark's reader find columns by their ids.
+
+It is looked at when a scan runs, and the reader has no option for it.
+"""
+
+_SPARK_FIELD_ID = "parquet.field.id"
+
+
+def spark_schema(schema: StructType) -> T.StructType:
+    """The Spark type of a schema: the protocol's JSON form is Spark's own."""
+    return T.StructType.fromJson(json.loads(schema_to_json(schema)))
+
+
+def frame_schema(schema: StructType) -> T.StructType:
+    """The columns of a table as DataFrames have them: nullable, and without metadata but those of CHAR."""
+    fields = spark_schema(nullable(schema)).fields
+    for found, field in zip(fields, schema, strict=True):
+        if has_char(field.metadata):
+            found.metadata = {CHAR_METADATA: field.metadata[CHAR_METADATA]}
+    return T.StructType(fields)
+
+
+def spark_type(data_type: DataType) -> T.DataType:
+    """The Spark type of one type."""
+    return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's parser takes it literally."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def checked_columns(
+    columns: Sequence[str] | None, schema: StructType, table: str
+) -> Sequence[str] | None:
+    """The columns that a caller wants.
+
+    Args:
+        columns: their names; None for all.
+        schema: the table's.
+        table: its location, for errors.
+
+    Raises:
+        InvalidArgumentError: one isn't in the schema.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns={columns!r}: expected a list of names", table=table)
+    unknown = [name for name in columns if schema.field(name) is None]
+    if unknown:
+        raise InvalidArgumentError(
+            f"unknown columns {unknown}: the table has {', '.join(schema.names)}", table=table
+        )
+    return columns
+
+
+def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -> T.StructType:
+    """What to read from data files: physical names, no void, all nullable, without metadata.
+
+    Args:
+        schema: the table's.
+        mode: its column mapping mode; with ``id`` the columns carry their ids for Spark's reader.
+        without: logical names of columns that are not in the files: the partition columns.
+
+    Raises:
+        InvalidTableError: a column lacks what its mapping mode needs.
+    """
+    return spark_schema(stored_struct(schema, mode=mode, without=without))
+
+
+def stored_struct(
+    schema: StructType, *, mode: str, without: Sequence[str] = (), with_ids: bool | None = None
+) -> StructType:
+    """As `file_schema`, in the engine's types.
+
+    Args:
+        schema: the table's.
+        mode: its column mapping mode.
+        without: see `file_schema`.
+        with_ids: whether the columns carry their ids, for Spark's reader and writer; None: with ``id``.
+
+    Raises:
+        InvalidTableError: see `file_schema`.
+    """
+    stored = StructType(tuple(field for field in schema if field.name not in without))
+    return _stored_struct(stored, mode, with_ids=mode == "id" if with_ids is None else with_ids)
+
+
+def logical_column(stored: Column, field: StructField, mode: str) -> Column:
+    """The values of a column of the table, made of what `file_schema` reads of it.
+
+    Args:
+        stored: the column as read; not looked at where files can't hold it.
+        field: the table's column.
+        mode: the table's column mapping mode.
+    """
+    return _logical(stored, field.data_type, mode)
+
+
+def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
+    kept = _stored_type(data_type, mode, with_ids=False)
+    if kept is None:
+        return F.lit(None).cast(spark_type(data_type))
+    if _names(kept) == _names(data_type):
+        return stored
+    match data_type:
+        case StructType(fields):
+            members = [
+                _logical(stored.getField(physical_name(f, mode)), f.data_type, mode).alias(f.name)
+                for f in fields
+            ]
+            return F.when(stored.isNotNull(), F.struct(*members))
+        case ArrayType(element_type):
+            return F.transform(stored, lambda element: _logical(element, element_type, mode))
+        case MapType(key_type, value_type):
+            pairs = F.transform(
+                F.map_entries(stored),
+                lambda pair: F.struct(
+                    _logical(pair["key"], key_type, mode), _logical(pair["value"], value_type, mode)
+                ),
+            )
+            return F.map_from_entries(pairs)
+    raise AssertionError(f"a {data_type} has no parts to rename")
+
+
+def _names(data_type: DataType) -> str:
+    """A type with its names, but without nullability and metadata: equal if no part differs."""
+    return str(data_type)
+
+
+def _stored_type(data_type: DataType, mode: str, *, with_ids: bool) -> DataType | None:
+    """The type as files hold it; None where they can't hold it at all."""
+    match data_type:
+        case StructType():
+            kept = _stored_struct(data_type, mode, with_ids=with_ids)
+            return kept if kept.fields else None
+        case ArrayType(element_type):
+            element = _stored_type(element_type, mode, with_ids=with_ids)
+            return None if element is None else ArrayType(element)
+        case MapType(key_type, value_type):
+            key, value = (
+                _stored_type(type_, mode, with_ids=with_ids) for type_ in (key_type, value_type)
+            )
+            return None if key is None or value is None else MapType(key, value)
+        case _:
+            return None if data_type == VOID else data_type
+
+
+def _stored_struct(struct: StructType, mode: str, *, with_ids: bool) -> StructType:
+    fields = []
+    for field in struct:
+        kept = _stored_type(field.data_type, mode, with_ids=with_ids)
+        if kept is not None:
+            metadata = {_SPARK_FIELD_ID: field_id(field)} if with_ids else {}
+            fields.append(StructField(physical_name(field, mode), kept, metadata=metadata))
+    return StructType(tuple(fields))

@@ -1,0 +1,176 @@
+"""A scan over exactly the files of a list, without looking at the store.
+
+``spark.read.parquet(*paths)`` is no way to read the files that a log names: it takes ``{``, ``[``
+and ``*`` in a path for patterns, asks the store for every file again, and starts a job to do so
+from some dozens of files on. But Spark has a file list of its own: where a directory holds
+``_spark_metadata``, the log of a streaming sink, Spark reads the files that this log names, wherever
+they are, and doesn't list. So the list is written as such a log into a temporary directory, which
+Spark reads, whole, while the DataFrame is made; nothing else of the directory is ever looked at.
+
+The log is text, a JSON object a line, and made of columns: Python has no loop over the files.
+
+Two kinds of files can't be read this way, since Spark skips them in every list: files whose name
+begins with ``_`` or ``.``, and files of no bytes. They are refused instead of being lost.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.job_files import FOLDER_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["scan_files"]
+
+_Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
+_Numbers: TypeAlias = "Sequence[int] | pa.Array | pa.ChunkedArray"
+
+_SINK_LOG = "_spark_metadata"
+# A log of one compaction is complete after any interval of compactions that a session may have.
+_SINK_LOG_FILE = "0.compact"
+_SINK_LOG_VERSION = "v1"
+_SOURCES = "spark.sql.sources.useV1SourceList"
+_LINES_AT_A_TIME = 100_000
+
+_OPTIONS = {
+    # The directories of the files mean nothing: partition values come from the log.
+    "recursiveFileLookup": "true",
+    # Whatever the session says: a file of the table that can't be read is an error.
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+# As in Spark's PartitioningAwareFileIndex: a "=" makes it the directory of a partition.
+_SKIPPED_NAME = r"(^|/)(\.[^/]*|_[^/=]*)$"
+
+
+def scan_files(
+    spark: SparkSession,
+    uris: _Texts,
+    *,
+    sizes: _Numbers,
+    modified_ms: _Numbers,
+    schema: StructType,
+    table: str,
+    file_format: str = "parquet",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Read files, and only these, with a given schema.
+
+    Args:
+        spark: the session.
+        uris: where the files are, encoded; see `locations.hadoop_uris`. At least one.
+        sizes: their sizes in bytes; Spark splits work by them.
+        modified_ms: their modification times in epoch ms.
+        schema: the columns to read; one that a file lacks is null there.
+        table: the table's location, for messages.
+        file_format: how the files are encoded, by Spark's name.
+        options: options of Spark's reader of that format.
+
+    Raises:
+        InvalidTableError: a file has no bytes, says the log; or is in the list in two spellings.
+        UnsupportedFeatureError: a file's name makes Spark skip it, or the session ignores file
+            lists, or doesn't read such files by a source that tells the places of rows.
+    """
+    files = pa.table(
+        {
+            "uri": _column(uris, pa.string()),
+            "size": _column(sizes, pa.int64()),
+            "modified": _column(modified_ms, pa.int64()),
+        }
+    )
+    _check_not_skipped(files, table)
+    _check_source(spark, file_format, table)
+    folder = os.environ.get(FOLDER_VARIABLE)  # of a job; a session of the user's own has none
+    with tempfile.TemporaryDirectory(prefix="airflow-delta-files-", dir=folder) as directory:
+        sink_log = Path(directory, _SINK_LOG)
+        sink_log.mkdir()
+        _write_sink_log(files, Path(sink_log, _SINK_LOG_FILE))
+        reader = spark.read.schema(schema).options(**{**(options or {}), **_OPTIONS})
+        scan = reader.format(file_format).load(f"file:{directory}")
+    _check_complete(scan, files.num_rows, table)
+    return scan
+
+
+def _column(values: _Texts | _Numbers, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.cast(type_)
+    return pa.array(values, type_)
+
+
+def _write_sink_log(files: pa.Table, path: Path) -> None:
+    """Write the list. URIs are encoded, and hold neither quotes nor backslashes nor control characters."""
+    with path.open("wb") as log:
+        log.write(_SINK_LOG_VERSION.encode())
+        for batch in files.to_batches(max_chunksize=_LINES_AT_A_TIME):
+            size, modified = (batch[name].cast(pa.string()) for name in ("size", "modified"))
+            lines = pc.binary_join_element_wise(
+                '\n{"path":"', batch["uri"], '","size":', size,
+                ',"isDir":false,"modificationTime":', modified,
+                ',"blockReplication":1,"blockSize":', size, ',"action":"add"}',
+                "",
+            )  # fmt: skip
+            # A fresh array: its texts follow one another, from the buffer's start.
+            log.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
+
+
+def _check_not_skipped(files: pa.Table, table: str) -> None:
+    skipped = files["uri"].filter(pc.match_substring_regex(files["uri"], _SKIPPED_NAME))
+    if len(skipped):
+        uri = skipped[0].as_py()
+        raise UnsupportedFeatureError(
+            f"the data file {uri} can't be read with Spark, which skips files whose name begins "
+            "with '_' or '.'; rewrite the file under another name",
+            table=table,
+            path=uri,
+        )
+    empty = files.filter(pc.less_equal(files["size"], 0))
+    if empty.num_rows:
+        uri, size = empty["uri"][0].as_py(), empty["size"][0].as_py()
+        raise InvalidTableError(
+            f"the data file {uri} has the size {size} in the log: no data file is that small; "
+            "restore the file, or remove it from the table",
+            table=table,
+            path=uri,
+        )
+
+
+def _check_source(spark: SparkSession, file_format: str, table: str) -> None:
+    """The sources of Spark's version 2 don't tell which row of which file a row is."""
+    sources = str(spark.conf.get(_SOURCES, file_format))
+    if file_format not in [name.strip().lower() for name in sources.split(",")]:
+        raise UnsupportedFeatureError(
+            f"the session's {_SOURCES} is {sources!r}: data files can't be read without "
+            f"{file_format} in it",
+            table=table,
+        )
+
+
+def _check_complete(scan: DataFrame, expected: int, table: str) -> None:
+    """Spark may have been told to ignore sink logs; then the scan is empty, not wrong loudly."""
+    # By the JVM's own object: the array stays there, only its length comes over.
+    found = len(scan._jdf.inputFiles())  # noqa: SLF001
+    if found == expected:
+        return
+    if not found:
+        raise UnsupportedFeatureError(
+            f"Spark took none of the {expected} files of the table; set "
+            "spark.sql.streaming.fileStreamSink.ignoreMetadata to false",
+            table=table,
+        )
+    raise InvalidTableError(
+        f"Spark found {found} files where the log names {expected}: some are named more than once, in "
+        "different spellings ('a/./b', 'a//b'). Have one of each pair removed by a writer that knows "
+        "which rows are meant",
+        table=table,
+    )

@@ -1,0 +1,96 @@
+"""Columns that tell where rows come from, beside those of the table.
+
+==============================  =========  ========================================================
+column                          type       of a row
+==============================  =========  ========================================================
+``_file_path``                  string     its file's URI, encoded, by the scheme of Spark's connector
+``_file_size``                  long       the file's size in bytes, says the log
+``_file_modification_time``     timestamp  when the file was written, says the log
+``_row_index``                  long       its place in the file from 0; deleted rows count
+``_snapshot_version``           long       the version that was read
+==============================  =========  ========================================================
+
+Most are Spark's own ``_metadata`` of the scan, of which it reads only what is used. The modification time
+is a fact that is joined to the rows (see `file_rows`, which lets Spark believe in others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.reader.file_rows import ROW_PLACE, Facts
+
+__all__ = [
+    "ROW_INDEX",
+    "checked_metadata_columns",
+    "metadata_column",
+    "metadata_facts",
+    "metadata_schema",
+]
+
+ROW_INDEX = "_row_index"
+"""The column that only parquet files have."""
+
+_MODIFIED = "_file_modification_time"
+_MODIFIED_FACT = "modified"
+
+_COLUMNS: Mapping[str, tuple[T.DataType, Callable[[int], Column]]] = {
+    "_file_path": (T.StringType(), lambda _: F.col("file")),
+    "_file_size": (T.LongType(), lambda _: F.col("file_size")),
+    _MODIFIED: (T.TimestampType(), lambda _: F.col(_MODIFIED_FACT)),
+    ROW_INDEX: (T.LongType(), lambda _: F.col(ROW_PLACE)),
+    "_snapshot_version": (T.LongType(), lambda version: F.lit(version).cast("long")),
+}
+
+
+def checked_metadata_columns(names: Sequence[str], *, table: str) -> tuple[str, ...]:
+    """The columns that are asked for, each once.
+
+    Raises:
+        InvalidArgumentError: there is no such column, or it isn't a list of names.
+    """
+    if isinstance(names, str):
+        raise InvalidArgumentError(
+            f"metadata_columns={names!r}: expected a list of names", table=table
+        )
+    unknown = [name for name in names if name not in _COLUMNS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"unknown metadata_columns {unknown}: expected any of {', '.join(_COLUMNS)}",
+            table=table,
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def metadata_schema(names: Iterable[str]) -> T.StructType:
+    """The names and types of metadata columns."""
+    return T.StructType([T.StructField(name, _COLUMNS[name][0]) for name in names])
+
+
+def metadata_facts(names: Collection[str], adds: pa.Table) -> Facts:
+    """What to join to the rows of each file for metadata columns.
+
+    Args:
+        names: the columns that are asked for.
+        adds: the files, with ``modificationTime``.
+    """
+    if _MODIFIED not in names:
+        return {}
+    times = adds["modificationTime"].cast(pa.timestamp("ms", "UTC"))
+    return {_MODIFIED_FACT: (T.TimestampType(), times)}
+
+
+def metadata_column(name: str, *, version: int) -> Column:
+    """A metadata column of rows of `file_rows` with these facts.
+
+    Args:
+        name: one that has been checked.
+        version: the version that is read.
+    """
+    return _COLUMNS[name][1](version).alias(name)

@@ -1,0 +1,186 @@
+"""Builds DataFrames of the rows of one version.
+
+Spark's own reader reads the data files, and what they don't hold is joined to their rows (`file_rows`).
+Tables without partitions and deletion vectors need no join, and are as fast as plain parquet. Files with
+deletion vectors have a scan of their own, so that the others don't pay for them.
+
+The parts of the result that aren't obvious:
+
+* partition values are those of the log, whatever the directories are called;
+* a column that a file lacks is null there; ``_change_type`` and other columns of files that the
+  schema doesn't name are not seen;
+* all columns are nullable for Spark, as in every file source of Spark.
+
+Lists of files stay in Arrow: nothing here is done per file in Python but to read deletion vectors.
+
+Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G16, G17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine import DeltaTable, Snapshot
+from airflow_delta.engine.arrow.statistics.parse import num_records
+from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.features.column_mapping import mapping_mode
+from airflow_delta.engine.features.protocol import supported_features
+from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
+from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
+from airflow_delta.spark.reader.file_rows import Facts, file_rows, with_facts
+from airflow_delta.spark.reader.metadata_columns import (
+    ROW_INDEX,
+    metadata_column,
+    metadata_facts,
+    metadata_schema,
+)
+from airflow_delta.spark.reader.other_formats import file_format, refuse_without_row_index
+from airflow_delta.spark.reader.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
+from airflow_delta.spark.runtime.locations import hadoop_uris
+
+__all__ = ["SnapshotReader"]
+
+_ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
+_VECTORS = "deletionVectors"
+_TRACKING_COLUMNS = ("baseRowId", "defaultRowCommitVersion")
+
+
+class SnapshotReader:
+    """Builds DataFrames of one snapshot.
+
+    Args:
+        spark: the session.
+        table: the table.
+        snapshot: the version.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: DeltaTable,
+        snapshot: Snapshot,
+    ) -> None:
+        self._spark = spark
+        self._snapshot = snapshot
+        self._storage = table.storage
+        self._access = table.file_access
+        self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+        self._format = file_format(snapshot, mapping_mode=self._mode)
+        self._partition_columns = snapshot.metadata.partition_columns
+
+    @property
+    def table_schema(self) -> T.StructType:
+        """The table's columns as DataFrames have them; see `columns.frame_schema`."""
+        return frame_schema(self._snapshot.schema)
+
+    def other_schema(
+        self, *, tracked: TrackedRows | None, metadata_columns: Sequence[str]
+    ) -> T.StructType:
+        """What `rows` gives beside the table's columns."""
+        ids = (ROW_ID, ROW_COMMIT_VERSION) if tracked else ()
+        fields = [T.StructField(name, T.LongType()) for name in ids]
+        return T.StructType([*fields, *metadata_schema(metadata_columns).fields])
+
+    def rows(
+        self,
+        *,
+        pruning: Any = None,
+        tracked: TrackedRows | None = None,
+        metadata_columns: Sequence[str] = (),
+    ) -> DataFrame:
+        """The rows of the snapshot, with all columns of the table, and after them others.
+
+        Args:
+            pruning: a `pyarrow.compute.Expression`: files that hold no row of it may be left out.
+            tracked: where row ids come from, to have them and the row commit versions.
+            metadata_columns: others of `metadata_columns`, checked.
+
+        Raises:
+            UnsupportedFeatureError: Spark can't read such files, or can't tell the places of their rows.
+            InvalidTableError: the log lacks something that a file must have.
+        """
+        if self._mode == "id":
+            self._spark.conf.set(FIELD_IDS, "true")
+        if tracked:
+            self._need_row_index("row ids")
+        if ROW_INDEX in metadata_columns:
+            self._need_row_index("row indexes")
+        wanted = _ADD_COLUMNS + (_TRACKING_COLUMNS if tracked else ())
+        if _VECTORS in supported_features(self._snapshot.protocol):
+            wanted += ("stats",)
+        adds = self._snapshot.files(columns=wanted, predicate=pruning)
+        has_vector = pc.is_valid(adds["deletionVector"])
+        parts = [
+            self._rows(files, tracked, metadata_columns)
+            for files in (adds.filter(pc.invert(has_vector)), adds.filter(has_vector))
+            if files.num_rows
+        ]
+        if not parts:
+            other = self.other_schema(tracked=tracked, metadata_columns=metadata_columns)
+            schema = T.StructType([*self.table_schema.fields, *other.fields])
+            return self._spark.createDataFrame([], schema)
+        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    def file_rows(self, adds: pa.Table, schema: T.StructType, facts: Facts) -> DataFrame:
+        """The rows of some files as the files hold them, but for those that deletion vectors delete.
+
+        Args:
+            adds: the files, with at least ``path``, ``size`` and ``deletionVector``; with ``stats``, the
+                rows that vectors name are compared with the number of rows that there are.
+            schema: the columns to read, by the names that the files have for them.
+            facts: what to join to all rows of a file, a value per file.
+
+        Returns:
+            The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its place in
+            ``adds``, and the facts.
+        """
+        rows = file_rows(
+            self._spark,
+            hadoop_uris(adds["path"], self._access),
+            sizes=adds["size"],
+            schema=schema,
+            table=self._snapshot.table,
+            file_format=self._format,
+        )
+        vectors = read_vector_column(
+            adds["deletionVector"],
+            self._storage,
+            table=self._snapshot.table,
+            open_uri=self._access.locate,
+            num_rows=num_records(adds["stats"]) if "stats" in adds.column_names else None,
+        )
+        if vectors:
+            self._need_row_index("deletion vectors")
+        if not vectors and not facts:
+            return rows
+        numbers = pa.array(np.arange(adds.num_rows, dtype=np.int64))
+        return with_facts(self._spark, rows, numbers, facts, vectors=vectors)
+
+    def _rows(
+        self, adds: pa.Table, tracked: TrackedRows | None, metadata_columns: Sequence[str]
+    ) -> DataFrame:
+        """As `rows`, of some files."""
+        schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
+        stored = file_schema(schema, mode=mode, without=partitioning)
+        facts = {
+            **partition_facts(adds, schema, partitioning, mode),
+            **metadata_facts(metadata_columns, adds),
+        }
+        columns = table_columns(self._spark, schema, partitioning, mode)
+        if tracked:
+            stored = T.StructType([*stored.fields, *tracked.stored])
+            facts.update(tracked.facts(adds))
+            columns += tracked.columns()
+        version = self._snapshot.version
+        columns += [metadata_column(name, version=version) for name in metadata_columns]
+        return self.file_rows(adds, stored, facts).select(columns)
+
+    def _need_row_index(self, what: str) -> None:
+        refuse_without_row_index(self._format, what, table=self._snapshot.table)

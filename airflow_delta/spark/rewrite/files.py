@@ -1,0 +1,280 @@
+"""Write the rows of data files into new files, file by file, as a table is to have them.
+
+Rows are read as the table's readers read them: without those that deletion vectors delete, widened to the
+types of the schema. They are written as the table's writers must write them: by the names that the column
+mapping mode wants, with the ids of columns where it is on. Nothing is shuffled, and no file gets rows of
+another. So all that the log says of a file but its statistics is true of those that come in its place:
+partition values as they stand there, tags, the rows' ids.
+
+**Row ids** are counted from a number of the file, and hold no longer in another one. Where row tracking is
+enabled each row takes its id and its row commit version along, in the hidden columns that the table has for
+that (PROTOCOL.md, "Row Tracking").
+
+A file that Spark reads in several tasks becomes several files. One of which all rows are deleted
+becomes none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine import AddFile, DeltaTable, Snapshot
+from airflow_delta.engine.arrow.statistics.parse import num_records
+from airflow_delta.engine.errors import InvalidTableError, UnsupportedFeatureError
+from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    partition_fields,
+    physical_paths,
+)
+from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema, stored_struct
+from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.reader.file_rows import FILE_NUMBER, ROW_PLACE, stored_column
+from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
+from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.log_actions import live_files
+from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics, indexed_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FileRewriter", "Rewritten"]
+
+_WRITE_IDS = {"spark.sql.parquet.fieldId.write.enabled": "true"}
+# True of the files of writers that saw to it, which this one doesn't.
+_UNTRUE_TAGS = frozenset({"ICEBERG_COMPAT_VERSION"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A live file, and those that have its rows now.
+
+    Attributes:
+        file: the file.
+        successors: what takes its place; none where all its rows are deleted.
+    """
+
+    file: AddFile
+    successors: tuple[AddFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the new files are laid out.
+
+    Attributes:
+        read: the columns to read, as the files have them.
+        written: the same columns as they are to be written, by their place.
+        hidden: the names of the columns for row ids and row commit versions; none without row tracking.
+        statistics: the columns that get statistics.
+        partition_names: the names of partition columns in the log, by what they are now.
+    """
+
+    read: T.StructType
+    written: T.StructType
+    hidden: tuple[str, ...]
+    statistics: tuple[IndexedColumn, ...]
+    partition_names: Mapping[str, str]
+
+    @property
+    def number(self) -> str:
+        """A name for one column more: of the directory that a file's rows are written into."""
+        taken = {name.lower() for name in (*self.written.names, *self.hidden)}
+        return next(name for name in _names("file") if name not in taken)
+
+
+class FileRewriter:
+    """Rewrites files of one version.
+
+    Args:
+        spark: the session.
+        table: the table.
+        snapshot: the version.
+        unmapped: write columns by their logical names, as the table is to have them without column mapping.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: DeltaTable,
+        snapshot: Snapshot,
+        *,
+        unmapped: bool,
+    ) -> None:
+        self._spark = spark
+        self._table = table
+        self._snapshot = snapshot
+        self._mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+        self._reader = SnapshotReader(spark, table, snapshot)
+        self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
+
+    def rewrite(self, adds: pa.Table) -> list[Rewritten]:
+        """Write the rows of files into new ones; if that fails, nothing is left.
+
+        Args:
+            adds: live files, all columns of ``add``.
+
+        Raises:
+            UnsupportedFeatureError: Spark can't read a file by its name, or the files hold no columns.
+            InvalidTableError: a file has another number of rows than its statistics say.
+            DeltaError: a deletion vector can't be read.
+            StorageError: the store failed.
+            PySparkException: Spark's own errors.
+        """
+        storage, number = self._table.storage, self._layout.number
+        directory = f"rewrite-{uuid.uuid4()}"
+        path = hadoop_path(resolve(storage.root, encode_path(directory)))
+        try:
+            with _settings(self._spark, {FIELD_IDS: str(self._mode == "id").lower(), **_WRITE_IDS}):
+                write_data_files(self._rows(adds), path, partition_by=(number,))
+            by_number: dict[int, list[AddFile]] = defaultdict(list)
+            sources = list(live_files(adds))
+            # Loops over files: those of one batch, whose footers are read.
+            for found in list_data_files(storage, directory):
+                if found.num_rows:
+                    place = int(found.info.path.split("/")[1].partition("=")[2])
+                    by_number[place].append(self._successor(sources[place], found))
+            self._check_counts(adds, by_number)
+        except BaseException:
+            storage.delete([info.path for info in storage.walk(directory)])
+            raise
+        return [Rewritten(file, tuple(by_number[place])) for place, file in enumerate(sources)]
+
+    def _rows(self, adds: pa.Table) -> DataFrame:
+        """The rows as they are to be written, with the number of their file."""
+        layout = self._layout
+        facts = {
+            "base_row_id": (T.LongType(), adds["baseRowId"]),
+            "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
+        }
+        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts)
+        columns = [
+            stored_column(read.name)
+            .cast(written.dataType)
+            .alias(written.name, metadata=written.metadata)
+            for read, written in zip(layout.read, layout.written, strict=True)
+        ]
+        if layout.hidden:
+            row_id, version = layout.hidden
+            default = F.col("base_row_id") + F.col(ROW_PLACE)
+            columns += [
+                F.coalesce(stored_column(row_id), default).alias(row_id),
+                F.coalesce(stored_column(version), F.col("default_version")).alias(version),
+            ]
+        return rows.select(*columns, F.col(FILE_NUMBER).alias(layout.number))
+
+    def _read_with_hidden(self) -> T.StructType:
+        hidden = [T.StructField(name, T.LongType()) for name in self._layout.hidden]
+        return T.StructType([*self._layout.read.fields, *hidden])
+
+    def _successor(self, source: AddFile, written: DataFile) -> AddFile:
+        layout, tags = self._layout, source.tags
+        if tags is not None:
+            tags = {name: tag for name, tag in tags.items() if name not in _UNTRUE_TAGS}
+        return AddFile(
+            path=encode_path(written.info.path),
+            partition_values={
+                layout.partition_names.get(name, name): value
+                for name, value in source.partition_values.items()
+            },
+            size=written.info.size,
+            modification_time=written.info.modified_ms,
+            data_change=False,
+            stats=file_statistics(written.footer, layout.statistics),
+            tags=tags,
+            clustering_provider=source.clustering_provider,
+        )
+
+    def _check_counts(self, adds: pa.Table, written: Mapping[int, Sequence[AddFile]]) -> None:
+        """No row has got lost, and none has come back, as far as the log tells."""
+        deleted = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
+        expected = pc.subtract(num_records(adds["stats"]), deleted).to_pylist()
+        texts = [[file.stats for file in written.get(place, ())] for place in range(len(expected))]
+        for path, count, stats in zip(adds["path"].to_pylist(), expected, texts, strict=True):
+            found = pc.sum(num_records(pa.chunked_array([stats], pa.string()))).as_py() or 0
+            if count is not None and found != count:
+                raise InvalidTableError(
+                    f"the file {path!r} has {found} rows that aren't deleted, and by its statistics and "
+                    f"its deletion vector it has {count}: nothing was committed; look what is wrong with "
+                    "the file",
+                    table=self._snapshot.table,
+                    path=path,
+                )
+
+
+def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
+    schema, partitioning = snapshot.schema, snapshot.metadata.partition_columns
+    logical = stored_struct(schema, mode="none", without=partitioning)
+    if not logical.fields:
+        raise UnsupportedFeatureError(
+            "every column is a partition column or void, and Spark writes no files without columns; add a "
+            "column first",
+            table=snapshot.table,
+        )
+    # With column mapping by name, too, columns are written with their ids.
+    written = stored_struct(
+        schema, mode=mode_after, without=partitioning, with_ids=mode_after != "none"
+    )
+    tracked = snapshot.properties
+    hidden = (tracked.row_id_column_name, tracked.row_commit_version_column_name)
+    keeps = snapshot.row_tracking is not None and snapshot.row_tracking.enabled
+    physical = partition_fields(schema, partitioning, mode)
+    return _Layout(
+        file_schema(schema, mode=mode, without=partitioning),
+        spark_schema(written),
+        tuple(name for name in hidden if name) if keeps else (),
+        _indexed(snapshot, logical, mode, mode_after),
+        {} if mode_after == mode else {name: field.name for name, field in physical.items()},
+    )
+
+
+def _indexed(
+    snapshot: Snapshot, stored: StructType, mode: str, mode_after: str
+) -> tuple[IndexedColumn, ...]:
+    """The columns that get statistics, by the names that statistics will have for them.
+
+    Which ones is told by logical names, and by the physical ones of the clustering columns.
+    """
+    paths = physical_paths(snapshot.schema, mode)
+    domain = snapshot.domains.get(DOMAIN)
+    clustered = (
+        parse_clustering_columns(domain.configuration, table=snapshot.table) if domain else ()
+    )
+    logical = {physical: path for path, physical in paths.items()}
+    columns = indexed_columns(
+        stored, snapshot.properties, also=[logical.get(path, path) for path in clustered]
+    )
+    after = physical_paths(snapshot.schema, mode_after)
+    return tuple(IndexedColumn(after[c.path], c.data_type, c.leaf) for c in columns)
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _names(base: str) -> Iterator[str]:
+    yield base
+    number = 1
+    while True:
+        yield f"{base}_{number}"
+        number += 1

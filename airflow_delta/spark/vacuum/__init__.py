@@ -1,0 +1,1 @@
+"""Find the files that a vacuum deletes with Spark."""

@@ -1,0 +1,132 @@
+"""Decide about the files of one name-partition: the engine's own rules, over all that is known of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import VERSION
+from airflow_delta.engine.maintenance.table_files.listing import FOUND, each_once, existing
+from airflow_delta.engine.maintenance.vacuum.classification import (
+    KeptFiles,
+    is_expired,
+    is_not_among,
+    sifted,
+)
+from airflow_delta.engine.maintenance.vacuum.references import References
+from airflow_delta.engine.maintenance.vacuum.retention import Retention
+from airflow_delta.engine.maintenance.vacuum.scope import Scope
+from airflow_delta.spark.checkpoint.key_shuffle import Parcel, StorageAddress
+from airflow_delta.spark.runtime.executor_errors import errors_for_driver
+from airflow_delta.spark.vacuum.references import CLEANED, LIVE, RECENT, REMOVED_FILES
+
+__all__ = ["FOUND_FILES", "SIFTED", "Decision", "Sifting"]
+
+FOUND_FILES = "found"
+"""Of files that were found in the table's directory."""
+
+SIFTED = pa.schema([*FOUND, pa.field("kind", pa.string())])
+"""Files to be deleted."""
+
+_PATHS = pa.schema([pa.field("path", pa.string())])
+_SCHEMAS = {
+    FOUND_FILES: FOUND,
+    REMOVED_FILES: pa.schema(
+        [
+            pa.field(VERSION, pa.int64()),
+            pa.field("deletionTimestamp", pa.int64()),
+            pa.field("path", pa.string()),
+        ]
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to become of the files of a partition.
+
+    Attributes:
+        files: those to be deleted, `SIFTED`, as Arrow's bytes.
+        kept: why the others stay.
+        num_found: how many there are.
+        lost: the newest version that has removed a file which is gone then; None for none.
+    """
+
+    files: bytes
+    kept: KeptFiles
+    num_found: int
+    lost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sifting:
+    """What the tasks that decide have in common; for ``RDD.mapPartitions``.
+
+    Attributes:
+        scope: which files may be looked at.
+        retention: how old they must be.
+        others: the directories of other tables.
+        address: where the table is.
+        is_listed: whether what was found is all that there is; else it is an inventory.
+    """
+
+    scope: Scope
+    retention: Retention
+    others: tuple[str, ...]
+    address: StorageAddress
+    is_listed: bool
+
+    def __call__(self, parcels: Iterable[tuple[int, Parcel]]) -> Iterator[Decision]:
+        """Decide about the files of a partition."""
+        with errors_for_driver():
+            yield self._decision(parcels)
+
+    def _decision(self, parcels: Iterable[tuple[int, Parcel]]) -> Decision:
+        batches: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        cleaned = []
+        for _, (kind, content) in parcels:
+            if kind == CLEANED:
+                cleaned.append(int(content))
+            else:
+                schema = _SCHEMAS.get(kind, _PATHS)
+                batches[kind].append(pa.ipc.read_record_batch(pa.py_buffer(content), schema))
+        found = each_once(pa.Table.from_batches(batches[FOUND_FILES], FOUND))
+        live, recent = _references(LIVE, batches), _references(RECENT, batches)
+        protected = live | recent
+        files, kept = sifted(
+            found,
+            self.scope,
+            protected,
+            self.retention.cutoff_ms,
+            others=pa.array(self.others, pa.string()),
+            is_listed=self.is_listed,
+        )
+        if self.is_listed:
+            files = existing(files, self.address.open())
+            is_gone = is_not_among(found, files, live)
+        else:
+            is_gone = is_expired(protected, self.retention, deleted=files)
+        removed = pa.Table.from_batches(batches[REMOVED_FILES], _SCHEMAS[REMOVED_FILES])
+        lost = pc.max(removed[VERSION].filter(is_gone(removed, removed["path"]))).as_py()
+        lost = max([*cleaned, *([] if lost is None else [lost])], default=None)
+        return Decision(_bytes_of(files), kept, found.num_rows, lost)
+
+
+def _references(kind: str, batches: dict[str, list[pa.RecordBatch]]) -> References:
+    near, far = (
+        pa.Table.from_batches(batches[f"{kind} {place}"], _PATHS)["path"].cast(pa.large_string())
+        for place in ("near", "far")
+    )
+    return References(near, far)
+
+
+def _bytes_of(files: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SIFTED) as stream:
+        stream.write_table(files.cast(SIFTED))
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -1,0 +1,61 @@
+"""List the files of a table's directory on executors: what a full vacuum goes through.
+
+The driver looks at what is directly in the table's directory; each directory below is listed, at any depth,
+by a task. That reaches the store with the engine's client, which asks for many pages at a time where the
+store lets it. Files become Arrow batches where they are listed, and stay on the executors.
+
+So a table without partitions, whose files lie all in one directory, is listed by the driver: stores list
+one directory page by page anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.maintenance.table_files.listing import found_batch
+from airflow_delta.engine.storage.base import FileInfo, Storage
+from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
+from airflow_delta.spark.runtime.executor_errors import errors_for_driver
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+__all__ = ["listed_files"]
+
+_LOG = "_delta_log"
+_BATCH = 1 << 16
+_TASKS_PER_CORE = 4
+
+
+def listed_files(context: SparkContext, storage: Storage, address: StorageAddress) -> RDD[bytes]:
+    """All files of a table's directory but those of its log: batches of the schema `FOUND`, as bytes.
+
+    Args:
+        context: Spark's.
+        storage: the table's storage.
+        address: the same, for tasks.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    level = storage.level("")
+    directories = [name for name in level.folders if name != _LOG]
+
+    def walk(given: Iterable[str]) -> Iterator[bytes]:
+        with errors_for_driver():
+            of_task = address.open()
+            for directory in given:
+                yield from _batches(of_task.walk(directory))
+
+    slices = min(len(directories), _TASKS_PER_CORE * context.defaultParallelism)
+    below: RDD[bytes] = context.parallelize(directories, max(slices, 1)).mapPartitions(walk)
+    batches = [*_batches(level.files)]
+    return below.union(context.parallelize(batches, max(len(batches), 1)))
+
+
+def _batches(infos: Iterable[FileInfo]) -> Iterator[bytes]:
+    remaining = iter(infos)
+    while some := list(islice(remaining, _BATCH)):
+        yield found_batch(some).serialize().to_pybytes()

@@ -1,0 +1,171 @@
+"""What a log says of files, dealt out by their names: what the table needs, and what was removed when.
+
+Two paths of one file may be spelled in many ways (`vacuum_references`), but they end with the same
+name. So what is found in a directory, and all that the log says of it, meet in the partition of the
+name, and there the engine's own rules decide, as if the table had no other files.
+
+The files of the newest version are reconciled first, by the engine's rules as well, in partitions
+by file key: the driver gets none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta.engine.arrow.action_schema import VERSION
+from airflow_delta.engine.arrow.python_arrays import array_of
+from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.log.files import CompactedCommits
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.locations import places
+from airflow_delta.engine.maintenance.table_files.removals import REMOVED
+from airflow_delta.engine.maintenance.vacuum.aliases import folded_names
+from airflow_delta.engine.maintenance.vacuum.references import References, references
+from airflow_delta.engine.replay.tombstones import unexpired
+from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.tail import read_tail
+from airflow_delta.spark.checkpoint.action_files import reconciled
+from airflow_delta.spark.checkpoint.key_shuffle import (
+    ByHash,
+    Parcel,
+    StorageAddress,
+    gathered,
+    parcels,
+    shuffled_actions,
+)
+from airflow_delta.spark.checkpoint.log_parts import CommitPart, commit_runs, log_parts
+from airflow_delta.spark.runtime.executor_errors import errors_for_driver
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+__all__ = [
+    "CLEANED",
+    "LIVE",
+    "RECENT",
+    "REMOVED_FILES",
+    "by_name",
+    "log_parcels",
+    "reference_parcels",
+]
+
+LIVE, RECENT = "live", "recent"
+"""Of files of the newest version, and of those that were removed since the cut-off."""
+
+REMOVED_FILES = "removed"
+"""Of files that a commit has removed: `REMOVED_SCHEMA`."""
+
+CLEANED = "cleaned"
+"""That a cleanup has taken commits while they were read: the number after the last of them, as text."""
+
+_COLUMNS = ("deletionTimestamp",)
+
+
+def log_parcels(
+    context: SparkContext,
+    address: StorageAddress,
+    snapshot: Snapshot,
+    names: ByHash,
+    *,
+    cutoff_ms: int,
+    until: int,
+) -> RDD[tuple[int, Parcel]]:
+    """What the log says of files, dealt out by their names.
+
+    Args:
+        context: Spark's.
+        address: where the table is.
+        snapshot: the newest version.
+        names: the partitions.
+        cutoff_ms: what was removed at this time or later, in epoch ms, is needed.
+        until: the last version of which is asked what it has removed.
+
+    Raises:
+        CorruptLogError: the top level of the checkpoint is damaged.
+        ObjectNotFoundError: it is gone.
+        VersionNotFoundError: the log rebuilds no version.
+    """
+    root, storage = address.root, snapshot.state.storage
+    parts = log_parts(storage, snapshot.segment)
+    actions = shuffled_actions(
+        context, address, parts, columns=_COLUMNS, partitions=ByHash(max(len(parts), 1))
+    )
+
+    def needed(found: Iterable[tuple[int, Parcel]]) -> Iterator[tuple[int, Parcel]]:
+        with errors_for_driver():
+            adds, removes = reconciled(gathered(found, columns=_COLUMNS), root)
+            yield from reference_parcels(LIVE, references([adds], table=root), names)
+            young = unexpired(removes, cutoff_ms - 1)
+            yield from reference_parcels(RECENT, references([young], table=root), names)
+
+    def removed(given: Iterable[CommitPart]) -> Iterator[tuple[int, Parcel]]:
+        with errors_for_driver():
+            for part in given:
+                yield from _removed(part, address, names)
+
+    commits = snapshot.timeline.commits
+    first = snapshot.timeline.earliest_recreatable + 1
+    wanted = [commit for commit in commits if first <= commit.version <= until]
+    runs = list(commit_runs(wanted))
+    told: RDD[tuple[int, Parcel]] = context.parallelize(runs, max(len(runs), 1)).mapPartitions(
+        removed
+    )
+    return actions.mapPartitions(needed).union(told)
+
+
+def reference_parcels(kind: str, files: References, names: ByHash) -> Iterator[tuple[int, Parcel]]:
+    """References, dealt out by the names of the files; kinds are ``<kind> near`` and ``<kind> far``."""
+    for place, texts in (("near", files.near), ("far", files.far)):
+        yield from by_name(f"{kind} {place}", pa.table({"path": texts.cast(pa.string())}), names)
+
+
+def by_name(kind: str, rows: pa.Table, names: ByHash) -> Iterator[tuple[int, Parcel]]:
+    """Rows with a column ``path``, dealt out by the names that all spellings of a path have in common.
+
+    That is the last segment as a file system without case compares it, decoded until nothing is left to
+    be decoded.
+    """
+    return parcels(kind, rows, folded_names(_plain(rows["path"])), names)
+
+
+def _plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    escaped = pc.match_substring(paths, "%")
+    if not pc.any(escaped).as_py():
+        return paths
+    distinct = pc.unique(paths.filter(escaped))
+    # A loop in Python, over paths with an escape.
+    plain = array_of([_unquoted(path) for path in distinct.to_pylist()], pa.string())
+    return pc.coalesce(plain.take(pc.index_in(paths, value_set=distinct)), paths)
+
+
+def _unquoted(path: str) -> str:
+    while (plain := unquote(path)) != path:
+        path = plain
+    return path
+
+
+def _removed(
+    part: CommitPart, address: StorageAddress, names: ByHash
+) -> Iterator[tuple[int, Parcel]]:
+    """The places of files, and of deletion vectors, that some commits have removed."""
+    root = address.root
+    try:
+        told = read_tail(address.open(), part.commits, columns=REMOVED, table=root)
+    except ObjectNotFoundError:
+        last = part.commits[-1]
+        end = last.end if isinstance(last, CompactedCommits) else last.version
+        yield 0, (CLEANED, str(end + 1).encode())
+        return
+    removed = told.files.removes
+    rows = removed.select([VERSION, "deletionTimestamp"])
+    relative, absolute = vector_paths(removed["deletionVector"], table=root)
+    # As `restorable` asks of them.
+    found = (places(removed["path"], root=root), relative, places(absolute, root=root))
+    for column in found:
+        known = pc.is_valid(column)
+        yield from by_name(REMOVED_FILES, rows.append_column("path", column).filter(known), names)

@@ -1,0 +1,271 @@
+"""Per-file statistics from parquet footers: no second look at the data.
+
+What a footer knows of a column chunk (nulls, least and greatest value) is what Delta's statistics
+ask for, apart from a few rules (PROTOCOL.md, "Per-file Statistics"; edge cases G8 to G11):
+
+=====================  ==========================================================================
+strings                cut to a prefix; a maximum that was cut is raised so that it stays a bound
+timestamps             cut down to milliseconds, minimum and maximum (readers widen the maximum)
+float, double          no bounds where a value is NaN or infinite: JSON can't say it, and readers
+                       disagree on how NaN compares
+boolean, binary, void  null counts at most, as in the reference
+in arrays and maps     nothing: there is no such statistic
+=====================  ==========================================================================
+
+Only the first columns are counted (``delta.dataSkippingNumIndexedCols``), or those that the table
+names (``delta.dataSkippingStatsColumns``). A footer may lack what is asked for; the statistic is then
+left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from airflow_delta.engine.arrow.parquet.decimals import decimal_of
+from airflow_delta.engine.features.statistics_columns import columns_with_statistics
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import (
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
+
+__all__ = ["IndexedColumn", "file_statistics", "indexed_columns", "longer_prefix"]
+
+PREFIX_CHARACTERS = 32
+"""Strings are cut to so many characters, as by the reference writer."""
+
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedColumn:
+    """A column that gets statistics.
+
+    Attributes:
+        path: its name, below the names of the structs around it.
+        data_type: its type.
+        leaf: the index of its column chunks in a row group.
+    """
+
+    path: tuple[str, ...]
+    data_type: DataType
+    leaf: int
+
+
+def indexed_columns(
+    stored: StructType,
+    properties: TableProperties,
+    *,
+    also: Sequence[tuple[str, ...]] = (),
+) -> tuple[IndexedColumn, ...]:
+    """The columns of data files that get statistics, in order.
+
+    Args:
+        stored: the schema of the data files: without partition columns and void.
+        properties: the table's.
+        also: paths of columns that must have statistics in any case: the clustering columns.
+
+    Raises:
+        InvalidTableError: the properties that choose columns can't be read.
+    """
+    leaves = _leaves(stored)
+    types = {leaf.path: leaf.data_type for leaf in leaves}
+    chosen = columns_with_statistics(types, properties).union(also)
+    return tuple(leaf for leaf in leaves if leaf.path in chosen)
+
+
+def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:
+    """The ``stats`` of a data file.
+
+    Args:
+        metadata: the file's footer, a ``pyarrow.parquet.FileMetaData``.
+        columns: from `indexed_columns`, of the schema that the file was written with.
+
+    Returns:
+        JSON text with ``numRecords``, ``minValues``, ``maxValues`` and ``nullCount``.
+    """
+    minimums: dict[str, Any] = {}
+    maximums: dict[str, Any] = {}
+    null_counts: dict[str, Any] = {}
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    for column in columns:
+        if isinstance(column.data_type, (ArrayType, MapType)) or column.data_type == VARIANT:
+            continue
+        chunks = [group.column(column.leaf) for group in groups]
+        nulls = _null_count(chunks)
+        if nulls is not None:
+            _put(null_counts, column.path, nulls)
+        bounds = _bounds(chunks, column.data_type)
+        if bounds is not None:
+            _put(minimums, column.path, bounds[0])
+            _put(maximums, column.path, bounds[1])
+    return _json(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": minimums,
+            "maxValues": maximums,
+            "nullCount": null_counts,
+        }
+    )
+
+
+def longer_prefix(text: str) -> str | None:
+    """A short text that is not less than a string: its prefix, raised (edge case G8).
+
+    The prefix is made greater by a character behind it that is greater than the one cut off. Where
+    there is none, because the greatest of all was cut off, a longer prefix will do, up to twice the
+    usual length; None where that doesn't help either.
+    """
+    if len(text) <= PREFIX_CHARACTERS:
+        return text
+    for length in range(PREFIX_CHARACTERS, 2 * PREFIX_CHARACTERS):
+        if length >= len(text):
+            return text
+        for raised in ("\x7f", "\U0010ffff"):
+            if text[length] < raised:
+                return text[:length] + raised
+    return None
+
+
+def _leaves(stored: StructType) -> list[IndexedColumn]:
+    """Every leaf column; arrays and maps are leaves, however many chunks they take."""
+    found: list[IndexedColumn] = []
+    chunk = 0
+
+    def visit(struct: StructType, path: tuple[str, ...]) -> None:
+        nonlocal chunk
+        for field in struct:
+            here = (*path, field.name)
+            if isinstance(field.data_type, StructType):
+                visit(field.data_type, here)
+            else:
+                found.append(IndexedColumn(here, field.data_type, chunk))
+                chunk += _chunks(field.data_type)
+
+    visit(stored, ())
+    return found
+
+
+def _chunks(data_type: DataType) -> int:
+    """How many column chunks a type takes in a row group."""
+    match data_type:
+        case StructType(fields):
+            return sum(_chunks(field.data_type) for field in fields)
+        case ArrayType(element_type):
+            return _chunks(element_type)
+        case MapType(key_type, value_type):
+            return _chunks(key_type) + _chunks(value_type)
+        case _:
+            # A variant is a struct of metadata and value in parquet.
+            return 2 if data_type == VARIANT else 0 if data_type == VOID else 1
+
+
+def _null_count(chunks: Sequence[Any]) -> int | None:
+    total = 0
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        total += statistics.null_count
+    return total
+
+
+def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | None:
+    """The least and greatest value for JSON; None where the footer doesn't tell them all."""
+    read = _reader(data_type)
+    if read is None:
+        return None
+    values = []
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None:
+            return None
+        if statistics.has_min_max:
+            values.append((statistics.min_raw, statistics.max_raw))
+        elif not statistics.has_null_count or statistics.null_count < chunk.num_values:
+            return None
+    if not values:
+        return None
+    try:
+        low = min(read(value) for value, _ in values)
+        high = max(read(value) for _, value in values)
+        return _shown(low, high, data_type)
+    except (OverflowError, ValueError):
+        # A date or time beyond what Python's calendar holds, a NaN, or text that is no UTF-8.
+        return None
+
+
+def _reader(data_type: DataType) -> Callable[[Any], Any] | None:
+    """From parquet's physical value to one that compares as the column does."""
+    if isinstance(data_type, DecimalType):
+        scale = data_type.scale
+        return lambda raw: decimal_of(raw, scale)
+    return _READERS.get(str(data_type))
+
+
+def _text(raw: Any) -> str:
+    # Python compares strings by code points, which is the order of their UTF-8 bytes.
+    return bytes(raw).decode("utf-8")
+
+
+def _finite(raw: Any) -> float:
+    if not math.isfinite(raw):
+        raise ValueError(raw)
+    return float(raw)
+
+
+def _wall_clock(micros: Any) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "byte": int,
+    "short": int,
+    "integer": int,
+    "long": int,
+    "float": _finite,
+    "double": _finite,
+    "string": _text,
+    "date": lambda days: _EPOCH_DAY + timedelta(days=days),
+    "timestamp": _wall_clock,
+    "timestamp_ntz": _wall_clock,
+}
+
+
+def _shown(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
+    if isinstance(low, str):
+        greatest = longer_prefix(high)
+        return None if greatest is None else (low[:PREFIX_CHARACTERS], greatest)
+    if isinstance(low, datetime):
+        zone = "Z" if str(data_type) == "timestamp" else ""
+        # isoformat cuts, and microseconds always count upwards: this rounds down, before 1970 too.
+        return tuple(f"{value.isoformat(timespec='milliseconds')}{zone}" for value in (low, high))  # type: ignore[return-value]
+    if isinstance(low, date):
+        return low.isoformat(), high.isoformat()
+    return low, high
+
+
+def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        target = target.setdefault(name, {})
+    target[path[-1]] = value
+
+
+def _json(value: Any) -> str:
+    """JSON in which decimals are exact; the standard encoder would make them floats."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(v)}" for k, v in value.items())
+        return "{" + ",".join(members) + "}"
+    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

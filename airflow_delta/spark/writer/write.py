@@ -1,0 +1,238 @@
+"""`write`: rows of a DataFrame become a commit.
+
+1. The transaction begins: it knows the version that everything is checked against, and refuses
+   tables that need more of writers than is done here.
+2. Spark writes the rows as parquet files into a directory of their own below the table's root.
+3. The statistics of each file come from its footer.
+4. One commit adds the files, with the application's transaction identifier where there is one; a
+   new table is created by the same commit.
+
+Whatever fails before the commit leaves the log as it was, and the files are deleted. A commit whose
+outcome is unknown leaves them: they may be part of the table.
+
+Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    ConstraintViolationError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+)
+from airflow_delta.engine.model.paths import encode_path, resolve
+from airflow_delta.spark.reader.columns import quoted
+from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.runtime.executor_errors import errors_of_executors
+from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.partitioning import directory_text, partition_values
+from airflow_delta.spark.writer.row_checks import with_row_checks
+from airflow_delta.spark.writer.row_rules import check_rows_fit, stored_columns
+from airflow_delta.spark.writer.statistics import file_statistics, indexed_columns
+from airflow_delta.spark.writer.target import (
+    MODES,
+    WriteRequest,
+    WriteTarget,
+    existing_target,
+    new_target,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_delta.engine import Snapshot
+    from airflow_delta.engine.storage.base import Storage
+
+__all__ = ["WriteResult", "write", "write_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """A write that is part of the table.
+
+    Attributes:
+        version: the table's version that has the rows.
+        num_files: how many files this call added.
+        num_rows: how many rows it added.
+        size_in_bytes: the size of the files.
+        written: False where nothing was committed: an earlier call had made the commit of this
+            transaction identifier, or there were no rows to append.
+    """
+
+    version: int
+    num_files: int = 0
+    num_rows: int = 0
+    size_in_bytes: int = 0
+    written: bool = True
+
+
+def write(
+    rows: DataFrame,
+    uri: str,
+    mode: str = "append",
+    *,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    txn: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Write a DataFrame to a Delta table, as one commit.
+
+    Args:
+        rows: what to write. The columns must be those of the table, in any order; NOT NULL, and the
+            lengths of CHAR and VARCHAR, are checked row by row.
+        uri: the table's path or URI; Spark reaches it with the credentials of its own configuration.
+        mode: ``append`` adds the rows, ``overwrite`` puts them in place of all rows; both create the
+            table where there is none. ``error`` creates the table, which must not exist.
+        partition_by: partition columns of a new table; for an existing one empty, or the table's.
+        properties: table properties of a new table.
+        txn: application id and version: a call that finds them committed writes nothing and gives
+            that commit's version, so that a retry can't write twice.
+        storage_options: credentials and settings with which the engine commits.
+
+    Raises:
+        InvalidArgumentError: an argument makes no sense.
+        TableAlreadyExistsError: the mode is ``error`` and the table exists.
+        ConstraintViolationError: the rows don't fit the table.
+        UnsupportedFeatureError: the table needs something of writers that isn't done here.
+        CommitConflictError: another writer changed the table in a way that matters.
+        CommitOutcomeUnknownError: the store failed; the commit may have been made.
+        PySparkException: Spark's own errors.
+    """
+    return write_table(
+        rows,
+        uri,
+        mode=mode,
+        partition_by=partition_by,
+        properties=properties,
+        txn=txn,
+        storage_options=storage_options,
+    )
+
+
+def write_table(
+    rows: DataFrame,
+    uri: str,
+    *,
+    mode: str,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    txn: tuple[str, int] | None = None,
+    identifiers: Mapping[str, int] | None = None,
+    check: Callable[[Snapshot], None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """`write`, with more to set.
+
+    Args:
+        rows: see `write`.
+        uri: see `write`.
+        mode: see `write`.
+        partition_by: see `write`.
+        properties: see `write`.
+        txn: see `write`.
+        identifiers: more versions by application id that the commit sets, whatever the log has of them.
+        check: raises where a table that exists must not be written to. It gets the version that the
+            transaction is based on, so that nothing can change between the check and the commit
+            without a conflict.
+        storage_options: see `write`.
+
+    Raises:
+        DeltaError: see `write`; or what ``check`` raises.
+        PySparkException: Spark's own errors.
+    """
+    if mode not in MODES:
+        raise InvalidArgumentError(
+            f"unknown mode {mode!r}: expected one of {', '.join(MODES)}", table=uri
+        )
+    table = DeltaTable(uri, storage_options)
+    transactions = {**(identifiers or {}), **dict([txn] if txn else [])}
+    request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions, check)
+    target = existing_target(request) if table.exists() else new_target(request, rows)
+    if txn and target.exists:
+        # Looked for after the transaction has begun: a commit made later is a conflict.
+        earlier = table.version_of_transaction(*txn)
+        if earlier is not None:
+            return WriteResult(earlier, written=False)
+    if target.exists and mode == "error":
+        raise TableAlreadyExistsError(
+            "there is a table already; append to it, or overwrite it", table=uri
+        )
+    return _write(rows, request, target)
+
+
+def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
+    storage, transaction = request.table.storage, target.transaction
+    directory = f"write-{uuid.uuid4()}"
+    try:
+        _write_rows(rows, target, hadoop_path(resolve(storage.root, encode_path(directory))))
+        written = list_data_files(storage, directory)
+        files = [file for file in written if file.num_rows]
+        storage.delete([file.info.path for file in written if not file.num_rows])
+        transaction.add_files(_adds(files, directory, target))
+    except BaseException:
+        _delete(storage, directory)
+        raise
+    if not files and target.exists and not target.replaced and not request.transactions:
+        _delete(storage, directory)
+        return WriteResult(transaction.read_version or 0, written=False)
+    for remove in target.replaced:
+        transaction.remove_file(remove)
+    for app_id, version in request.transactions.items():
+        transaction.set_transaction(app_id, version)
+    num_rows = sum(file.num_rows for file in files)
+    size = sum(file.info.size for file in files)
+    metrics = {"numFiles": len(files), "numOutputRows": num_rows, "numOutputBytes": size}
+    try:
+        commit = transaction.commit(operation_metrics=metrics)
+    except (CommitConflictError, ConstraintViolationError):
+        # Only what is known not to have committed: anything else may have, and needs its files.
+        _delete(storage, directory)
+        raise
+    return WriteResult(commit.version, len(files), num_rows, size)
+
+
+def _delete(storage: Storage, directory: str) -> None:
+    storage.delete([info.path for info in storage.walk(directory)])
+
+
+def _write_rows(rows: DataFrame, target: WriteTarget, path: str) -> None:
+    table = target.transaction.table
+    check_rows_fit(rows, target.schema, table=table)
+    stored = stored_columns(target.schema, target.partition_by, table=table)
+    columns = [rows[quoted(column.name)] for column in stored]
+    columns += [
+        directory_text(rows[quoted(column.name)], column.data_type).alias(column.name)
+        for column in target.partition_fields
+    ]
+    checked = with_row_checks(rows, target.schema, table=table).select(columns)
+    with errors_of_executors():
+        write_data_files(checked, path, partition_by=target.partition_by)
+
+
+def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> list[AddFile]:
+    """An ``add`` for each file. A loop over files: those of one write, whose footers were read."""
+    stored = stored_columns(target.schema, target.partition_by, table=target.transaction.table)
+    columns = indexed_columns(stored, target.properties, also=target.clustered_by)
+    return [
+        AddFile(
+            path=encode_path(file.info.path),
+            partition_values=partition_values(
+                file.info.path.removeprefix(f"{directory}/").split("/")[:-1],
+                target.partition_fields,
+                table=target.transaction.table,
+            ),
+            size=file.info.size,
+            modification_time=file.info.modified_ms,
+            data_change=True,
+            stats=file_statistics(file.footer, columns),
+        )
+        for file in files
+    ]

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable as Peer
+from deltalake import QueryBuilder, write_deltalake
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import (
+    ConcurrentTransactionError,
+    ConstraintViolationError,
+    InvalidArgumentError,
+    TableAlreadyExistsError,
+    UnsupportedFeatureError,
+)
+from airflow_delta.engine.model.schema import INTEGER, STRING, StructField, StructType
+from airflow_delta.spark import read_snapshot, write
+from airflow_delta.spark.writer import write as writing
+from tests.spark.conftest import bag, rows_of
+
+UTC = dt.timezone.utc
+
+ALL_TYPES = (
+    "str string, num8 tinyint, num16 smallint, num32 int, num64 bigint, f float, d double, "
+    "dec decimal(38,10), flag boolean, bin binary, day date, ts timestamp, ntz timestamp_ntz, "
+    "st struct<a: int, b: struct<c: string>>, arr array<struct<x: int>>, m map<string, array<int>>"
+)
+EVERY_VALUE: tuple[Any, ...] = (
+    "grüße 😀",
+    -128,
+    32767,
+    -(2**31),
+    2**63 - 1,
+    0.1,
+    math.pi,
+    Decimal("-1234567890123456789012345678.0123456789"),
+    True,
+    b"\x00\xff",
+    dt.date(1, 1, 1),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    dt.datetime(2024, 3, 10, 2, 30, 0, 1),
+    (1, ("deep",)),
+    [(1,), None],
+    {"k": [1, None], "": None},
+)
+
+
+def frame(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFrame:
+    return spark.createDataFrame(rows, ddl)
+
+
+def log_files(table: Path) -> list[str]:
+    return sorted(path.name for path in (table / "_delta_log").glob("*"))
+
+
+def data_files(table: Path) -> set[str]:
+    found = table.rglob("*.parquet")
+    return {str(path.relative_to(table)) for path in found if path.is_file()}
+
+
+def test_every_type_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([EVERY_VALUE, (None,) * len(EVERY_VALUE)], ALL_TYPES)
+    result = write(rows, str(tmp_path))
+    assert (result.version, result.num_rows, result.written) == (0, 2, True)
+    again = read_snapshot(spark, str(tmp_path))
+    assert again.schema == rows.schema
+    assert bag(rows_of(again)) == bag(rows_of(rows))
+
+
+def test_the_peer_reads_what_was_written(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([EVERY_VALUE, (None,) * len(EVERY_VALUE)], ALL_TYPES)
+    write(rows, str(tmp_path), partition_by=["num32"])
+    peer = pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist()
+    assert bag(peer) == bag(rows_of(rows))
+
+
+def test_timestamps_are_64_bit_microseconds_and_the_session_stays_as_it_was(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    setting = "spark.sql.parquet.outputTimestampType"
+    before = spark.conf.get(setting)
+    write(spark.sql("SELECT current_timestamp() AS ts"), str(tmp_path))
+    (file,) = data_files(tmp_path)
+    assert pq.ParquetFile(tmp_path / file).schema.column(0).physical_type == "INT64"
+    assert spark.conf.get(setting) == before == "INT96"
+
+
+# deltalake 1.6.6 reads -0.05 as "0.-5".
+MISREAD_BY_THE_PEER = {"decimal(10,2)"}
+PARTITION_VALUES: list[tuple[str, list[Any]]] = [
+    ("string", ["a b", "a%20b", "a+b", "é/=:?#%{[*]}\\^'\"", " ", "null", "😀", "a\nb", ".", None]),
+    ("string", ["__HIVE_DEFAULT_PARTITION___", "__HIVE_DEFAULT_PARTITION__x", "_x", None]),
+    ("int", [0, -1, None]),
+    ("bigint", [2**63 - 1]),
+    ("double", [0.1, 1e300, math.inf, -math.inf]),
+    ("float", [0.1, None]),
+    ("decimal(10,2)", [Decimal("1.10"), Decimal("-0.05"), None]),
+    ("boolean", [True, False, None]),
+    ("date", [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    ("binary", [b"\x00", "Öster/reich 😀".encode(), b"=/%", None]),
+    (
+        "timestamp",
+        [
+            # An hour that the session's zone has twice, and one it hasn't.
+            dt.datetime(2024, 11, 3, 5, 30, tzinfo=UTC),
+            dt.datetime(2024, 11, 3, 6, 30, tzinfo=UTC),
+            dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+            None,
+        ],
+    ),
+    ("timestamp_ntz", [dt.datetime(2024, 3, 10, 2, 30, 0, 1), None]),
+]
+
+
+@pytest.mark.parametrize(("ddl", "values"), PARTITION_VALUES)
+def test_partition_values_come_back_as_they_were(
+    spark: SparkSession, tmp_path: Path, ddl: str, values: list[Any]
+) -> None:
+    rows = frame(spark, list(enumerate(values)), f"id int, part {ddl}")
+    write(rows, str(tmp_path), partition_by=["part"])
+    assert bag(rows_of(read_snapshot(spark, str(tmp_path)))) == bag(rows_of(rows))
+    if ddl not in MISREAD_BY_THE_PEER:
+        peer = pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist()
+        assert bag(peer) == bag(rows_of(rows))
+
+
+def test_text_that_stands_for_null_in_directories_is_no_partition_value(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Edge case G6: other readers would take it for null.
+    rows = frame(spark, [(1, "__HIVE_DEFAULT_PARTITION__")], "id int, part string")
+    with pytest.raises(ConstraintViolationError, match="means null in directory names only"):
+        write(rows, str(tmp_path), partition_by=["part"])
+    assert data_files(tmp_path) == set()
+
+
+def test_bytes_that_no_text_has_are_no_partition_value(spark: SparkSession, tmp_path: Path) -> None:
+    rows = frame(spark, [(1, b"ok"), (2, b"\xc3")], "id int, part binary")
+    with pytest.raises(ConstraintViolationError, match="expected bytes that are UTF-8") as caught:
+        write(rows, str(tmp_path), partition_by=["part"])
+    assert (caught.value.columns, caught.value.table) == (("part",), str(tmp_path))
+    assert data_files(tmp_path) == set()
+
+
+def test_partition_values_in_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    # As the protocol's table of formats has them; the first is what the peer misreads.
+    ddl = "id int, `dec` decimal(10,2), bin binary, ts timestamp, day date, flag boolean"
+    moment = dt.datetime(2024, 11, 3, 6, 30, tzinfo=UTC)
+    row = (1, Decimal("-0.05"), "\x00ÿ".encode(), moment, dt.date(1970, 1, 1), True)
+    write(frame(spark, [row], ddl), str(tmp_path), partition_by=["dec", "bin", "ts", "day", "flag"])
+    (values,) = DeltaTable(str(tmp_path)).snapshot().files(["partitionValues"])[0].to_pylist()
+    assert dict(values) == {
+        "dec": "-0.05",
+        "bin": "\x00\xff",
+        "ts": "2024-11-03 06:30:00",
+        "day": "1970-01-01",
+        "flag": "true",
+    }
+
+
+def test_an_empty_partition_string_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    write(
+        frame(spark, [(1, ""), (2, "x")], "id int, part string"),
+        str(tmp_path),
+        partition_by=["part"],
+    )
+    got = {row["id"]: row["part"] for row in rows_of(read_snapshot(spark, str(tmp_path)))}
+    assert got == {1: None, 2: "x"}
+
+
+def test_two_partition_columns_whatever_they_are_called(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = frame(spark, [(1, "x", 2), (2, None, 3)], "id int, `a=b/ c.d` string, `_e%` int")
+    write(rows, str(tmp_path), partition_by=["_e%", "a=b/ c.d"])
+    again = read_snapshot(spark, str(tmp_path))
+    assert again.columns == ["id", "a=b/ c.d", "_e%"]
+    assert bag(rows_of(again)) == bag(rows_of(rows))
+
+
+def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path)
+    assert write(spark.range(3), table).version == 0
+    assert write(spark.range(3, 5), table).version == 1
+    assert write(spark.range(9, 10), table, "overwrite").version == 2
+    by_version = [
+        sorted(row["id"] for row in rows_of(read_snapshot(spark, table, version)))
+        for version in range(3)
+    ]
+    assert by_version == [[0, 1, 2], [0, 1, 2, 3, 4], [9]]
+    assert pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist() == [{"id": 9}]
+
+
+def test_appends_to_a_table_of_the_peer(spark: SparkSession, tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1], "part": ["x"]}), partition_by=["part"])
+    write(frame(spark, [("y", 2)], "part string, id bigint"), str(tmp_path))
+    want = bag([{"id": 1, "part": "x"}, {"id": 2, "part": "y"}])
+    assert bag(rows_of(read_snapshot(spark, str(tmp_path)))) == want
+    assert bag(pa.table(Peer(tmp_path).to_pyarrow_table()).to_pylist()) == want
+
+
+def test_the_peer_finds_rows_by_our_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    long_text = "z" * 40
+    rows = frame(spark, [(0, "a"), (1, long_text), (2, None)], "id int, name string")
+    write(rows.repartitionByRange(3, "id"), str(tmp_path))
+    query = f"SELECT id FROM t WHERE name >= '{long_text}'"
+    found = QueryBuilder().register("t", Peer(tmp_path)).execute(query).read_all()
+    assert pa.table(found).to_pylist() == [{"id": 1}]
+
+
+def test_rows_that_are_none_at_all(spark: SparkSession, tmp_path: Path) -> None:
+    none = spark.range(0)
+    created = write(none, str(tmp_path))
+    assert (created.version, created.num_files, created.written) == (0, 0, True)
+    appended = write(none, str(tmp_path))
+    assert (appended.version, appended.written) == (0, False)
+    assert rows_of(read_snapshot(spark, str(tmp_path))) == []
+    assert read_snapshot(spark, str(tmp_path)).schema == T.StructType().add("id", "long")
+
+
+def test_a_void_column_is_in_the_schema_and_in_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("SELECT 1 AS id, null AS nothing"), str(tmp_path))
+    (file,) = data_files(tmp_path)
+    assert pq.read_schema(tmp_path / file).names == ["id"]
+    again = read_snapshot(spark, str(tmp_path))
+    assert again.schema["nothing"].dataType == T.NullType()
+    assert rows_of(again) == [{"id": 1, "nothing": None}]
+
+
+def test_properties_and_table_features_of_a_new_table(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {"delta.logRetentionDuration": "interval 2 days"}
+    write(spark.sql("SELECT timestamp_ntz'2024-01-01' AS at"), str(tmp_path), properties=properties)
+    snapshot = DeltaTable(str(tmp_path)).snapshot()
+    assert snapshot.metadata.configuration == properties
+    assert snapshot.protocol.reader_features == {"timestampNtz"}
+
+
+def test_a_repeated_transaction_writes_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path)
+    write(spark.range(1), table)
+    first = write(spark.range(2), table, txn=("job", 7))
+    write(spark.range(3), table)
+    files, log = data_files(tmp_path), log_files(tmp_path)
+    again = write(spark.range(2), table, txn=("job", 7))
+    assert (first.version, first.written) == (1, True)
+    assert (again.version, again.written) == (1, False)
+    assert (data_files(tmp_path), log_files(tmp_path)) == (files, log)
+    assert write(spark.range(2), table, txn=("job", 8)).version == 3
+    assert Peer(tmp_path).transaction_version("job") == 8
+
+
+def test_a_repeated_creation_writes_once(spark: SparkSession, tmp_path: Path) -> None:
+    first = write(spark.range(2), str(tmp_path), "error", txn=("job", 1))
+    assert (
+        write(spark.range(2), str(tmp_path), "error", txn=("job", 1)).version == first.version == 0
+    )
+    with pytest.raises(TableAlreadyExistsError, match="there is a table already"):
+        write(spark.range(2), str(tmp_path), "error", txn=("job", 2))
+
+
+def test_of_two_runs_of_one_transaction_one_commits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(tmp_path)
+    write(spark.range(1), table)
+    list_data_files = writing.list_data_files
+
+    def slow(*arguments: Any) -> Any:
+        # Another run of the same task, between the files and the commit of this one.
+        monkeypatch.setattr(writing, "list_data_files", list_data_files)
+        write(spark.range(2), table, txn=("job", 1))
+        return list_data_files(*arguments)
+
+    monkeypatch.setattr(writing, "list_data_files", slow)
+    with pytest.raises(ConcurrentTransactionError, match="'job'"):
+        write(spark.range(2), table, txn=("job", 1))
+    assert write(spark.range(2), table, txn=("job", 1)).version == 1
+    assert len(rows_of(read_snapshot(spark, table))) == 3
+    assert len(data_files(tmp_path)) == DeltaTable(table).snapshot().num_files
+
+
+def test_a_job_that_fails_leaves_table_and_directory_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(spark.range(4), str(tmp_path))
+    log, files = log_files(tmp_path), data_files(tmp_path)
+    # The first partition is fine and written; the second one fails.
+    bad = spark.range(0, 4, 1, 2).select(
+        F.when(F.col("id") == 3, F.raise_error(F.lit("bad row")).cast("long"))
+        .otherwise(F.col("id"))
+        .alias("id")
+    )
+    with pytest.raises(PySparkException, match="bad row"):
+        write(bad, str(tmp_path))
+    assert (log_files(tmp_path), data_files(tmp_path)) == (log, files)
+
+
+def test_a_failed_creation_leaves_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    bad = spark.range(1).select(F.raise_error(F.lit("bad row")).cast("long").alias("id"))
+    with pytest.raises(PySparkException, match="bad row"):
+        write(bad, str(tmp_path / "table"))
+    assert not DeltaTable(str(tmp_path / "table")).exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("SELECT 1 AS id", r"missing \['name'\]"),
+        ("SELECT 1 AS id, 'x' AS name, 2 AS other", r"unknown \['other'\]"),
+        ("SELECT 1 AS Id, 'x' AS name", r"missing \['id'\], unknown \['Id'\]"),
+        ("SELECT 1L AS id, 'x' AS name", "'id' of the rows is long, that of the table is integer"),
+    ],
+)
+def test_rows_of_another_schema_are_refused(
+    spark: SparkSession, tmp_path: Path, rows: str, message: str
+) -> None:
+    write(frame(spark, [(1, "x")], "id int, name string"), str(tmp_path))
+    files = data_files(tmp_path)
+    with pytest.raises(ConstraintViolationError, match=message):
+        write(spark.sql(rows), str(tmp_path))
+    assert data_files(tmp_path) == files
+
+
+def test_a_null_where_none_may_be_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    inner = StructType((StructField("b", INTEGER, nullable=False),))
+    schema = StructType(
+        (
+            StructField("id", INTEGER, nullable=False),
+            StructField("a", inner),
+            StructField("p", STRING),
+        )
+    )
+    DeltaTable.create(str(tmp_path), schema, partition_by=["p"])
+    ddl = "id int, a struct<b: int>, p string"
+    write(frame(spark, [(1, (2,), "x"), (2, None, None)], ddl), str(tmp_path))
+    for row, column in [((None, (2,), "x"), "id"), ((1, (None,), "x"), r"a\.b")]:
+        with pytest.raises(ConstraintViolationError, match=f"a null in the column {column},"):
+            write(frame(spark, [row], ddl), str(tmp_path))
+    assert len(rows_of(read_snapshot(spark, str(tmp_path)))) == 2
+
+
+def test_tables_that_need_more_of_writers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaTable.create(
+        str(tmp_path),
+        StructType((StructField("id", INTEGER),)),
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    with pytest.raises(UnsupportedFeatureError, match="column mapping of mode 'name'"):
+        write(frame(spark, [(1,)], "id int"), str(tmp_path))
+    assert data_files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "ignore"}, "unknown mode 'ignore'"),
+        ({"partition_by": ["x"]}, "expected different columns of the rows, which have id"),
+        ({"partition_by": ["id", "id"]}, "expected different columns"),
+    ],
+)
+def test_arguments_that_make_no_sense(
+    spark: SparkSession, tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        write(spark.range(1), str(tmp_path / "t"), **arguments)
+
+
+def test_another_partitioning_than_the_tables_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(frame(spark, [(1, "x")], "id int, p string"), str(tmp_path), partition_by=["p"])
+    with pytest.raises(InvalidArgumentError, match=r"partitioned by \['p'\], not by \['id'\]"):
+        write(frame(spark, [(1, "x")], "id int, p string"), str(tmp_path), partition_by=["id"])
+
+
+def test_rows_without_a_column_for_the_files_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="a data file needs one that it holds itself"):
+        write(spark.range(1), str(tmp_path / "t"), partition_by=["id"])
+    with pytest.raises(ConstraintViolationError, match=r"a void inside a column, as in \['a'\]"):
+        write(spark.sql("SELECT array(null) AS a"), str(tmp_path / "t"))
+
+
+def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> None:
+    write(frame(spark, [(1, "x")], "id int, p string"), str(tmp_path), partition_by=["p"])
+    (info,) = DeltaTable(str(tmp_path)).history()
+    assert info.operation == "WRITE"
+    assert info.operation_parameters == {"mode": "Append", "partitionBy": json.dumps(["p"])}
+    metrics = dict(info.operation_metrics or {})
+    assert metrics.pop("numOutputBytes").isdigit()
+    assert metrics == {"numFiles": "1", "numOutputRows": "1"}
