@@ -60,7 +60,15 @@ __all__ = ["SparkJobHook"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 # What a job imports: the engine and the Spark layer; nothing of Airflow's side.
-_SHIPPED = ("__init__.py", "engine", "spark")
+_SHIPPED = (
+    "__init__.py",
+    "job_files.py",
+    "engine",
+    "copies",
+    "change_feeds",
+    "profiles",
+    "spark",
+)
 _PY_FILES = "spark.submit.pyFiles"
 _PYTHON = "spark.pyspark.python"
 _DRIVER_PYTHON = "spark.pyspark.driver.python"
