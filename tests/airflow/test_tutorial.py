@@ -27,7 +27,12 @@ PACKAGES = "spark.jars.packages org.apache.hadoop:hadoop-aws:3.5.0"
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    return Shell(tmp_path_factory.mktemp("trial"))
+    """After the steps that both parts begin with: an Airflow, and the files that the page has one save."""
+    shell = Shell(tmp_path_factory.mktemp("trial"))
+    shell.run(LOCAL[0])
+    for name, code in FILES:
+        (shell.directory / "tutorial" / name).write_text(code)
+    return shell
 
 
 class Shell:
@@ -78,10 +83,7 @@ ROWS = [(0, "Ulm"), (1, "Kiel"), (2, "Jena"), (3, "Ulm"), (4, "Kiel"), (5, "Jena
 
 def test_the_tutorial_on_local_files(shell: Shell) -> None:
     assert [name for name, _ in FILES] == ["add_orders.py", "dags/orders.py"]
-    first, table, run, look = LOCAL
-    shell.run(first)
-    for name, code in FILES:
-        (shell.directory / "tutorial" / name).write_text(code)
+    _, table, run, look = LOCAL
     assert "version 1" in shell.run(table)
     assert f"version 2 was copied to {shell.directory}/tutorial/lake/orders_copy" in shell.run(run)
     assert "checkpoint" in shell.run(look)
