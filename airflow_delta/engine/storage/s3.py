@@ -104,6 +104,10 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
         known.store["endpoint"] = endpoint
         if os.environ.get(_ENDPOINT_VARIABLES[0]):
             known.store[_ENDPOINT_VARIABLES[0].lower()] = endpoint
+        if endpoint.startswith("http://") and "AWS_ALLOW_HTTP" not in os.environ:
+            # A variable that says http:// asks for it as an option does. Else the client only says
+            # "builder error".
+            known.client.setdefault("allow_http", "true")
     return ObjectStorage(
         root=location.root,
         place=_place(location, endpoint, in_host=_names_bucket_in_host(known)),

@@ -59,3 +59,27 @@ def test_only_look_alikes_have_to_prove_themselves(monkeypatch: pytest.MonkeyPat
     assert named.unproven == "https://minio.example.org (bucket b)"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://ceph.example.org")
     assert open_s3("s3://b/t", {}).unproven == "https://ceph.example.org (bucket b)"
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "allowed"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://minio:9000"}, {}, "true"),
+        ({"AWS_ENDPOINT_URL": "https://minio:9000"}, {}, None),
+        ({"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_ALLOW_HTTP": "false"}, {}, "false"),
+        ({"AWS_ENDPOINT_URL": "http://minio:9000"}, {"allow_http": "false"}, "false"),
+        ({"AWS_ENDPOINT_URL": "http://minio:9000"}, {"endpoint": "https://minio:9000"}, None),
+    ],
+)
+def test_an_endpoint_of_the_environment_without_tls_is_consent(
+    variables: dict[str, str],
+    options: dict[str, str],
+    allowed: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    storage = open_s3("s3://bucket/t", options)
+    assert storage.store.client_options.get("allow_http") == allowed
