@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_delta.engine.arrow.json.exact import NO_ACTION
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
@@ -106,7 +107,7 @@ class JsonTopLevel:
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.startswith(_FILE_ACTIONS):
                 files.append(line)
-            elif line.strip():
+            elif not NO_ACTION.fullmatch(line) and line.strip():
                 action = self._parsed(line, number)
                 if any(kind in action for kind in _FILE_KINDS):
                     files.append(line)

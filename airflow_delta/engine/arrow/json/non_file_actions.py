@@ -18,6 +18,7 @@ from itertools import groupby
 
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
+    NO_ACTION,
     InvalidLineError,
     SmallAction,
     read_line,
@@ -38,8 +39,10 @@ _ESCAPED_LETTER = b"\\u00"
 
 # It ends with a brace because a null stands for no action, and another one may follow.
 _FILE_ACTION = rf'\{{"(?:{"|".join(FILE_KINDS)})":\{{'.encode()
-# The end of a line whose successor isn't empty and doesn't begin like a file action.
-_OTHER_LINE_NEXT = re.compile(rb"\n(?!\n|" + _FILE_ACTION + rb")")
+# The end of a line whose successor doesn't begin like a file action, and isn't one without an action.
+_OTHER_LINE_NEXT = re.compile(
+    rb"\n(?!\n|" + _FILE_ACTION + rb"|" + NO_ACTION.pattern + rb"(?:\n|\Z))"
+)
 _FILE_ACTION_HERE = re.compile(_FILE_ACTION)
 
 

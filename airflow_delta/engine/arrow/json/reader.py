@@ -14,6 +14,7 @@ The result doesn't depend on the path a line took. Reconciling the actions is no
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ from airflow_delta.engine.arrow.action_schema import (
 )
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
+    NO_ACTION,
     SMALL_KINDS,
     InvalidLineError,
     SmallAction,
@@ -52,6 +54,9 @@ _Digest = TypeVar("_Digest")
 # So many lines of a refused text are worth another try as a smaller text, to isolate the cause.
 _WORTH_SPLITTING = 256
 _PARTS = 8
+_WORTH_FILTERING = 10_000
+_SOMETHING = re.compile(rb"^(?!" + NO_ACTION.pattern + rb"$)", re.MULTILINE)
+"""The begin of a line that isn't one of `NO_ACTION`."""
 _SAMPLE_LINES = 64
 
 # With as many threads as cores, one may wait to be taken in.
@@ -223,7 +228,7 @@ class _Parser:
         for kind, prefix in _PREFIXES.items():
             masks[kind] = lines.start_with(prefix) & closed
             other &= ~masks[kind]
-        self._read_exactly(lines.select(other), result)
+        self._read_exactly(_with_actions(lines.select(other)), result)
         for kind, mask in masks.items():
             if mask.any():
                 self._read_fast(kind, lines.select(mask), result)
@@ -278,6 +283,14 @@ class _Parser:
     def _batch(self, kind: str, lines: Lines, columns: list[pa.Array]) -> pa.RecordBatch:
         places = [int64_array(lines.versions()), int64_array(lines.positions())]
         return pa.RecordBatch.from_arrays([*columns, *places], schema=self._schemas[kind])
+
+
+def _with_actions(lines: Lines) -> Lines:
+    """The lines without those that hold no action, where there are many lines."""
+    if len(lines) < _WORTH_FILTERING:
+        return lines
+    starts = [match.start() for match in _SOMETHING.finditer(lines.text)]
+    return lines.select(np.isin(lines.starts, np.asarray(starts, np.int64)))
 
 
 def _actions(lines: Lines) -> Iterator[tuple[int, tuple[str, dict[str, Any]]]]:

@@ -490,3 +490,33 @@ def test_an_error_in_a_stream_comes_in_its_turn() -> None:
     contents = [(2, ADD.encode()), (1, b"{broken"), (0, ADD.encode())]
     with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json, line 1"):
         list(stream_commits(contents, lambda part: part, table="t"))
+
+
+@pytest.mark.parametrize("number", [3, 20_000])
+@pytest.mark.parametrize(
+    "filler", ["{}", '{"x":1}', '{"later":"ready"}\r', '{"x":null}', '{"addition":true}']
+)
+def test_lines_without_an_action_are_passed_over_and_others_among_them_are_not(
+    filler: str, number: int
+) -> None:
+    lines = [filler] * number
+    lines[1:1] = [
+        '{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}'
+    ]
+    lines.append('{"txn":{"appId":"x","version":1}}')
+    content = "\n".join(lines).encode()
+    parsed = json_actions.parse_commits([(0, content)], table="t", kinds={"txn"})
+    assert parsed.files.adds["path"].to_pylist() == ["a"]
+    assert [action.value["appId"] for action in parsed.small] == ["x"]
+    for broken in (
+        '{"x":1}}',
+        '{"x":01}',
+        '{"add":1}',
+        '{"x":"\x01"}',
+        "{,}",
+        '{"x":1,}',
+        '{"x" 1}',
+    ):
+        text = content.replace(b'{"txn"', broken.encode() + b'\n{"txn"')
+        with pytest.raises(CorruptLogError, match=f"line {number + 2}:"):
+            json_actions.parse_commits([(0, text)], table="t", kinds={"txn"})
