@@ -1,127 +1,105 @@
-"""The tutorial, step by step as the page has it: its programs, its DAG and its commands."""
+"""The tutorial, followed step by step: its own blocks, in a fresh home, on local files and in S3.
+
+The blocks are taken from the page. What they print is compared with what the page says that one sees, and
+deltalake reads what came of it.
+"""
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-import sysconfig
-from importlib.metadata import metadata
+import shutil
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable as Peer
+from packaging.requirements import Requirement
 
-from tests.cluster.test_secrets import connector
+from tests.airflow.maintenance import checkpoint_only, rows_by_peer
+from tests.airflow.tutorial_page import PAGE, Shell, all_blocks, blocks, check_output, files
 from tests.object_stores import new_place
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-FILES = re.findall(r"Save \w+(?: \w+)* as `([^`]+)`:\n\n```python\n(.*?)^```", PAGE, re.M | re.S)
-LOCAL, S3 = (re.findall(r"^```bash\n(.*?)^```", part, re.M | re.S) for part in PAGE.split("## 6. "))
-HERE = "https://s3.eu-west-1.amazonaws.com"
-PACKAGES = "spark.jars.packages org.apache.hadoop:hadoop-aws:3.5.0"
+ROOT = PAGE.parents[1]
+ORDERS = [{"id": 1, "city": "Ulm"}, {"id": 2, "city": "Kiel"}, {"id": 3, "city": "Ulm"}]
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """After the steps that both parts begin with: an Airflow, and the files that the page has one save."""
-    shell = Shell(tmp_path_factory.mktemp("trial"))
-    shell.run(LOCAL[0])
-    for name, code in FILES:
-        (shell.directory / "tutorial" / name).write_text(code)
+    """The shell of a reader who has done steps 2 to 4."""
+    shell = Shell(tmp_path_factory.mktemp("home"))
+    home, connection = blocks(2, "bash")
+    (migrated,) = blocks(2, "text")
+    check_output(shell.run(home), migrated)
+    shell.run(connection)
+    for name, text in files().items():
+        (shell.directory / name).write_text(text, encoding="utf-8")
+    (create,) = blocks(3, "bash")
+    (created,) = blocks(3, "text")
+    check_output(shell.run(create), created)
     return shell
 
 
-class Shell:
-    """A shell that knows nothing of this Airflow, and keeps its variables from step to step."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.variables = directory / "variables"
-        self.variables.write_text("")
-
-    def run(self, *commands: str) -> str:
-        """What some commands print; all that they export is there for the next ones."""
-        script = [
-            f". {shlex.quote(str(self.variables))}",
-            *commands,
-            f"{{ export -p; echo cd {self._quoted('$PWD')}; }} >{shlex.quote(str(self.variables))}",
-        ]
-        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AIRFLOW", "AWS_", "SPARK_"))
-        }
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", "\n".join(script)],
-            cwd=self.directory,
-            env={**kept, "PATH": path, "PYSPARK_PYTHON": sys.executable},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
-        return done.stdout + done.stderr
-
-    @staticmethod
-    def _quoted(variable: str) -> str:
-        return f"\\'\"{variable}\"\\'"
+def test_the_dag_on_local_files(shell: Shell, tmp_path: Path) -> None:
+    run, append, describe = blocks(5, "bash")
+    waiting, appended, finished, described = blocks(5, "text")
+    with shell.running(run) as dag_run:
+        dag_run.wait_for(waiting)
+        check_output(shell.run(append), appended)
+        check_output(dag_run.finish(), waiting + finished)
+    check_output(shell.run(describe), described)
+    lake = shell.directory / "lake"
+    assert sorted(rows_by_peer(lake / "orders_copy"), key=lambda row: row["id"]) == ORDERS
+    table = Path(shutil.copytree(lake / "orders", tmp_path / "orders"))
+    checkpoint_only(table, 1)
+    assert sorted(rows_by_peer(table), key=lambda row: row["id"]) == ORDERS
 
 
-def rows_of(uri: str, options: dict[str, str] | None = None) -> list[tuple[int, str]]:
-    found = Peer(uri, storage_options=options).to_pyarrow_table().to_pylist()
-    return sorted((row["id"], row["city"]) for row in found)
-
-
-ROWS = [(0, "Ulm"), (1, "Kiel"), (2, "Jena"), (3, "Ulm"), (4, "Kiel"), (5, "Jena")]
-
-
-def test_the_tutorial_on_local_files(shell: Shell) -> None:
-    assert [name for name, _ in FILES] == ["add_orders.py", "dags/orders.py"]
-    _, table, run, look = LOCAL
-    assert "version 1" in shell.run(table)
-    assert f"version 2 was copied to {shell.directory}/tutorial/lake/orders_copy" in shell.run(run)
-    assert "checkpoint" in shell.run(look)
-    lake = shell.directory / "tutorial" / "lake"
-    assert (lake / "orders" / "_delta_log" / f"{2:020}.checkpoint.parquet").exists()
-    assert rows_of(str(lake / "orders")) == rows_of(str(lake / "orders_copy")) == ROWS
-
-
-def test_the_tutorial_on_s3(shell: Shell, tmp_path: Path) -> None:
-    """With the keys, the bucket and the endpoint of an emulator, and jars that are there already."""
+def test_the_same_dag_in_s3(shell: Shell, tmp_path: Path) -> None:
+    settings, connect, make, run = blocks(6, "bash")
+    made, ran = blocks(6, "text")
     uri, options = new_place("s3", tmp_path)
-    given = {
-        "my-key": options["aws_access_key_id"],
-        "my-secret": options["aws_secret_access_key"],
-        "eu-west-1": options["aws_region"],
-        "my-bucket": uri.removeprefix("s3://"),
+    values = {
+        "BUCKET": uri.removeprefix("s3://"),
+        "AWS_REGION": options["aws_region"],
+        "AWS_ACCESS_KEY_ID": options["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["aws_secret_access_key"],
     }
-    commands = "\n".join(S3)
-    assert HERE in commands
-    assert PACKAGES in commands
-    commands = commands.replace(HERE, options["aws_endpoint_url"])
-    commands = commands.replace(PACKAGES, f"spark.jars {','.join(map(str, connector()))}")
-    for name, value in given.items():
-        assert name in commands
-        commands = commands.replace(name, value)
-    said = shell.run(commands)
-    assert f"version 1 was copied to {uri}/orders_copy" in said
-    assert rows_of(f"{uri}/orders_copy", {**options, "aws_allow_http": "true"}) == ROWS[:3]
+    assert re.findall(r"^export (\w+)=", settings, re.M) == list(values)
+    values["AWS_ENDPOINT_URL"] = options["aws_endpoint_url"]
+    shell.run("".join(f"export {name}={value}\n" for name, value in values.items()))
+    shell.run(connect)
+    for code, promised in ((make, made), (run, ran)):
+        check_output(shell.run(code), promised)
+    copy = Peer(f"{uri}/orders_copy", storage_options={**options, "aws_allow_http": "true"})
+    rows = copy.to_pyarrow_table().to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == ORDERS
 
 
-def test_the_installation_names_what_the_project_has() -> None:
-    project = metadata("airflow-delta")
-    ((name, extras),) = re.findall(r"'([\w-]+)\[([\w,]+)\] @", PAGE)
-    assert name == project["Name"]
-    assert set(extras.split(",")) <= set(project.get_all("Provides-Extra") or ())
-    assert "Python 3.10 to 3.13" in PAGE
-    assert project["Requires-Python"] == ">=3.10"
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (airflow,) = set(re.findall(r"^(?:\$ )?AIRFLOW=([\d.]+)$", PAGE + readme, re.M))
-    lock = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    assert f"apache-airflow=={airflow} " in lock
+def test_what_is_installed_is_what_the_package_calls_itself() -> None:
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    (install,) = blocks(1, "bash")
+    (text,) = re.findall(r"'([^']* @ [^']*)'", install)
+    requirement = Requirement(text)
+    assert re.findall(r'^name = "(.*)"$', project, re.M)[0] == requirement.name
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    assert requirement.extras == {"spark", "s3"}
+    assert requirement.extras <= set(re.findall(r"^(\w+) = \[", extras, re.M))
+    pythons = re.findall(r'Python :: (3\.\d+)"', project)
+    assert f"Python {pythons[0]} to {pythons[-1]}" in PAGE.read_text("utf-8")
+    (airflow,) = re.findall(r"^AIRFLOW=(.*)$", install, re.M)
+    assert f"apache-airflow=={airflow} " in (ROOT / "constraints.txt").read_text("utf-8")
+    (supported,) = re.findall(r'"(apache-airflow>=.*)"', project)
+    assert airflow in Requirement(supported).specifier
+
+
+def test_the_install_of_the_readme_is_the_same_but_for_the_extras() -> None:
+    (install,) = blocks(1, "bash")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (known,) = re.findall(r"^```bash\n(AIRFLOW=.*?)^```", readme, re.M | re.S)
+    assert install.endswith(known.replace("[s3]", "[spark,s3]"))
+
+
+def test_every_block_of_the_page_is_followed() -> None:
+    followed = {"bash": 1 + 2 + 1 + 3 + 4, "text": 1 + 1 + 4 + 2, "python": len(files())}
+    found = [language for language, _ in all_blocks()]
+    assert {language: found.count(language) for language in found} == followed
+    assert [*files()] == ["create_orders.py", "append_orders.py", "airflow/dags/first_delta_dag.py"]
