@@ -24,13 +24,28 @@ __all__ = ["OptionalReference", "OptionalTemplate", "optional"]
 _TemplateT = TypeVar("_TemplateT")
 
 
-class OptionalTemplate(str):
-    """A template whose empty rendering counts as Python's None. Made by `optional`."""
+class OptionalTemplate(ResolveMixin):
+    """A template whose empty rendering counts as Python's None. Made by `optional`.
 
-    __slots__ = ()
+    It is no text itself: Airflow's DAG processor can't send a kind of ``str`` of our own to the database.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
 
     def __repr__(self) -> str:
-        return f"optional({super().__repr__()})"
+        return f"optional({self.template!r})"
+
+    # Airflow shows it so in the user interface.
+    __str__ = __repr__
+
+    def iter_references(self) -> Iterator[tuple[Any, str]]:
+        """No task: what the text of a template refers to, Airflow doesn't look for."""
+        yield from ()
+
+    def resolve(self, context: Any) -> Any:
+        """What the template renders to, when the task is run."""
+        return context["task"].render_template(self.template, context)
 
 
 class OptionalReference(ResolveMixin):

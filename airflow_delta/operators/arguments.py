@@ -109,6 +109,8 @@ def _is_left_out(source: Any, rendered: Any) -> bool:
 
 
 def _has_template(value: Any, starts: tuple[str, ...]) -> bool:
+    if isinstance(value, OptionalTemplate):
+        value = value.template
     if isinstance(value, str):
         return any(start in value for start in starts)
     if isinstance(value, Mapping):

@@ -160,6 +160,8 @@ class TableTask(BaseOperator):
         if is_made_from_mapped(self):
             references = mapped_references(self)
             sources |= {name: value for name, value in references.items() if name in sources}
+        # `optional` renders by the task, which a context made by hand, in a test, need not name.
+        context.setdefault("task", self)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is not self:
             return

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import structlog
 from airflow.dag_processing.dagbag import DagBag
+from airflow.dag_processing.processor import DagFileParseRequest, _parse_file
+from airflow.sdk.execution_time.comms import _RequestFrame
 
 import airflow_delta
 
@@ -32,3 +36,16 @@ def test_the_folder_of_dags_shows_the_examples_of_the_package() -> None:
     for name, dag in bag.dags.items():
         # What a worker loads when it runs a task.
         assert dag.fileloc == str(SHOWN / f"{name}.py")
+
+
+@pytest.mark.parametrize("name", sorted(names(EXAMPLES)))
+def test_the_dag_processor_can_send_what_it_has_parsed(name: str, airflow_database: Path) -> None:
+    """It takes another way than ``airflow dags test``: messages that know no class but Python's own."""
+    asked = DagFileParseRequest(
+        file=str(EXAMPLES / f"{name}.py"), bundle_path=EXAMPLES, bundle_name="testing"
+    )
+    found = _parse_file(asked, structlog.get_logger())
+    assert found is not None
+    assert not found.import_errors
+    assert [dag.dag_id for dag in found.serialized_dags] == [name]
+    assert _RequestFrame(id=1, body=found.model_dump()).as_bytes()
