@@ -7,9 +7,9 @@ from datetime import datetime
 
 __all__ = ["check_location", "check_timestamp"]
 
-# As the engine reads locations: one letter before the colon is a drive and no scheme. The last form is a
-# file system before another, which the engine refuses in its own words.
-_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+._-]+:/|[A-Za-z][A-Za-z0-9+._-]*::")
+# As the engine reads locations: one letter before the colon is a drive and no scheme, and only file: may do
+# with one slash. The last form is a file system before another, which the engine refuses in its own words.
+_ABSOLUTE = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+._-]+://|[A-Za-z][A-Za-z0-9+._-]*::")
 
 
 def check_location(uri: object, *, name: str = "table_uri") -> str:

@@ -17,9 +17,11 @@ from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TablePoll"]
 
-FIRST_LOOK_SECONDS = 5.0
+FIRST_LOOK_SECONDS = 15.0
 """Before the first look. The task that waits has just looked, and Airflow must have noticed that it is
-deferred: it fails a task whose trigger fires sooner ("executor reported success, but state is queued")."""
+deferred: it fails a task whose trigger fires sooner ("executor reported success, but state is queued").
+Its supervisor may take five seconds (``[workers] min_heartbeat_interval``) to see that the task's process
+has ended, and the scheduler a loop or two more."""
 
 
 class TablePoll(BaseTrigger):

@@ -64,8 +64,8 @@ def check_before_restore(base: Snapshot, version: int, files: pa.Table, access: 
         problem=f"version {version} can't be restored, because {{count}} of the files that it needs are "
         "gone",
         remedy="a vacuum takes files that were removed longer ago than "
-        f"delta.deletedFileRetentionDuration; restore {whole}, put the files back, or, where the rest is "
-        "worth having, say ignore_missing_files=True",
+        f"delta.deletedFileRetentionDuration; restore {whole} (a dry run tells whether all of its files "
+        "are there), put the files back, or, where the rest is worth having, say ignore_missing_files=True",
     )
 
 
