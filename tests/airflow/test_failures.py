@@ -12,6 +12,7 @@ import pytest
 
 import airflow_delta.spark
 from airflow_delta.engine import errors
+from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import (
     POLICY,
@@ -229,6 +230,20 @@ def test_a_failure_of_a_hook_can_be_judged_in_tasks_of_one_s_own(sales: Path) ->
     with fails_for_good(errors.VersionNotFoundError), failures_by_policy():
         DeltaHook().pin(str(sales), version=99)
     assert issubclass(TableFailure, AirflowFailException)
+
+
+@pytest.mark.parametrize("slip", ["s3:/bucket/key", "abfss:/c@a/t", "data/t", "", "C:/data/t"])
+def test_a_slip_in_a_location_fails_when_the_dag_is_parsed(slip: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="table_uri: expected an absolute path"):
+        check_location(slip)
+    for right in (
+        "/data/t",
+        "file:/data/t",
+        "file:///data/t",
+        "s3://bucket/key",
+        "zip://t::s3://b/k",
+    ):
+        assert check_location(right) == right
 
 
 def test_the_hook_takes_no_relative_path() -> None:
