@@ -47,8 +47,9 @@ def test_every_declared_module_can_be_imported(kind: str) -> None:
 def test_every_module_with_a_class_of_its_kind_is_declared(kind: str) -> None:
     suffix = {"hooks": "Hook", "operators": "Operator", "sensors": "Sensor", "triggers": "Trigger"}
     found = []
-    for file in sorted((PACKAGE / kind).glob("*.py")):
-        module = importlib.import_module(f"airflow_delta.{kind}.{file.stem}")
+    for file in sorted((PACKAGE / kind).rglob("*.py")):
+        name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+        module = importlib.import_module(f"airflow_delta.{name.removesuffix('.__init__')}")
         if any(name.endswith(suffix[kind]) for name in getattr(module, "__all__", ())):
             found.append(module.__name__)
     assert declared_modules(kind) == found

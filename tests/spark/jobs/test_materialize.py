@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from deltalake import write_deltalake
 import airflow_delta
 from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.hooks.spark.job import _zip_package
 from airflow_delta.spark.jobs.materialize import copy_request
 from tests.spark.conftest import SETTINGS
 
@@ -58,12 +58,7 @@ def test_the_job_runs_as_spark_submit_starts_it(tmp_path: Path) -> None:
     """From a zip of the package, as a submission ships it; not from this checkout."""
     table, target, result = tmp_path / "table", tmp_path / "copy", tmp_path / "result.json"
     write_deltalake(table, pa.table({"id": [1, 2, 3], "p": ["x", "x", None]}), partition_by=["p"])
-    shipped = tmp_path / "airflow_delta.zip"
-    with zipfile.ZipFile(shipped, "w") as archive:
-        for part in ("engine", "spark"):
-            for file in (PACKAGE / part).rglob("*.py"):
-                archive.write(file, file.relative_to(PACKAGE.parent))
-        archive.write(PACKAGE / "__init__.py", "airflow_delta/__init__.py")
+    shipped = _zip_package(tmp_path / "airflow_delta.zip")
     parameters = {
         "table_uri": str(table),
         "version": 0,
