@@ -57,7 +57,9 @@ def test_the_paths_of_the_contributors_guide_are_there() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:[\w.]+/)+[\w.]*|\w+\.toml)`", guide)
     assert len(named) > 60
-    assert [path for path in named if not (ROOT / path).exists() and path != "../shared/golden"] == []
+    assert [
+        path for path in named if not (ROOT / path).exists() and path != "../shared/golden"
+    ] == []
 
 
 def test_the_readme_is_short() -> None:

@@ -84,9 +84,9 @@ class ActionRows:
         self._file = StitchedFile(stream)
         self._stream = stream
 
-    def write_small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
+    def write_non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
         """Write the actions that aren't files, as one row group."""
-        self._file.append_file(self._encoder.small(actions))
+        self._file.append_file(self._encoder.non_file_actions(actions))
         self.num_actions += sum(map(len, actions.values()))
 
     def write_files(

@@ -31,7 +31,7 @@ from airflow_delta.engine.parquet.stitch import (
     read_stored_file,
 )
 from airflow_delta.engine.replay.file_key import file_keys
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
@@ -154,14 +154,14 @@ class Judge:
 
     Attributes:
         storage: the table's storage.
-        tail: the commits after the checkpoint.
+        commits: the commits after the checkpoint.
         oldest_tombstone_ms: see ``tombstones.expired``.
         encoder: encodes row groups.
         distinct: is told of all files; None where nobody wants to know of them.
     """
 
     storage: Storage
-    tail: ReconciledTail
+    commits: ReconciledCommits
     oldest_tombstone_ms: int
     encoder: ActionRows
     distinct: DistinctFiles | None = None
@@ -198,8 +198,8 @@ class Judge:
         return JudgedGroup(kind, left, size, *held, copied)
 
     def _gone(self, kind: str, keys: pa.Table) -> pa.ChunkedArray:
-        found = file_keys(keys, table=self.tail.table).cast(self.tail.keys.type)
-        gone = pc.is_in(found, value_set=self.tail.keys)
+        found = file_keys(keys, table=self.commits.table).cast(self.commits.keys.type)
+        gone = pc.is_in(found, value_set=self.commits.keys)
         return pc.or_(gone, expired(keys, self.oldest_tombstone_ms)) if kind == "remove" else gone
 
     def _copied(self, ours: OurGroup) -> bytes | None:

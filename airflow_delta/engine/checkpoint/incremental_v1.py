@@ -51,13 +51,13 @@ from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
-    small_actions,
+    NonFileContent,
+    non_file_actions,
 )
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint, checkpoint_path
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
@@ -66,9 +66,9 @@ __all__ = ["has_files_inline", "write_incremental_classic"]
 
 def write_incremental_classic(
     storage: Storage,
-    small: SmallContent,
+    content: NonFileContent,
     base: Checkpoint,
-    tail: ReconciledTail,
+    commits: ReconciledCommits,
     *,
     oldest_tombstone_ms: int,
     version: int,
@@ -81,9 +81,9 @@ def write_incremental_classic(
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        content: the state of the version but for its files.
         base: the previous checkpoint, for which `has_files_inline` holds.
-        tail: the file actions of the commits after it, with all columns.
+        commits: the file actions of the commits after it, with all columns.
         oldest_tombstone_ms: see ``tombstones.expired``.
         version: the version of the table.
         table: the table's location, for errors.
@@ -101,15 +101,15 @@ def write_incremental_classic(
         StorageError: the store failed.
     """
     path = checkpoint_path(version)
-    typed = typed_columns(small.protocol, small.metadata, table=table)
-    texts = TableProperties(small.metadata.configuration, table).write_stats_as_json
+    typed = typed_columns(content.protocol, content.metadata, table=table)
+    texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
     with own_file(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             # First, because they show how row groups are written here.
-            rows.write_small(small_actions(small))
+            rows.write_non_file_actions(non_file_actions(content))
             files = _Files(
-                storage, base, tail, oldest_tombstone_ms, rows, base_told or ExpectedFiles()
+                storage, base, commits, oldest_tombstone_ms, rows, base_told or ExpectedFiles()
             )
             rows.write_files(files.stream(), typed)
         files.check(version=version)
@@ -160,7 +160,7 @@ class _Files:
     Args:
         storage: see `write_incremental_classic`.
         base: likewise.
-        tail: likewise.
+        commits: likewise.
         oldest_ms: likewise.
         written: the new checkpoint, to which row groups are appended that needn't be gathered.
         base_told: see `write_incremental_classic`.
@@ -170,14 +170,14 @@ class _Files:
         self,
         storage: Storage,
         base: Checkpoint,
-        tail: ReconciledTail,
+        commits: ReconciledCommits,
         oldest_ms: int,
         written: ActionRows,
         base_told: ExpectedFiles,
     ) -> None:
         self._storage = storage
         self._base = base
-        self._tail = tail
+        self._commits = commits
         self._oldest_ms = oldest_ms
         self._written = written
         self._count = _Count()
@@ -188,9 +188,9 @@ class _Files:
     def stream(self) -> Iterator[FileActionTable]:
         """The rows to be gathered; in between, the other row groups are appended."""
         new = {
-            "add": self._tail.adds.drop_columns([VERSION, POSITION]),
+            "add": self._commits.adds.drop_columns([VERSION, POSITION]),
             "remove": unexpired(
-                self._tail.removes.drop_columns([VERSION, POSITION]), self._oldest_ms
+                self._commits.removes.drop_columns([VERSION, POSITION]), self._oldest_ms
             ),
         }
         for kind, rows in new.items():
@@ -207,7 +207,7 @@ class _Files:
         if others or self._base_told.num_adds is None:
             base = self._base
             self._distinct = DistinctFiles(
-                path=base.path, version=base.version, table=self._tail.table
+                path=base.path, version=base.version, table=self._commits.table
             )
         yield from self._decoded(others)
         yield from self._judged(ours, {kind: rows.num_rows for kind, rows in new.items()})
@@ -225,7 +225,7 @@ class _Files:
             adds_size=self._held.adds_size,
             path=self._base.path,
             version=self._base.version,
-            table=self._tail.table,
+            table=self._commits.table,
         )
         written, rows = self._written, self._count.rows
         found = (written.num_adds, written.num_removes, written.adds_size_sum)
@@ -236,7 +236,7 @@ class _Files:
                 f"the commits since it must hold {counted[0]} adds of {counted[2]} bytes and {counted[1]} "
                 f"removes, but it would hold {found[0]} adds of {found[2]} bytes and {found[1]} removes. "
                 "Load the version anew and try again",
-                table=self._tail.table,
+                table=self._commits.table,
                 version=version,
                 found=found,
                 expected=counted,
@@ -246,7 +246,7 @@ class _Files:
         self, ours: Sequence[OurGroup], new_rows: dict[str, int]
     ) -> Iterator[FileActionTable]:
         merged = small_groups(ours, new_rows, self._written)
-        judge = Judge(self._storage, self._tail, self._oldest_ms, self._written, self._distinct)
+        judge = Judge(self._storage, self._commits, self._oldest_ms, self._written, self._distinct)
         work = (
             partial(judge.judge, group, merge=place in merged) for place, group in enumerate(ours)
         )
@@ -271,7 +271,7 @@ class _Files:
                 self._held.add(kind, table)
                 if self._distinct is not None:
                     self._distinct.meet(table)
-                rows = self._tail.survivors(table)
+                rows = self._commits.survivors(table)
                 if kind == "remove":
                     rows = unexpired(rows, self._oldest_ms)
                 self._count.add(kind, rows)

@@ -62,9 +62,9 @@ from airflow_delta.engine.checkpoint.sidecars.write import (
     present_sidecars,
 )
 from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget, publish_top_level
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, NonFileContent, Written
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import Storage
 
@@ -94,9 +94,9 @@ class _Fate:
 
 def write_incremental_v2(
     storage: Storage,
-    small: SmallContent,
+    content: NonFileContent,
     base: CheckpointReader,
-    tail: ReconciledTail,
+    commits: ReconciledCommits,
     target: CheckpointTarget,
     *,
     oldest_tombstone_ms: int,
@@ -107,10 +107,10 @@ def write_incremental_v2(
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        content: the state of the version but for its files.
         base: the previous checkpoint, for which `has_all_in_sidecars` holds. It should be the newest
             one, which no cleanup takes.
-        tail: the file actions of the commits after it, with all columns.
+        commits: the file actions of the commits after it, with all columns.
         target: where it goes.
         oldest_tombstone_ms: see ``tombstones.expired``.
         expected: what the live files must come to; None if nobody knows.
@@ -127,10 +127,10 @@ def write_incremental_v2(
             same.
     """
     version, table = target.version, target.table
-    layout = sidecar_layout(small.protocol, small.metadata, table=table)
+    layout = sidecar_layout(content.protocol, content.metadata, table=table)
     inspector = Inspector(
         storage,
-        tail,
+        commits,
         oldest_tombstone_ms=oldest_tombstone_ms,
         stats_form=layout.stats_form,
         checkpoint=base.path,
@@ -138,8 +138,8 @@ def write_incremental_v2(
     threads = reader_threads(storage)
     judged = list(map_ordered(inspector.judge, base.sidecars, workers=threads))
     _check_base(base, inspector, judged, base_told or ExpectedFiles(), table=table, threads=threads)
-    adds = tail.adds.drop_columns([VERSION, POSITION])
-    removes = unexpired(tail.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
+    adds = commits.adds.drop_columns([VERSION, POSITION])
+    removes = unexpired(commits.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
     fate = _decide(judged, new_adds=adds.num_rows, new_removes=removes.num_rows)
     if target.has_classic_name:
         kept = (sidecar.action for sidecar in fate.kept)
@@ -160,7 +160,7 @@ def write_incremental_v2(
         _check_presence(storage, inspector, fate.kept, base)
         actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
         with sidecars.naming():
-            checkpoint = publish_top_level(storage, small, actions, target)
+            checkpoint = publish_top_level(storage, content, actions, target)
     try:
         _check_presence(storage, inspector, fate.kept, base)
     except CorruptLogError as error:

@@ -24,10 +24,10 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 __all__ = [
     "DICTIONARY_LEAVES",
     "STATISTICS_LEAVES",
+    "action_structs",
     "checkpoint_schema",
     "file_structs",
     "null_structs",
-    "small_structs",
 ]
 
 _FEATURES = pa.list_(pa.field("element", pa.string()))
@@ -150,7 +150,7 @@ def _file_struct(
     return pa.struct([*columns, *further])
 
 
-def small_structs(actions: Sequence[Mapping[str, Any]], type_: pa.StructType) -> pa.StructArray:
+def action_structs(actions: Sequence[Mapping[str, Any]], type_: pa.StructType) -> pa.StructArray:
     """Actions of one kind, given as JSON objects, as rows of their column."""
     return array_of(actions, type_)
 

@@ -5,7 +5,7 @@ or the V2 spec (PROTOCOL.md, "Checkpoint Naming Scheme"). So the content decides
 followed wherever there are any, and a ``checkpointMetadata`` must agree with the name.
 
 =============================  ============================  ===============================
-name                           small actions                 adds and removes
+name                           non-file actions                 adds and removes
 =============================  ============================  ===============================
 ``v.checkpoint.parquet``       in the file                   in the file, or in sidecars (V2)
 ``v.checkpoint.o.p.parquet``   in any part                   in all parts
@@ -13,10 +13,10 @@ name                           small actions                 adds and removes
 ``v.checkpoint.u.json``        in the lines                  in the lines, or in sidecars
 =============================  ============================  ===============================
 
-Opening reads nothing. The small actions cost the footers and their own row groups; adds and removes
+Opening reads nothing. The non-file actions cost the footers and their own row groups; adds and removes
 stream, with footers and row groups read ahead on threads.
 
-A table is opened by its small actions, often without a look at its files. Importing pyarrow would
+A table is opened by its non-file actions, often without a look at its files. Importing pyarrow would
 take longer than all the rest then, so it is imported where files are asked for, and where a file is
 written in a way that ``engine/parquet`` doesn't read: hence the imports inside functions.
 """
@@ -34,7 +34,7 @@ from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated_action
 from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.rows import read_small_rows
+from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointReader", "open_checkpoint", "was_replaced"]
 
-# Parts read at once for their small actions: behind a network that is waiting, on a disk it isn't.
+# Parts read at once for their non-file actions: behind a network that is waiting, on a disk it isn't.
 _REMOTE_PARTS = 8
 
 
@@ -106,24 +106,24 @@ class CheckpointReader:
         """The path of the checkpoint, or of its first part."""
         return self._checkpoint.path
 
-    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+    def non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
         """The actions that aren't about files, as (kind, JSON object).
 
         Among them are the ``checkpointMetadata`` and the ``sidecar`` actions of a V2 checkpoint.
         """
-        return self._small_actions
+        return self._non_file_actions
 
     @property
     def metadata(self) -> CheckpointMetadata | None:
         """What a checkpoint of the V2 spec says about itself; None for the V1 spec."""
-        return self._metadata_of(self._small_actions)
+        return self._metadata_of(self._non_file_actions)
 
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
         """The sidecars that hold the file actions; none where the checkpoint holds them itself."""
         found = tuple(
             Sidecar.from_json(action, f"{self.path}: sidecar")
-            for kind, action in self._small_actions
+            for kind, action in self._non_file_actions
             if kind == "sidecar"
         )
         # A path has several spellings.
@@ -158,14 +158,14 @@ class CheckpointReader:
         return self._file_actions("remove", columns)
 
     @lazy_property
-    def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+    def _non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
         if self._known is not None:
             actions = self._known
         elif self._json is not None:
-            actions = self._json.small_actions()
+            actions = self._json.non_file_actions()
         else:
             workers = _REMOTE_PARTS if self._storage.capabilities.remote else 1
-            parts = map_ordered(self._small_actions_of, self._parquet, workers=workers)
+            parts = map_ordered(self._non_file_actions_of, self._parquet, workers=workers)
             actions = [action for part in parts for action in part]
         # Of parts that are each right, too.
         twice = repeated_action(actions)
@@ -174,10 +174,10 @@ class CheckpointReader:
         self._check_version(self._metadata_of(actions))
         return actions
 
-    def _small_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
+    def _non_file_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
         try:
             with self._storage.open(file.path, size=file.size) as source:
-                return read_small_rows(
+                return read_non_file_rows(
                     source, size=file.size, kinds=SMALL_KINDS, single=SINGLE_KINDS
                 )
         except NotReadHere:
@@ -186,7 +186,7 @@ class CheckpointReader:
 
             actions = ActionFile(self._storage, file)
             actions.check_each_once()
-            return actions.small_actions()
+            return actions.non_file_actions()
 
     @lazy_property
     def _action_files(self) -> tuple[ActionFile, ...]:

@@ -17,8 +17,8 @@ from airflow_delta.engine.arrow.json.fast import parsing_pool
 from airflow_delta.engine.checkpoint.layout import (
     DICTIONARY_LEAVES,
     STATISTICS_LEAVES,
+    action_structs,
     null_structs,
-    small_structs,
 )
 from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in, with_columns
 
@@ -68,7 +68,7 @@ class RowEncoder:
         """A file without rows."""
         return self._content(self._schema.empty_table())
 
-    def small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> pa.Buffer:
+    def non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> pa.Buffer:
         """A file of the actions that aren't files, by kind."""
         columns = []
         total = sum(map(len, actions.values()))
@@ -78,7 +78,7 @@ class RowEncoder:
             after = total - before - len(given) if given else total - before
             parts = [null_structs(before, field.type)]
             if given:
-                parts.append(small_structs(given, field.type))
+                parts.append(action_structs(given, field.type))
                 before += len(given)
             parts.append(null_structs(after, field.type))
             columns.append(pa.chunked_array(parts, type=field.type))

@@ -4,7 +4,7 @@ A V2 checkpoint says which version it stands for (``checkpointMetadata``), holds
 aren't files, and either holds adds and removes as well or names the sidecars that do (PROTOCOL.md,
 "V2 Spec", "Sidecar Files").
 
-The small actions of a top level are read without pyarrow, which is imported where its lines hold
+The non-file actions of a top level are read without pyarrow, which is imported where its lines hold
 files: `read` says why.
 """
 
@@ -46,7 +46,7 @@ class JsonTopLevel:
         self._storage = storage
         self._checkpoint = checkpoint
 
-    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+    def non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
         """The actions that aren't about files, as (kind, JSON object).
 
         Raises:
@@ -98,11 +98,11 @@ class JsonTopLevel:
 
     @lazy_property
     def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
-        """The small actions, and the lines of file actions as they are."""
-        small: list[tuple[str, dict[str, Any]]] = []
+        """The non-file actions, and the lines of file actions as they are."""
+        non_file: list[tuple[str, dict[str, Any]]] = []
         files: list[bytes] = []
         content = self._storage.read(self._checkpoint.path)
-        # A loop over lines, but only those of small actions are looked into here.
+        # A loop over lines, but only those of non-file actions are looked into here.
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.startswith(_FILE_ACTIONS):
                 files.append(line)
@@ -110,10 +110,10 @@ class JsonTopLevel:
                 action = self._parsed(line, number)
                 if any(kind in action for kind in _FILE_KINDS):
                     files.append(line)
-                small.extend(self._small_of(action, number))
-        return small, files
+                non_file.extend(self._non_file_actions_of(action, number))
+        return non_file, files
 
-    def _small_of(
+    def _non_file_actions_of(
         self, action: dict[str, Any], number: int
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         for kind in SMALL_KINDS:

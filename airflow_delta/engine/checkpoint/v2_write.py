@@ -40,9 +40,9 @@ from airflow_delta.engine.checkpoint.sidecars.write import new_sidecars
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
+    NonFileContent,
     Written,
-    small_actions,
+    non_file_actions,
 )
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
@@ -91,7 +91,7 @@ class CheckpointTarget:
 
 def write_v2_checkpoint(
     storage: Storage,
-    small: SmallContent,
+    state: NonFileContent,
     files: Iterable[FileActionTable],
     target: CheckpointTarget,
     *,
@@ -101,7 +101,7 @@ def write_v2_checkpoint(
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        state: the state of the version but for its files.
         files: the live adds and the unexpired removes, in tables of any size and in any order.
         target: where it goes.
         expected: what the live files must come to; None if nobody knows.
@@ -114,7 +114,7 @@ def write_v2_checkpoint(
         StorageError: the store failed. If it was over the top level, that may be there all the same.
     """
     version, table = target.version, target.table
-    layout = sidecar_layout(small.protocol, small.metadata, table=table)
+    layout = sidecar_layout(state.protocol, state.metadata, table=table)
     with new_sidecars(storage, layout, version=version, table=table) as sidecars:
         written = sidecars.write(clustered(files))
         if expected is not None:
@@ -126,13 +126,13 @@ def write_v2_checkpoint(
             )
         actions = [sidecar.action for sidecar in written]
         with sidecars.naming():
-            checkpoint = publish_top_level(storage, small, actions, target)
+            checkpoint = publish_top_level(storage, state, actions, target)
     return Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
 
 
 def publish_top_level(
     storage: Storage,
-    small: SmallContent,
+    state: NonFileContent,
     sidecars: Sequence[Sidecar],
     target: CheckpointTarget,
 ) -> CheckpointWritten:
@@ -140,7 +140,7 @@ def publish_top_level(
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        state: the state of the version but for its files.
         sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
             ``addsSizeSum`` tell the totals.
         target: where it goes. A name with a UUID must be new, or that of a damaged checkpoint.
@@ -151,7 +151,7 @@ def publish_top_level(
         StorageError: the store failed; the checkpoint may be there all the same.
     """
     path, version = target.path, target.version
-    actions = _top_level(small, sidecars, version)
+    actions = _top_level(state, sidecars, version)
     if path.endswith(".json"):
         lines = [{kind: action} for kind, group in actions.items() for action in group]
         content = "".join(f"{_dump(line)}\n" for line in lines).encode()
@@ -181,12 +181,12 @@ def publish_top_level(
 
 
 def _top_level(
-    small: SmallContent, sidecars: Sequence[Sidecar], version: int
+    state: NonFileContent, sidecars: Sequence[Sidecar], version: int
 ) -> dict[str, list[Mapping[str, Any]]]:
     """The actions by kind, as JSON objects without fields that are null."""
     return {
         "checkpointMetadata": [CheckpointMetadata(version).to_json()],
-        **{kind: [_present(row) for row in rows] for kind, rows in small_actions(small).items()},
+        **{kind: [_present(row) for row in rows] for kind, rows in non_file_actions(state).items()},
         "sidecar": [sidecar.to_json() for sidecar in sidecars],
     }
 
@@ -200,7 +200,7 @@ def _parquet(actions: Mapping[str, list[Mapping[str, Any]]], *, version: int, ta
     ]
     stream = io.BytesIO()
     with new_action_file(stream, pa.schema(fields), table=table, version=version) as rows:
-        rows.write_small(actions)
+        rows.write_non_file_actions(actions)
     return stream.getvalue()
 
 
@@ -215,11 +215,11 @@ def _in_hint(path: str, size: int) -> dict[str, Any]:
 
 def _embedded(actions: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
     """What ``_last_checkpoint`` repeats of a top level, so that readers needn't read it."""
-    small = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
+    non_file = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
     sidecars = actions["sidecar"]
     content: dict[str, Any] = {}
-    if len(small) <= _EMBEDDED:
-        content["nonFileActions"] = small
+    if len(non_file) <= _EMBEDDED:
+        content["nonFileActions"] = non_file
     if len(sidecars) <= _EMBEDDED:
         content["sidecarFiles"] = sidecars
     return content

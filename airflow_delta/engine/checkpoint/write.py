@@ -30,9 +30,9 @@ __all__ = [
     "CheckpointContent",
     "CheckpointWritten",
     "ExpectedFiles",
-    "SmallContent",
+    "NonFileContent",
     "Written",
-    "small_actions",
+    "non_file_actions",
     "write_classic_checkpoint",
 ]
 
@@ -78,7 +78,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class SmallContent:
+class NonFileContent:
     """The state of a version but for its files.
 
     Attributes:
@@ -139,7 +139,7 @@ class ExpectedFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointContent(SmallContent):
+class CheckpointContent(NonFileContent):
     """The state of a version, to be written.
 
     Attributes:
@@ -181,7 +181,7 @@ def write_classic_checkpoint(
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
     with own_file(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
-            rows.write_small(small_actions(content))
+            rows.write_non_file_actions(non_file_actions(content))
             rows.write_files(content.files, typed)
         # Only what is counted right gets a name; an error abandons the file.
         content.expected.check(
@@ -193,7 +193,7 @@ def write_classic_checkpoint(
     )
 
 
-def small_actions(content: SmallContent) -> dict[str, list[Mapping[str, Any]]]:
+def non_file_actions(content: NonFileContent) -> dict[str, list[Mapping[str, Any]]]:
     """The actions that aren't files, by kind, as JSON objects in which a field may be null."""
     return {
         "protocol": [_protocol_json(content.protocol)],

@@ -41,13 +41,13 @@ from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 
 __all__ = [
-    "ReconciledTail",
+    "ReconciledCommits",
     "check_contradictions",
     "chosen",
     "contradictions",
     "newest_mentions",
+    "reconcile_commits",
     "reconcile_further",
-    "reconcile_tail",
     "values_of",
     "warn_of_contradiction",
 ]
@@ -56,7 +56,7 @@ _NO_COMPACTIONS: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class ReconciledTail:
+class ReconciledCommits:
     """What the commits after a checkpoint come to.
 
     Attributes:
@@ -105,9 +105,9 @@ _OFFSETS_REACH = 2**31 - 1
 """Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
 
 
-def reconcile_tail(
+def reconcile_commits(
     actions: FileActions, *, table: str, compactions: Mapping[int, str] = _NO_COMPACTIONS
-) -> ReconciledTail:
+) -> ReconciledCommits:
     """Reconcile the file actions of consecutive commits among themselves.
 
     Args:
@@ -128,24 +128,24 @@ def reconcile_tail(
         check_contradictions(actions, rows, table=table, compactions=compactions)
         warn_of_contradiction(actions, int(rows[0]), table=table)
     survivors = chosen(actions, wins)
-    return ReconciledTail(survivors.adds, survivors.removes, table, (files, hasher))
+    return ReconciledCommits(survivors.adds, survivors.removes, table, (files, hasher))
 
 
-def reconcile_further(tail: ReconciledTail, news: FileActions) -> ReconciledTail:
+def reconcile_further(earlier: ReconciledCommits, news: FileActions) -> ReconciledCommits:
     """Carry a reconciled tail on by the commits after it.
 
     What is new holds, and of what the tail has, all that isn't mentioned again.
 
     Args:
-        tail: what the earlier commits come to; columns that are not in ``news`` are left out.
-        news: the file actions of the later commits, as in `reconcile_tail`.
+        earlier: what the earlier commits come to; columns that are not in ``news`` are left out.
+        news: the file actions of the later commits, as in `reconcile_commits`.
     """
-    old = FileActions(tail.adds, tail.removes)
-    later = reconcile_tail(news, table=tail.table)
+    old = FileActions(earlier.adds, earlier.removes)
+    later = reconcile_commits(news, table=earlier.table)
     first = int(values_of(old, POSITION).max(initial=-1)) + 1
-    adds = _followed(tail.adds, later.adds, later.keys, first, tail.table)
-    removes = _followed(tail.removes, later.removes, later.keys, first, tail.table)
-    return ReconciledTail(adds, removes, tail.table)
+    adds = _followed(earlier.adds, later.adds, later.keys, first, earlier.table)
+    removes = _followed(earlier.removes, later.removes, later.keys, first, earlier.table)
+    return ReconciledCommits(adds, removes, earlier.table)
 
 
 _CHUNKS = 8

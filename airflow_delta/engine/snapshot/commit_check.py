@@ -17,7 +17,7 @@ from airflow_delta.engine.arrow.json.line_locations import corrupt_line, empty_c
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.features.protocol import check_readable
 from airflow_delta.engine.log.files import commit_path
-from airflow_delta.engine.replay.small_actions import reconcile_small_actions
+from airflow_delta.engine.replay.non_file_actions import reconcile_non_file_actions
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["check_logged_commit"]
@@ -51,7 +51,7 @@ def check_logged_commit(storage: Storage, version: int, *, table: str) -> bool:
         return False
     if not content:
         raise empty_commit(version=version, path=commit_path(version), table=table)
-    state = reconcile_small_actions(_actions(content, version=version, table=table))
+    state = reconcile_non_file_actions(_actions(content, version=version, table=table))
     if state.protocol is not None:
         check_readable(state.protocol, state.metadata, table=table)
     return True

@@ -1,7 +1,7 @@
 """The commits after a snapshot: how whoever holds one learns what was committed since.
 
 Opening a table again costs a hint, a listing, a checkpoint and every commit after it. Whoever holds a
-snapshot needs just the commits that are new, and carries it on by them (`Snapshot.carried_on`).
+snapshot needs just the commits that are new, and carries it on by them (`Snapshot.advance`).
 
 That is right only while the log is still the one that the snapshot was read from. A cleanup may have
 taken the new commits as well; or the table was deleted, and another one created in its place. Then the
@@ -25,7 +25,7 @@ from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.snapshot.ratified import ratified_after
-from airflow_delta.engine.snapshot.tail import read_light_tail
+from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def read_new_commits(storage: Storage, commits: tuple[LogCommit, ...], *, table:
         CorruptLogError: one breaks the protocol.
         StorageError: the store failed.
     """
-    return NewCommits(commits, read_light_tail(storage, commits, table=table))
+    return NewCommits(commits, parse_common_columns(storage, commits, table=table))
 
 
 def _is_there(storage: Storage, known: LogCommit) -> bool:

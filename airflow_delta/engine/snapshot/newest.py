@@ -25,8 +25,8 @@ from airflow_delta.engine.log.files import Commit, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.new_commits import commits_after, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.snapshot.segment_commits import info_of
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["NewestSnapshot"]
@@ -108,8 +108,8 @@ class NewestSnapshot:
             if not commits:
                 return replace(kept, seen_ms=seen_ms)
             news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
-            info = info_of(news.parsed.small, commits[-1].version)
-            newest = kept.snapshot.carried_on(news.commits, news.parsed)
+            info = info_of(news.parsed.non_file_actions, commits[-1].version)
+            newest = kept.snapshot.advance(news.commits, news.parsed)
             if _table_of(self._owner_of(newest)) != _table_of(owned):
                 return None  # the next commits are to be looked for elsewhere
             return _Kept(

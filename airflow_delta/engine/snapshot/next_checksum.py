@@ -53,7 +53,7 @@ from airflow_delta.engine.model.actions import (
     Txn,
 )
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.replay.small_actions import SmallState
+from airflow_delta.engine.replay.non_file_actions import NonFileState
 from airflow_delta.engine.snapshot.next_totals import FileTotals, next_totals
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -168,7 +168,7 @@ def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
         snapshot.table,
         snapshot.protocol,
         snapshot.metadata,
-        snapshot.state.small.transactions,
+        snapshot.state.non_file_state.transactions,
         snapshot.domains,
     )
     raw = read_commit_info(storage, snapshot.version, path=path)
@@ -178,14 +178,14 @@ def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
 
 def _after(base: Snapshot | None, commit: MadeCommit, table: str) -> _Version:
     """The version that a commit has made of the one before it."""
-    small = SmallState() if base is None else base.state.small
-    domains = {**small.domains, **commit.domains}
+    non_file_state = NonFileState() if base is None else base.state.non_file_state
+    domains = {**non_file_state.domains, **commit.domains}
     return _Version(
         commit.version,
         table,
         commit.protocol,
         commit.metadata,
-        {**small.transactions, **commit.transactions},
+        {**non_file_state.transactions, **commit.transactions},
         {name: domain for name, domain in domains.items() if not domain.removed},
     )
 

@@ -32,8 +32,8 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.log.commit_file import is_as_ratified
 from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["lacking_commits", "ratified_after", "with_ratified_commits"]
@@ -81,10 +81,10 @@ def with_ratified_commits(
     if not commits:
         return snapshot
     try:
-        parsed = read_light_tail(storage, commits, table=snapshot.table)
+        parsed = parse_common_columns(storage, commits, table=snapshot.table)
     except ObjectNotFoundError:
         return None
-    return snapshot.carried_on(commits, parsed)
+    return snapshot.advance(commits, parsed)
 
 
 def ratified_after(

@@ -39,9 +39,9 @@ from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
+from airflow_delta.engine.snapshot.segment_commits import info_of
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
-from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Snapshot:
     Args:
         storage: where the table is.
         segment: the part of the log that gives the version.
-        state: what that comes to, where it is known; see `carried_on`.
+        state: what that comes to, where it is known; see `advance`.
         info: the ``commitInfo`` of the version, where it is known.
 
     Raises:
@@ -79,13 +79,13 @@ class Snapshot:
     ) -> None:
         self._state = LogState(storage, segment) if state is None else state
         self._info = info
-        small = self._state.small
-        if small.protocol is None or small.metadata is None:
-            missing = "protocol" if small.protocol is None else "metaData"
+        non_file_state = self._state.non_file_state
+        if non_file_state.protocol is None or non_file_state.metadata is None:
+            missing = "protocol" if non_file_state.protocol is None else "metaData"
             raise without_action(
                 missing, version=self.version, checkpoint=self.segment.checkpoint, table=self.table
             )
-        self._protocol, self._metadata = small.protocol, small.metadata
+        self._protocol, self._metadata = non_file_state.protocol, non_file_state.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
 
     def __repr__(self) -> str:
@@ -154,18 +154,18 @@ class Snapshot:
         """
         retention = self.properties.set_transaction_retention_ms
         if retention is None:
-            return self._state.small.transactions
+            return self._state.non_file_state.transactions
         oldest = _now_ms() - retention
         return {
             app: txn
-            for app, txn in self._state.small.transactions.items()
+            for app, txn in self._state.non_file_state.transactions.items()
             if txn.last_updated is not None and txn.last_updated >= oldest
         }
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
         """The configuration of each metadata domain."""
-        return self._state.small.domains
+        return self._state.non_file_state.domains
 
     @property
     def features(self) -> tuple[FeatureStatus, ...]:
@@ -181,12 +181,12 @@ class Snapshot:
         """
         return row_tracking(self._protocol, self.properties, self.domains)
 
-    def carried_on(self, commits: Sequence[LogCommit], parsed: ParsedCommits) -> Snapshot:
+    def advance(self, commits: Sequence[LogCommit], parsed: ParsedCommits) -> Snapshot:
         """The snapshot of the version that commits after this one have made.
 
         Args:
             commits: the commits, from the next version on.
-            parsed: what they say; see `read_light_tail`.
+            parsed: what they say; see `parse_common_columns`.
 
         Raises:
             CorruptLogError: a commit breaks the protocol.
@@ -194,8 +194,8 @@ class Snapshot:
             InvalidTableError: its protocol and metadata contradict each other.
         """
         segment = self.segment.extended(commits)
-        state = self._state.carried_on(segment, parsed)
-        info = info_of(parsed.small, segment.version)
+        state = self._state.advance(segment, parsed)
+        info = info_of(parsed.non_file_actions, segment.version)
         return Snapshot(self._state.storage, segment, state=state, info=info)
 
     def copied(self) -> Snapshot:

@@ -38,8 +38,8 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.older_segments import OlderSegments
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.log.version_checksum import read_checksum
-from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
-from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.replay.non_file_actions import NonFileState, reconcile_non_file_actions
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -63,35 +63,37 @@ class LogState:
         self._gone: set[str] = set()
         self._older: OlderSegments | None = None
         self._reader: CheckpointReader | None = None
-        self._tail: Tail | None = None
-        self._small: SmallState | None = None
+        self._segment_commits: SegmentCommits | None = None
+        self._non_file_state: NonFileState | None = None
 
-    def carried_on(self, segment: LogSegment, news: ParsedCommits) -> LogState:
+    def advance(self, segment: LogSegment, news: ParsedCommits) -> LogState:
         """The state of a later version, without reading again what has been read.
 
         Args:
             segment: the segment of the later version: this one's, extended.
-            news: what the commits say that are new; see `read_light_tail`.
+            news: what the commits say that are new; see `parse_common_columns`.
 
         Raises:
             CorruptLogError: an action that is new lacks a field or has one of the wrong type.
         """
         later = LogState(self.storage, segment)
         later._excluded = set(self._excluded)
-        later._small = reconcile_small_actions(
+        later._non_file_state = reconcile_non_file_actions(
             (
                 (action.kind, action.value, f"commit {action.version}: {action.kind}")
-                for action in news.small
+                for action in news.non_file_actions
             ),
-            self.small,
+            self.non_file_state,
         )
-        later._tail = self._commits().followed_by(segment.plan(), news)
+        later._segment_commits = self._commits().advance(segment.plan(), news)
         return later
 
     def copied(self) -> LogState:
         """The same state for another user: what is found out by one isn't seen by the other."""
         same = LogState(self.storage, self.segment)
-        same._excluded, same._small, same._tail = set(self._excluded), self._small, copy(self._tail)
+        same._excluded = set(self._excluded)
+        same._non_file_state = self._non_file_state
+        same._segment_commits = copy(self._segment_commits)
         return same
 
     @property
@@ -100,11 +102,11 @@ class LogState:
         return frozenset(self._excluded)
 
     @property
-    def small(self) -> SmallState:
+    def non_file_state(self) -> NonFileState:
         """Protocol, metadata, transactions and domains."""
-        if self._small is None:
-            self._small = self._attempt(self._read_small)
-        return self._small
+        if self._non_file_state is None:
+            self._non_file_state = self._attempt(self._read_non_file_state)
+        return self._non_file_state
 
     def parse_commits(self) -> None:
         """Parse the commits after the checkpoint now, so that a broken one is found out.
@@ -207,7 +209,7 @@ class LogState:
             DeltaWarning,
             stacklevel=3,
         )
-        told = self._small
+        told = self._non_file_state
         logged, unbackfilled = _parted(self.segment)
         if self._older is None:
             self._older = OlderSegments(
@@ -232,19 +234,19 @@ class LogState:
             DeltaWarning,
             stacklevel=3,
         )
-        told = self._small
+        told = self._non_file_state
         self._excluded.add(compaction.path)
         self.segment = self._with_usable_compactions(self.segment)
         self._forget()
         self._check_same(told, error)
 
     def _check_same(
-        self, told: SmallState | None, error: CorruptLogError | ObjectNotFoundError
+        self, told: NonFileState | None, error: CorruptLogError | ObjectNotFoundError
     ) -> None:
         """What was told of the table before must hold still, or the damage went further than seen."""
         if told is not None and (told.protocol, told.metadata) != (
-            self.small.protocol,
-            self.small.metadata,
+            self.non_file_state.protocol,
+            self.non_file_state.metadata,
         ):
             raise error
 
@@ -281,7 +283,7 @@ class LogState:
         return replace(segment, compactions=usable)
 
     def _forget(self) -> None:
-        self._reader = self._tail = self._small = None
+        self._reader = self._segment_commits = self._non_file_state = None
 
     def _checkpoint(self) -> CheckpointReader | None:
         if self._reader is None and self.segment.checkpoint is not None:
@@ -293,24 +295,24 @@ class LogState:
             )
         return self._reader
 
-    def _read_small(self) -> SmallState:
+    def _read_non_file_state(self) -> NonFileState:
         reader = self._checkpoint()
         base = None
         if reader is not None:
-            base = reconcile_small_actions(
-                (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
+            base = reconcile_non_file_actions(
+                (kind, value, f"{reader.path}: {kind}") for kind, value in reader.non_file_actions()
             )
-        tail = self._commits()
-        small = reconcile_small_actions(
+        commits = self._commits()
+        non_file_state = reconcile_non_file_actions(
             (
-                (action.kind, action.value, f"{tail.name_of(action.version)}: {action.kind}")
-                for action in tail.small()
+                (action.kind, action.value, f"{commits.name_of(action.version)}: {action.kind}")
+                for action in commits.non_file_actions()
             ),
             base,
         )
-        if small.protocol is None or small.metadata is None:
+        if non_file_state.protocol is None or non_file_state.metadata is None:
             self._check_first_compaction()
-        return small
+        return non_file_state
 
     def _check_first_compaction(self) -> None:
         """Where protocol or metadata are lacking, tell whether a compaction has lost them.
@@ -334,11 +336,13 @@ class LogState:
             return None  # it is optional in every way
         return None if checksum is None else checksum.num_files
 
-    def _commits(self) -> Tail:
-        if self._tail is None:
+    def _commits(self) -> SegmentCommits:
+        if self._segment_commits is None:
             segment = self.segment
-            self._tail = Tail(self.storage, segment.plan(), table=segment.table)
-        return self._tail
+            self._segment_commits = SegmentCommits(
+                self.storage, segment.plan(), table=segment.table
+            )
+        return self._segment_commits
 
     def _stream(
         self,
@@ -351,7 +355,7 @@ class LogState:
         from airflow_delta.engine.checkpoint.distinct_files import each_file_once
 
         looked_at = () if row_filter is None else row_filter.columns
-        tail = self._commits().files(columns if columns is None else (*columns, *looked_at))
+        commits = self._commits().files(columns if columns is None else (*columns, *looked_at))
         reader = self._checkpoint()
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
@@ -364,8 +368,8 @@ class LogState:
                     # A filter leaves files out.
                     count=self._files_in_checkpoint if row_filter is None else lambda: None,
                 )
-            yield from map(tail.survivors, rows)
-        newest = tail.adds if adds else tail.removes
+            yield from map(commits.survivors, rows)
+        newest = commits.adds if adds else commits.removes
         if row_filter is not None:
             newest = row_filter.prune(newest)
         # Where an action stood in the log no longer matters, and checkpoints don't tell it.

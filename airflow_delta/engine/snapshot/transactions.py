@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
+from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.commit_file import read_commits
 from airflow_delta.engine.log.files import LogCommit
@@ -69,7 +69,7 @@ class TransactionSearch:
             oldest version that can be told to hold it. None where the state doesn't know the
             application, and where no commit that is there and whole set the identifier.
         """
-        newest = snapshot.state.small.transactions.get(app_id)
+        newest = snapshot.state.non_file_state.transactions.get(app_id)
         if newest is None and snapshot.properties.set_transaction_retention_ms is None:
             return None
         if newest is not None and ascending and version > newest.version:
@@ -120,7 +120,7 @@ class TransactionSearch:
 
 
 def _identifiers(commit: LogCommit, content: bytes, *, table: str) -> list[tuple[str, int]]:
-    actions = find_small_actions([(commit.version, content)], kinds=("txn",), table=table)
+    actions = find_non_file_actions([(commit.version, content)], kinds=("txn",), table=table)
     pairs = [(action.value.get("appId"), action.value.get("version")) for action in actions]
     return [(app, v) for app, v in pairs if isinstance(app, str) and isinstance(v, int)]
 

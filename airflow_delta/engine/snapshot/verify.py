@@ -126,7 +126,7 @@ def verify(state: LogState, *, unexpired: Mapping[str, Txn]) -> VerifyResult:
         return VerifyResult(version, (), ())
     checks = [
         *_totals(state, checksum),
-        *_small_actions(state, checksum, unexpired),
+        *_non_file_actions(state, checksum, unexpired),
         *_commit(state, checksum),
         *_files(state, checksum),
     ]
@@ -191,29 +191,31 @@ def _file_size_histogram(
     return _equal("fileSizeHistogram", {name: told.get(name) for name in found}, found)
 
 
-def _small_actions(
+def _non_file_actions(
     state: LogState, checksum: VersionChecksum, unexpired: Mapping[str, Txn]
 ) -> Iterator[_Check]:
-    small = state.small
+    non_file_state = state.non_file_state
     if checksum.metadata is not None:
-        yield _equal("metadata", checksum.metadata, small.metadata)
+        yield _equal("metadata", checksum.metadata, non_file_state.metadata)
     if checksum.protocol is not None:
-        yield _equal("protocol", checksum.protocol, small.protocol)
+        yield _equal("protocol", checksum.protocol, non_file_state.protocol)
     if checksum.set_transactions is not None:
         told = {txn.app_id: txn for txn in checksum.set_transactions}
         found = {
-            app: txn for app, txn in small.transactions.items() if app in told or app in unexpired
+            app: txn
+            for app, txn in non_file_state.transactions.items()
+            if app in told or app in unexpired
         }
         yield _same_entries("setTransactions", told, found)
     if checksum.domain_metadata is not None:
         domains = {domain.domain: domain for domain in checksum.domain_metadata}
-        yield _same_entries("domainMetadata", domains, dict(small.domains))
+        yield _same_entries("domainMetadata", domains, dict(non_file_state.domains))
 
 
 def _commit(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     """What the commit itself tells: the id of its transaction and its in-commit timestamp."""
-    commit, small = state.segment.last_commit, state.small
-    if commit is None or small.protocol is None or small.metadata is None:
+    commit, non_file_state = state.segment.last_commit, state.non_file_state
+    if commit is None or non_file_state.protocol is None or non_file_state.metadata is None:
         return
     try:
         raw = read_commit_info(state.storage, commit.version, path=commit.path)
@@ -224,7 +226,7 @@ def _commit(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     if checksum.txn_id is not None and info.txn_id is not None:
         yield _equal("txnId", checksum.txn_id, info.txn_id)
     source = timestamp_source(
-        commit.version, small.protocol, small.metadata, table=state.segment.table
+        commit.version, non_file_state.protocol, non_file_state.metadata, table=state.segment.table
     )
     timestamp = info.in_commit_timestamp_ms if source is TimestampSource.COMMIT_INFO else None
     if checksum.in_commit_timestamp is not None or timestamp is not None:

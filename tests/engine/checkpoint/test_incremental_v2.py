@@ -357,11 +357,11 @@ def test_many_commits_are_streamed(table: Table, monkeypatch: pytest.MonkeyPatch
     """They needn't fit into memory, which all actions of a checkpoint from the previous one must."""
     table.commit([file("x", 1)])
     size = table.table.storage.head(commit_file(1)).size
-    monkeypatch.setattr(checkpoint_base, "_TAIL_BYTES", size)
+    monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size)
     snapshot = table.table.delta().snapshot()
     plan = plan_checkpoint(snapshot)
     assert plan.incremental
-    monkeypatch.setattr(checkpoint_base, "_TAIL_BYTES", size - 1)
+    monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size - 1)
     assert not plan_checkpoint(snapshot).incremental
     # Recovery may have made the tail longer than it was planned with.
     result = execute_checkpoint(snapshot.state.storage, snapshot, plan)

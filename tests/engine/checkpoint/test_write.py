@@ -55,7 +55,7 @@ def test_each_row_is_one_action_and_v1_kinds_only() -> None:
     assert set(rows[0]) == {"protocol", "metaData", "txn", "domainMetadata", "add", "remove"}
 
 
-def test_small_actions_keep_their_fields() -> None:
+def test_non_file_actions_keep_their_fields() -> None:
     rows = rows_written()
     assert [row["txn"] for row in rows if row["txn"]] == [
         {"appId": "app", "version": 5, "lastUpdated": 1_700_000_000_000},

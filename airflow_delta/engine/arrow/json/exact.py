@@ -30,7 +30,7 @@ __all__ = [
     "FILE_KINDS",
     "SMALL_KINDS",
     "InvalidLineError",
-    "SmallAction",
+    "NonFileAction",
     "file_columns",
     "read_line",
 ]
@@ -51,7 +51,7 @@ class InvalidLineError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SmallAction:
+class NonFileAction:
     """An action of a commit that is not a file action.
 
     Attributes:

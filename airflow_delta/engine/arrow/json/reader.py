@@ -35,7 +35,7 @@ from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
     SMALL_KINDS,
     InvalidLineError,
-    SmallAction,
+    NonFileAction,
     file_columns,
     read_line,
 )
@@ -45,7 +45,7 @@ from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
 
-__all__ = ["ParsedCommits", "SmallAction", "parse_commits", "stream_commits"]
+__all__ = ["NonFileAction", "ParsedCommits", "parse_commits", "stream_commits"]
 
 _Digest = TypeVar("_Digest")
 
@@ -66,11 +66,11 @@ class ParsedCommits:
 
     Attributes:
         files: the file actions, in log order.
-        small: every other known action, in log order.
+        non_file_actions: every other known action, in log order.
     """
 
     files: FileActions
-    small: tuple[SmallAction, ...]
+    non_file_actions: tuple[NonFileAction, ...]
 
 
 def parse_commits(
@@ -107,7 +107,7 @@ def parse_commits(
             pa.concat_tables([part.files.adds for part in parts]),
             pa.concat_tables([part.files.removes for part in parts]),
         ),
-        tuple(action for part in parts for action in part.small),
+        tuple(action for part in parts for action in part.non_file_actions),
     )
 
 
@@ -171,7 +171,7 @@ def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass(slots=True)
 class _SliceResult:
-    small: list[SmallAction] = field(default_factory=list)
+    non_file_actions: list[NonFileAction] = field(default_factory=list)
     batches: dict[str, list[pa.RecordBatch]] = field(
         default_factory=lambda: {kind: [] for kind in FILE_KINDS}
     )
@@ -206,8 +206,8 @@ class _Parser:
             pa.Table.from_batches(_in_log_order(result.batches[kind]), self._schemas[kind])
             for kind in FILE_KINDS
         )
-        small = sorted(result.small, key=lambda action: action.position)
-        return ParsedCommits(FileActions(adds, removes), tuple(small))
+        non_file = sorted(result.non_file_actions, key=lambda action: action.position)
+        return ParsedCommits(FileActions(adds, removes), tuple(non_file))
 
     def _read(self, source: Slice) -> _SliceResult:
         """All actions of a slice; what takes the exact path may come out of order."""
@@ -264,8 +264,8 @@ class _Parser:
                 numbers[kind].append(number)
                 rows[kind].append(value)
             elif kind in self._kinds:
-                small = SmallAction(versions[number], kind, value, positions[number])
-                result.small.append(small)
+                non_file = NonFileAction(versions[number], kind, value, positions[number])
+                result.non_file_actions.append(non_file)
         for kind in FILE_KINDS:
             if rows[kind]:
                 chosen = lines.pick(numbers[kind])

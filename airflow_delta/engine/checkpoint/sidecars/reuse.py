@@ -43,7 +43,7 @@ from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.stitch import check_pages, read_stored_file
 from airflow_delta.engine.replay.file_key import file_keys
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import expired, unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
@@ -116,7 +116,7 @@ class Inspector:
 
     Args:
         storage: the table's storage.
-        tail: the commits.
+        commits: the commits.
         oldest_tombstone_ms: see ``tombstones.expired``.
         stats_form: how adds are to store statistics.
         checkpoint: the path of the checkpoint that names the sidecars, for errors.
@@ -125,15 +125,15 @@ class Inspector:
     def __init__(
         self,
         storage: Storage,
-        tail: ReconciledTail,
+        commits: ReconciledCommits,
         *,
         oldest_tombstone_ms: int,
         stats_form: str,
         checkpoint: str,
     ) -> None:
         self._storage = storage
-        self._tail = tail
-        self._keys = SortedKeys(tail.keys)
+        self._commits = commits
+        self._keys = SortedKeys(commits.keys)
         self._oldest_ms = oldest_tombstone_ms
         self._stats_form = stats_form
         self._checkpoint = checkpoint
@@ -144,7 +144,7 @@ class Inspector:
         Raises:
             CorruptLogError: not among the sidecars.
         """
-        return sidecar_file(sidecar, table=self._tail.table, checkpoint=self._checkpoint)
+        return sidecar_file(sidecar, table=self._commits.table, checkpoint=self._checkpoint)
 
     def judge(self, sidecar: Sidecar) -> JudgedSidecar:
         """Find out what is to become of a sidecar.
@@ -174,7 +174,7 @@ class Inspector:
     def rows(self, sidecar: Sidecar, kind: str) -> Iterator[pa.Table]:
         """The adds or the removes that aren't gone, with all columns."""
         for table in self._read(sidecar, kind, None):
-            rows = self._tail.survivors(table)
+            rows = self._commits.survivors(table)
             yield rows if kind == "add" else unexpired(rows, self._oldest_ms)
 
     def tell(self, sidecar: Sidecar, distinct: DistinctFiles) -> None:
@@ -250,7 +250,7 @@ class Inspector:
         return False
 
     def _path_keys(self, actions: pa.Table) -> pa.ChunkedArray:
-        return file_keys(_without_vectors(actions), table=self._tail.table)
+        return file_keys(_without_vectors(actions), table=self._commits.table)
 
     def _gone(self, sidecar: Sidecar, kind: str, keys: pa.Array) -> tuple[int, int]:
         """How many actions are gone, and how large the files are that were added, in bytes."""
@@ -265,7 +265,7 @@ class Inspector:
         return count, size
 
     def _mentioned(self, actions: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
-        found = file_keys(actions, table=self._tail.table).cast(keys.type)
+        found = file_keys(actions, table=self._commits.table).cast(keys.type)
         return pc.is_in(found, value_set=keys)
 
     def _read(

@@ -143,7 +143,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
         # A loop over commits; their files are columns.
         times = dict.fromkeys((each.version for each in commits), None) | {
             action.version: action.value.get("inCommitTimestamp")
-            for action in parsed.small
+            for action in parsed.non_file_actions
             if action.kind == "commitInfo"
         }
         seen.times |= times

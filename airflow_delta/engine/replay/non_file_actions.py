@@ -15,12 +15,12 @@ from typing import Any
 
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 
-__all__ = ["SmallState", "reconcile_small_actions"]
+__all__ = ["NonFileState", "reconcile_non_file_actions"]
 
 
 @dataclass(frozen=True, slots=True)
-class SmallState:
-    """The state that small actions come to; protocol and metadata are None where no action set them.
+class NonFileState:
+    """The state that non-file actions come to; protocol and metadata are None where no action set them.
 
     Attributes:
         transactions: by ``appId``.
@@ -33,10 +33,10 @@ class SmallState:
     domains: Mapping[str, DomainMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def reconcile_small_actions(
-    actions: Iterable[tuple[str, Mapping[str, Any], str]], base: SmallState | None = None
-) -> SmallState:
-    """Apply small actions to a state, oldest first.
+def reconcile_non_file_actions(
+    actions: Iterable[tuple[str, Mapping[str, Any], str]], base: NonFileState | None = None
+) -> NonFileState:
+    """Apply non-file actions to a state, oldest first.
 
     Args:
         actions: triples of the action's name, its JSON object and where it stands, for errors.
@@ -45,7 +45,7 @@ def reconcile_small_actions(
     Raises:
         CorruptLogError: an action lacks a field or has one of the wrong type.
     """
-    base = base or SmallState()
+    base = base or NonFileState()
     protocol, metadata = base.protocol, base.metadata
     transactions, domains = dict(base.transactions), dict(base.domains)
     for kind, value, where in actions:
@@ -63,4 +63,6 @@ def reconcile_small_actions(
                     domains.pop(domain.domain, None)
                 else:
                     domains[domain.domain] = domain
-    return SmallState(protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains))
+    return NonFileState(
+        protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains)
+    )
