@@ -53,7 +53,7 @@ class DistinctFiles:
         if not actions.num_rows:
             return
         hashes = self._hasher.hashes(file_keys(actions, table=self._table))
-        numbers, keys = hashes.numbered()
+        numbers, keys = hashes.factorize()
         twice = np.bincount(numbers, minlength=len(keys)) > 1
         with self._lock:
             twice |= self._seen.add(keys) >= 0
@@ -93,9 +93,7 @@ def each_file_once(
         found += some.num_rows
         if not compared:
             compared = (
-                repeated.meet(file_keys(some, table=table))
-                if expected is None
-                else found > expected
+                repeated.add(file_keys(some, table=table)) if expected is None else found > expected
             )
             if compared:
                 _compare_keys(checkpoint, table=table)

@@ -1,9 +1,9 @@
-"""Reconcile the actions that aren't files: protocol, metadata, transactions and domains.
+"""Reconcile the non-file actions: protocol, metadata, transactions and domains.
 
 PROTOCOL.md, "Action Reconciliation": the newest ``protocol`` and ``metaData`` hold, the newest
-``txn`` of each ``appId`` (even if its version went down: PROTOCOL-2019 allows that), and the newest
-``domainMetadata`` of each domain, unless it is a removal. ``commitInfo`` and ``cdc`` belong to their
-commit, not to the state.
+``txn`` of each ``appId`` (even if its version decreased, which PROTOCOL-2019 allows), and the
+newest ``domainMetadata`` of each domain, unless it is a removal. ``commitInfo`` and ``cdc`` belong
+to their commit, not to the state.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["NonFileState", "reconcile_non_file_actions"]
 
 @dataclass(frozen=True, slots=True)
 class NonFileState:
-    """The state that non-file actions come to; protocol and metadata are None where no action set them.
+    """The reconciled non-file actions; protocol and metadata are None if no action set them.
 
     Attributes:
         transactions: by ``appId``.
-        domains: by domain, removed ones left out.
+        domains: by domain, without removed ones.
     """
 
     protocol: Protocol | None = None
@@ -39,8 +39,8 @@ def reconcile_non_file_actions(
     """Apply non-file actions to a state, oldest first.
 
     Args:
-        actions: triples of the action's name, its JSON object and where it stands, for errors.
-        base: the state before them; None where there is none.
+        actions: triples of the action's name, its JSON object and its location, for errors.
+        base: the state before them; None if there is none.
 
     Raises:
         CorruptLogError: an action lacks a field or has one of the wrong type.

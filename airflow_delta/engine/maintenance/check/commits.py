@@ -157,7 +157,7 @@ def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
         for rows in (actions.adds, actions.removes)
         for chunk in file_keys(rows, table=table).chunks
     ]
-    codes, _ = KeyHasher().hashes(pa.chunked_array(chunks, pa.string())).numbered()
+    codes, _ = KeyHasher().hashes(pa.chunked_array(chunks, pa.string())).factorize()
     versions = values_of(actions, VERSION)
     order = np.lexsort((versions, codes))
     same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)
