@@ -107,9 +107,9 @@ class LogSegment:
 
     def path_of(self, version: int) -> str:
         """The path of a version's commit, which may be gone: in the log, unless it is un-backfilled."""
-        place = version - self.commits[0].version if self.commits else -1
-        if 0 <= place < len(self.commits):
-            return self.commits[place].path
+        index = version - self.commits[0].version if self.commits else -1
+        if 0 <= index < len(self.commits):
+            return self.commits[index].path
         return commit_path(version)
 
     def plan(self) -> tuple[LogCommit | CompactedCommits, ...]:

@@ -143,8 +143,8 @@ def reconcile_further(earlier: ReconciledCommits, news: FileActions) -> Reconcil
     old = FileActions(earlier.adds, earlier.removes)
     later = reconcile_commits(news, table=earlier.table)
     first = int(values_of(old, POSITION).max(initial=-1)) + 1
-    adds = _followed(earlier.adds, later.adds, later.keys, first, earlier.table)
-    removes = _followed(earlier.removes, later.removes, later.keys, first, earlier.table)
+    adds = _append_later(earlier.adds, later.adds, later.keys, first, earlier.table)
+    removes = _append_later(earlier.removes, later.removes, later.keys, first, earlier.table)
     return ReconciledCommits(adds, removes, earlier.table)
 
 
@@ -152,10 +152,10 @@ _CHUNKS = 8
 """With more chunks than this, iterating over them costs more than combining them."""
 
 
-def _followed(
+def _append_later(
     before: pa.Table, after: pa.Table, mentioned: pa.Array, first: int, table: str
 ) -> pa.Table:
-    """Earlier rows that aren't mentioned again, then later rows, renumbered from ``first``."""
+    """Append later rows, from position ``first`` on, to the rows that aren't mentioned again."""
     again = pc.is_in(file_keys(before, table=table), value_set=mentioned)
     kept = before.select(after.column_names)
     if pc.any(again).as_py():

@@ -1,15 +1,15 @@
-"""The commits after a checkpoint: the tail of a segment, read when asked for and as far as asked.
+"""The commits after a checkpoint, read when they are needed and only as far as needed.
 
-The commits are read while earlier ones are parsed (`commit_texts`), so that the text of a long log is
-never in memory as a whole; only the wanted columns of its file actions stay.
+Commits are read while earlier ones are parsed (`commit_texts`), so the text of a long log is never
+in memory as a whole. Of the file actions, only the wanted columns stay in memory.
 
-Whoever opens a table asks for protocol and metadata, and perhaps for nothing else, or else for the
-files later. The text of a tail of moderate size is kept in between: the first question costs a search
-for a few lines, the second the parsing, and no commit is read twice. The text of a longer tail isn't
-kept, and is read once for each.
+A reader that opens a table needs protocol and metadata, and perhaps the files later. If the commits
+are of moderate size, their text is kept in between: the first call searches it for a few lines, the
+second one parses it, and no commit is read twice. A longer text isn't kept, and is read for each of
+the two.
 
-The first question over a short tail needs no Arrow, which is imported for the others; see
-``snapshot.py`` for why.
+The first call on short commits doesn't need Arrow, which is imported for the others;
+``snapshot.py`` says why.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 _KEPT_BYTES = 32 << 20
-"""The most text to keep between the question for the metadata and the one for the files."""
+"""The most text to keep between reading the metadata and reading the files."""
 
 _SMALL_BYTES = 16 << 10
-"""Commits with less text, as those that were made while somebody made another, have few actions."""
+"""Commits with less text have few actions, such as those made during another commit."""
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
 """The actions that are part of the state; ``commitInfo`` and ``cdc`` belong to their commit alone."""
@@ -59,15 +59,15 @@ _COMMON_COLUMNS = (
     "dataChange",
     "deletionVector",
 )
-"""What nearly every question needs: parsed at the first reading of the files, so that the next
-question needn't read again. Statistics and tags are most of a commit's text."""
+"""The columns that nearly every caller needs. The first reading of the files parses them, so that
+the next caller needn't read again. Statistics and tags are most of a commit's text."""
 
 
 class SegmentCommits:
-    """The state that the commits after a checkpoint bring.
+    """The reconciled actions of the commits after a checkpoint.
 
-    All methods raise `ObjectNotFoundError` where a commit vanished since it was listed, and
-    `CorruptLogError` where one breaks the protocol.
+    All methods raise `ObjectNotFoundError` if a commit vanished since it was listed, and
+    `CorruptLogError` if one breaks the protocol.
 
     Args:
         storage: where the log is.
@@ -89,11 +89,11 @@ class SegmentCommits:
         self._columns: frozenset[str] | None = frozenset()
 
     def name_of(self, version: int) -> str:
-        """What to call the file that an action of a version was read from, in messages."""
+        """The name, for messages, of the file from which an action of a version was read."""
         return self._paths.get(version) or f"commit {version}"
 
     def non_file_actions(self) -> tuple[NonFileAction, ...]:
-        """The actions of the state that aren't about files, in log order."""
+        """The non-file actions that are part of the state, in log order."""
         if self._non_file_actions is None:
             if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
                 from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
@@ -111,10 +111,10 @@ class SegmentCommits:
         return self._non_file_actions
 
     def files(self, columns: Sequence[str] | None) -> ReconciledCommits:
-        """The file actions, reconciled among themselves.
+        """The reconciled file actions.
 
         Args:
-            columns: columns that there must be; None for all.
+            columns: the columns needed; None for all.
         """
         wanted = None if columns is None else frozenset(columns)
         enough = self._columns is None or (wanted is not None and wanted <= self._columns)
@@ -141,11 +141,11 @@ class SegmentCommits:
     def advance(
         self, commits: Sequence[LogCommit | CompactedCommits], news: ParsedCommits
     ) -> SegmentCommits:
-        """The tail of a later version, without reading again what has been read.
+        """The commits of a later version, without reading anything again.
 
         Args:
-            commits: those of the later version.
-            news: what the commits say that are new; see `parse_common_columns`.
+            commits: the commits of the later version.
+            news: the actions of the new commits; see `parse_common_columns`.
         """
         later = SegmentCommits(self._storage, commits, table=self._table)
         if self._files is not None or not self._commits:
@@ -196,16 +196,16 @@ def parse_commit_files(
 def check_reconciled(
     actions: Iterable[NonFileAction], compactions: Mapping[int, str], *, table: str
 ) -> None:
-    """Refuse a compaction that says twice what reconciled actions say once, of what isn't a file.
+    """Refuse a compaction that has a non-file action twice that reconciled actions have once.
 
     Args:
-        actions: those of all commits and compactions.
+        actions: the actions of all commits and compactions.
         compactions: the versions whose actions come from a compaction, with its path.
         table: the table's location, for errors.
 
     Raises:
-        CorruptLogError: one has a second protocol, say, or a second transaction of an application. Facts:
-            version, path.
+        CorruptLogError: a compaction has, for example, a second protocol or a second transaction of
+            an application. Facts: version, path.
     """
     if not compactions:
         return
@@ -220,7 +220,7 @@ def check_reconciled(
 
 
 def info_of(actions: Iterable[NonFileAction], version: int) -> CommitInfo | None:
-    """The ``commitInfo`` of a version among actions; None where there is none."""
+    """The ``commitInfo`` of a version among actions; None if there is none."""
     for action in actions:
         if action.version == version and action.kind == "commitInfo":
             return CommitInfo.from_json(action.value, version=version)
@@ -230,6 +230,6 @@ def info_of(actions: Iterable[NonFileAction], version: int) -> CommitInfo | None
 def parse_common_columns(
     storage: Storage, commits: Sequence[LogCommit | CompactedCommits], *, table: str
 ) -> ParsedCommits:
-    """As `parse_commit_files`, with the columns that a `SegmentCommits` keeps of its files in any case."""
+    """As `parse_commit_files`, with the columns that `SegmentCommits` always keeps."""
     small = sum(commit.size for commit in commits) < _SMALL_BYTES
     return parse_commit_files(storage, commits, columns=_COMMON_COLUMNS, table=table, small=small)
