@@ -1,22 +1,24 @@
-"""Write checkpoints of the V2 spec: sidecars with the file actions, and a top level that names them.
+"""Write V2 checkpoints: sidecars with the file actions, and a top level that refers to them.
 
 PROTOCOL.md, "V2 Spec", "Sidecar Files", "Checkpoint Naming Scheme". The top level holds
-``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and ``sidecar`` actions,
-and never file actions: those are in the sidecars, all of them. It is written last, in one request,
-and until then nothing names the sidecars: a checkpoint is there as a whole or not at all.
+``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and ``sidecar``
+actions. All file actions are in the sidecars. The top level is written last, in one request, and
+until then nothing refers to the sidecars: a checkpoint exists as a whole or not at all.
 
-A top level comes as JSON lines or as Parquet, under a name with a UUID; or as Parquet under the classic
-name, for readers that don't know the others: they find the protocol there, and in it that they can't
-read the table.
+A top level is a file of JSON lines or of Parquet, under a name with a UUID; or Parquet under the
+classic name, for readers that don't know the other names. They find the protocol there, which says
+that they can't read the table.
 
-**Names.** Under a new name with a UUID nobody else writes, so it needs no exclusive put: one that is sent
-again after a lost answer changes nothing. One that is taken is that of a checkpoint that was found damaged
-and is written anew. Several writers may do so at once, each over sidecars of its own, and nobody knows
-whose top level stays; so what ``_last_checkpoint`` would repeat of it is left out then. Else the hint of
-one might name the sidecars of the other, which no checkpoint names: a cleanup would take them.
+**Names.** A new name with a UUID is unique, so it needs no exclusive put: sending the put again
+after a lost answer changes nothing. An existing name belongs to a damaged checkpoint that is
+replaced. Several writers may replace it at once, each with its own sidecars, and it is unknown
+whose top level stays. So in this case ``_last_checkpoint`` doesn't repeat the top level. Otherwise
+the hint of one writer might refer to the sidecars of the other, which no checkpoint refers to: a
+cleanup would delete them.
 
-What a caller answers for: that the protocol of the version has the feature ``v2Checkpoint`` and lets us
-write, that the version's commit exists, and which tombstones and transactions have expired.
+The caller must ensure that the protocol of the version has the feature ``v2Checkpoint`` and lets us
+write, and that the version's commit exists. It also decides which tombstones and transactions have
+expired.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
-from airflow_delta.engine.checkpoint.idempotent_put import put_own
+from airflow_delta.engine.checkpoint.idempotent_put import put_idempotently
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.sidecars.layout import clustered, sidecar_layout
 from airflow_delta.engine.checkpoint.sidecars.tags import count_of
@@ -63,19 +65,20 @@ _SIDECAR = pa.struct(
 )
 
 _EMBEDDED = 30
-"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case C13)."""
+"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case
+C13)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTarget:
-    """What a checkpoint is of, and where its top level goes.
+    """The version of a checkpoint, and the path of its top level.
 
     Attributes:
-        path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
+        path: from `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
         version: the version of the table.
         table: the table's location, for errors.
-        replaces: whether one of that name is to be replaced: one that is damaged. Another writer's may
-            be being read.
+        replaces: whether an existing file of that name is replaced: a damaged one. Another writer's
+            file might be in use.
     """
 
     path: str
@@ -101,17 +104,18 @@ def write_v2_checkpoint(
 
     Args:
         storage: the table's storage.
-        state: the state of the version but for its files.
+        state: the non-file state of the version.
         files: the live adds and the unexpired removes, in tables of any size and in any order.
-        target: where it goes.
-        expected: what the live files must come to; None if nobody knows.
+        target: the version and the path of the new checkpoint.
+        expected: the expected totals of the live files; None if unknown.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
-        CorruptLogError: an action lacks what the protocol requires of it.
-        InvalidTableError: the adds aren't what was expected, or the metadata is broken. Nothing is
-            published.
-        StorageError: the store failed. If it was over the top level, that may be there all the same.
+        CorruptLogError: an action lacks a field that the protocol requires.
+        InvalidTableError: the adds don't match the expected totals, or the metadata is broken.
+            Nothing is published.
+        StorageError: the store failed. If it failed while writing the top level, the checkpoint may
+            exist all the same.
     """
     version, table = target.version, target.table
     layout = sidecar_layout(state.protocol, state.metadata, table=table)
@@ -136,19 +140,20 @@ def publish_top_level(
     sidecars: Sequence[Sidecar],
     target: CheckpointTarget,
 ) -> CheckpointWritten:
-    """Publish a checkpoint over sidecars that are there, under a name of the caller's choice.
+    """Publish a checkpoint with existing sidecars, under a name that the caller chooses.
 
     Args:
         storage: the table's storage.
-        state: the state of the version but for its files.
-        sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
-            ``addsSizeSum`` tell the totals.
-        target: where it goes. A name with a UUID must be new, or that of a damaged checkpoint.
+        state: the non-file state of the version.
+        sidecars: the sidecars with the file actions. Their tags ``numAdds``, ``numRemoves`` and
+            ``addsSizeSum`` give the totals.
+        target: the version and the path of the new checkpoint. A name with a UUID must be new, or
+            that of a damaged checkpoint.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name.
-        NothingWrittenError: the store refused the checkpoint, which isn't there.
-        StorageError: the store failed; the checkpoint may be there all the same.
+        NothingWrittenError: the store refused the checkpoint, which doesn't exist.
+        StorageError: the store failed; the checkpoint may exist all the same.
     """
     path, version = target.path, target.version
     actions = _top_level(state, sidecars, version)
@@ -159,7 +164,7 @@ def publish_top_level(
         content = _parquet(actions, version=version, table=target.table)
     size = len(content)
     if target.has_classic_name and not target.replaces:
-        put_own(storage, path, content)
+        put_idempotently(storage, path, content)
     else:
         storage.replace(path, content)
     hint = None
@@ -194,7 +199,7 @@ def _top_level(
 def _parquet(actions: Mapping[str, list[Mapping[str, Any]]], *, version: int, table: str) -> bytes:
     fields = [
         pa.field("checkpointMetadata", _CHECKPOINT_METADATA),
-        # With the columns of file actions, empty: there are readers that look for them in any case.
+        # With the columns of file actions, empty, because some readers always look for them.
         *checkpoint_schema(),
         pa.field("sidecar", _SIDECAR),
     ]
@@ -205,7 +210,7 @@ def _parquet(actions: Mapping[str, list[Mapping[str, Any]]], *, version: int, ta
 
 
 def _in_hint(path: str, size: int) -> dict[str, Any]:
-    """How ``_last_checkpoint`` names a top level."""
+    """The top level as ``_last_checkpoint`` refers to it."""
     return {
         "path": path.rpartition("/")[2],
         "sizeInBytes": size,
@@ -214,7 +219,7 @@ def _in_hint(path: str, size: int) -> dict[str, Any]:
 
 
 def _embedded(actions: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
-    """What ``_last_checkpoint`` repeats of a top level, so that readers needn't read it."""
+    """The part of a top level that ``_last_checkpoint`` repeats, to save readers a request."""
     non_file = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
     sidecars = actions["sidecar"]
     content: dict[str, Any] = {}

@@ -98,11 +98,11 @@ def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
     """
     both = (actions.adds, actions.removes)
     adds, removes = (_where_base(found, wanted=False) for found in both)
-    tail = reconcile_commits(_in_one_order(adds, removes), table=table)
+    commits = reconcile_commits(_in_one_order(adds, removes), table=table)
     base = (_where_base(found, wanted=True) for found in both)
     live, gone = (
-        pa.concat_tables([tail.survivors(old), new]).drop_columns(_PLACES)
-        for old, new in zip(base, (tail.adds, tail.removes), strict=True)
+        pa.concat_tables([commits.survivors(old), new]).drop_columns(_PLACES)
+        for old, new in zip(base, (commits.adds, commits.removes), strict=True)
     )
     return live, gone
 

@@ -172,12 +172,12 @@ def test_row_groups_of_another_file_are_taken_if_they_are_alike() -> None:
     stream = io.BytesIO()
     with new_action_file(stream, checkpoint_schema(), table="t", version=8) as rows:
         rows.write_non_file_actions(SMALL)
-        assert all(rows.takes(other, group) for group in other.groups)
+        assert all(rows.can_append(other, group) for group in other.groups)
     with new_action_file(
         io.BytesIO(), checkpoint_schema(stats=False), table="t", version=8
     ) as rows:
         rows.write_non_file_actions(SMALL)
-        assert not any(rows.takes(other, group) for group in other.groups)
+        assert not any(rows.can_append(other, group) for group in other.groups)
 
 
 def other_writer(**settings: Any) -> StoredFile:
@@ -195,7 +195,7 @@ def test_row_groups_of_other_writers_are_not_taken(settings: dict[str, Any]) -> 
     other = other_writer(**settings)
     with new_action_file(io.BytesIO(), checkpoint_schema(), table="t", version=8) as rows:
         rows.write_non_file_actions(SMALL)
-        assert not any(rows.takes(other, group) for group in other.groups)
+        assert not any(rows.can_append(other, group) for group in other.groups)
 
 
 def unfinished(stream: io.BytesIO) -> ActionRows:
@@ -209,7 +209,7 @@ def unfinished(stream: io.BytesIO) -> ActionRows:
 def test_a_footer_that_tells_other_numbers_is_noticed(attribute: str) -> None:
     rows = unfinished(io.BytesIO())
     setattr(rows, attribute, getattr(rows, attribute) + 1)
-    with pytest.raises(InvalidTableError, match=r"version 7 was not written: its footer tells"):
+    with pytest.raises(InvalidTableError, match=r"version 7 was not written: its footer has"):
         rows.close()
 
 

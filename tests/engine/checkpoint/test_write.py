@@ -178,9 +178,9 @@ def test_kinds_have_row_groups_of_their_own_told_by_null_counts(
 def row_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:
     gathered = action_rows._Gathered()
     for table in tables:
-        yield from gathered.full(table)
+        yield from gathered.add(table)
     if gathered.rows:
-        yield gathered.taken()
+        yield gathered.take()
 
 
 @settings(max_examples=30, deadline=None)

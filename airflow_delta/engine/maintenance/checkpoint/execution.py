@@ -154,7 +154,7 @@ def execute_checkpoint(
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
         write: writes and publishes the checkpoint, where that isn't to be done in this process. It
-            must know its own file again; see ``checkpoint/own_file.py``.
+            must know its own file again; see ``checkpoint/idempotent_put.py``.
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
@@ -261,7 +261,7 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
             version=version,
             table=table,
             expected=expected,
-            base_told=_told(storage, base.version),
+            expected_base=_told(storage, base.version),
             replaces=plan.replaces,
         )
     content = CheckpointContent(
@@ -302,7 +302,7 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Wri
         plan.target,
         oldest_tombstone_ms=oldest_ms,
         expected=expected_files(storage, snapshot),
-        base_told=_told(storage, base.version),
+        expected_base=_told(storage, base.version),
     )
 
 

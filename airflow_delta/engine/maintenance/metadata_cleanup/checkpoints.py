@@ -51,7 +51,7 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
     """
     import pyarrow.compute as pc
 
-    from airflow_delta.engine.checkpoint.base_check import check_told
+    from airflow_delta.engine.checkpoint.base_check import check_expected_files
     from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
     from airflow_delta.engine.checkpoint.write import ExpectedFiles
 
@@ -74,7 +74,7 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
         distinct.meet(removes)
     told = _checksum(storage, version)
     if told is not None:
-        check_told(
+        check_expected_files(
             ExpectedFiles(told.num_files, told.table_size_bytes, checksum_path(version)),
             num_adds=num_adds,
             adds_size=adds_size,
