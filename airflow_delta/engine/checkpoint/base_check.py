@@ -41,8 +41,8 @@ def check_expected_files(
             f"{path} is damaged: it holds {num_adds:,} live files of {size_text(adds_size)}, and by "
             f"{expected.checksum} version {version} has {expected.num_adds:,} of "
             f"{size_text(expected.adds_size)}. If the checkpoint is right, delete the other file, which is "
-            "optional; if it isn't, an earlier one, or the commits where they are still there, may hold "
-            "what it should",
+            "optional; if it isn't, an earlier one, or the commits if they still exist, may have the right "
+            "content",
             table=table,
             path=path,
             version=version,

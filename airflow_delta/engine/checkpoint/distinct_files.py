@@ -124,7 +124,7 @@ def holds_twice(file: str, *, path: str, version: int, table: str) -> CorruptLog
     """
     return CorruptLogError(
         f"{path} is damaged: it holds the file {file!r} twice. An earlier checkpoint, or the commits "
-        "where they are still there, may hold what it should",
+        "if they still exist, may have the right content",
         table=table,
         path=path,
         version=version,

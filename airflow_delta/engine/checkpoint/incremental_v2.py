@@ -374,7 +374,7 @@ def _take_back(storage: Storage, target: CheckpointTarget, finding: CorruptLogEr
         storage.delete([target.path])
     except StorageError as error:
         raise StorageError(
-            f"{target.path} names a sidecar that isn't there any more ({finding.message}), and can't be "
+            f"{target.path} refers to a sidecar that no longer exists ({finding.message}), and can't be "
             f"taken back ({error.message}). Write the checkpoint of version {target.version} again, which "
             "replaces it, or delete it",
             table=target.table,

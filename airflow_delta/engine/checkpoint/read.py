@@ -267,8 +267,8 @@ class CheckpointReader:
 
     def _corrupt(self, finding: str) -> CorruptLogError:
         return CorruptLogError(
-            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits where they "
-            "are still there, may hold what it held",
+            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits if "
+            "they still exist, may have the same content",
             table=self._table,
             path=self.path,
             version=self.version,

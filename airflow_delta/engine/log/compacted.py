@@ -96,7 +96,7 @@ def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) ->
     if pledge is None:
         if compaction.start == 0 and not content.startswith(_BEGIN):
             return
-        found = "its first line doesn't vouch for the others"
+        found = "its first line isn't the pledge with the number and the CRC-32 of the others"
     else:
         rest = memoryview(content)[pledge.end() :]
         lines = content.count(b"\n", pledge.end())
@@ -124,7 +124,7 @@ def unreconciled(finding: str, *, version: int, path: str, table: str) -> Corrup
         table: the table's location.
     """
     return CorruptLogError(
-        f"the compaction {path} isn't reconciled: {finding}. Its commits say what it should; delete it",
+        f"the compaction {path} isn't reconciled: {finding}. Delete it: its commits are read instead",
         table=table,
         version=version,
         path=path,

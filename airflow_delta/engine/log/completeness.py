@@ -140,7 +140,7 @@ def version_not_found(
         else f"the log is truncated and ends at version {latest}"
     )
     return VersionNotFoundError(
-        f"version {version} can't be loaded: {covered}; ask for one of those",
+        f"version {version} can't be loaded: {covered}; load one of those",
         table=table,
         version=version,
         earliest=earliest,

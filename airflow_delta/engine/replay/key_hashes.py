@@ -190,8 +190,8 @@ class KeyHasher:
         for number in range(int(lengths.min()) // _WORD, words):
             # Clear the bytes after a key's end.
             matrix[:, number] &= _MASKS[np.clip(lengths - number * _WORD, 0, _WORD)]
-        # In the product, a difference in the upper half of a word would be lost unless it reaches
-        # the lower half.
+        # A product modulo 2**64 keeps little of a difference in the upper half of a word. So that
+        # half is also folded into the lower one.
         matrix ^= matrix >> _HALF
         sums: UInt64Vector = matrix @ factors[1:] + lengths.astype(np.uint64) * factors[0]
         return sums

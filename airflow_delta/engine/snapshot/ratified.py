@@ -169,9 +169,10 @@ def lacking_commits(snapshot: Snapshot) -> CorruptLogError:
     """Create the error about versions that neither the log nor the owner has."""
     return CorruptLogError(
         f"the commit owner {snapshot.properties.commit_owner!r} has ratified versions after "
-        f"{snapshot.version}, the newest that the log leads to, but not all of them are in the log or "
-        "among the commits that it tracks: some were lost. Put them back from a backup; readers may "
-        "ask for a version up to that one. If there is none, have the owner give them up (accept_log)",
+        f"{snapshot.version}, the newest version in the log, but some of them are neither in the log nor "
+        "among the commits that the owner tracks: they were lost. Put them back from a backup; until "
+        "then, readers may load a version up to that one. Without a backup, have the owner give them up "
+        "(accept_log)",
         table=snapshot.table,
         version=snapshot.version + 1,
     )
