@@ -110,7 +110,7 @@ def is_marked_as_copy(held: Snapshot) -> bool:
         DeltaError: the table can't be read.
     """
     # Whether or not the retention of such a mark has passed.
-    return any(app_id.startswith(_APP_ID) for app_id in held.state.small.transactions)
+    return any(app_id.startswith(_APP_ID) for app_id in held.state.non_file_state.transactions)
 
 
 def copy_app_id(table_id: str) -> str:

@@ -53,7 +53,7 @@ def histories(draw: st.DrawFn, features: set[str] = frozenset()) -> list[list[Ac
         actions = list(first) if version == 0 else []
         for path in draw(st.sets(st.sampled_from(PATHS), max_size=4)):
             actions += draw(_file_actions(path, live))
-        actions += draw(_small_actions())
+        actions += draw(_non_file_actions())
         if version and draw(st.integers(0, 4)) == 0:
             known.add(draw(st.sampled_from(FEATURES)))
             actions.append(protocol(known))
@@ -143,7 +143,7 @@ def _vector(number: int) -> Action:
 
 
 @st.composite
-def _small_actions(draw: st.DrawFn) -> list[Action]:
+def _non_file_actions(draw: st.DrawFn) -> list[Action]:
     actions: list[Action] = []
     for app in draw(st.sets(st.sampled_from(["app", "b", "ç"]), max_size=2)):
         txn: Action = {"appId": app, "version": draw(st.integers(0, 9))}

@@ -26,13 +26,13 @@ from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
-    SmallContent,
+    NonFileContent,
     write_classic_checkpoint,
 )
 from airflow_delta.engine.log.files import ClassicCheckpoint, checkpoint_path
 from airflow_delta.engine.snapshot.action_stream import stream_file_actions
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import Tail
 from tests.laws.histories import histories
 from tests.laws.test_incremental_v2 import CLOCK, Life, Rows, by_key, expected, timed
 from tests.table_builder import (
@@ -83,8 +83,8 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def small_of(snapshot: Snapshot) -> SmallContent:
-    return SmallContent(
+def small_of(snapshot: Snapshot) -> NonFileContent:
+    return NonFileContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         transactions=tuple(snapshot.transactions.values()),
@@ -119,7 +119,7 @@ def incremental(table: MemoryTable, version: int, oldest_ms: int) -> CheckpointW
         table.storage,
         small_of(snapshot),
         segment.checkpoint,
-        Tail(table.storage, segment.plan(), table=segment.table).files(None),
+        SegmentCommits(table.storage, segment.plan(), table=segment.table).files(None),
         oldest_tombstone_ms=oldest_ms,
         version=version,
         table=snapshot.table,

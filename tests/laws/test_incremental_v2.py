@@ -31,7 +31,7 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from tests.laws.histories import histories, protocol
 from tests.log_builder import metadata
 from tests.table_builder import (
@@ -144,7 +144,7 @@ def check_sidecars(table: MemoryTable, version: int) -> None:
     reader = reader_of(table, version)
     snapshot = table.delta().snapshot(version=version)
     form = sidecar_layout.sidecar_layout(snapshot.protocol, snapshot.metadata, table="t").stats_form
-    nothing = Tail(table.storage, (), table=table.uri).files(None)
+    nothing = SegmentCommits(table.storage, (), table=table.uri).files(None)
     for sidecar in reader.sidecars:
         untagged = replace(sidecar, tags=None)
         file = sidecar_file(sidecar, table=table.uri, checkpoint=reader.path)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from airflow_delta.engine.arrow.json.reader import SmallAction
+from airflow_delta.engine.arrow.json.reader import NonFileAction
 from airflow_delta.engine.changes.schema_changes import incompatible_change
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.engine.features.column_mapping import mapping_mode
@@ -31,7 +31,7 @@ _PROPERTY = "delta.enableChangeDataFeed"
 def check_available(
     protocol: Protocol,
     metadata: Metadata,
-    small: Sequence[SmallAction],
+    non_file_actions: Sequence[NonFileAction],
     *,
     versions: range,
     table: str,
@@ -41,7 +41,7 @@ def check_available(
     Args:
         protocol: of the first version.
         metadata: of the first version.
-        small: the actions of the versions that aren't file actions, in log order.
+        non_file_actions: the actions of the versions that aren't file actions, in log order.
         versions: the range.
         table: the table's location, for errors.
 
@@ -56,7 +56,7 @@ def check_available(
     _check_enabled(protocol, metadata, versions[0], versions, table)
     later = (
         action
-        for action in small
+        for action in non_file_actions
         if action.kind in {"protocol", "metaData"} and action.version > versions[0]
     )
     for version, actions in groupby(later, attrgetter("version")):

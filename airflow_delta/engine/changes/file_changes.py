@@ -40,7 +40,7 @@ from airflow_delta.engine.arrow.action_schema import (
     VERSION,
     FileActions,
 )
-from airflow_delta.engine.arrow.json.reader import SmallAction
+from airflow_delta.engine.arrow.json.reader import NonFileAction
 from airflow_delta.engine.arrow.numpy_arrays import int32_array
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.arrow.statistics.parse import num_records
@@ -73,12 +73,14 @@ _FIELDS = {
 }
 
 
-def file_changes(files: FileActions, small: Sequence[SmallAction], *, table: str) -> pa.Table:
+def file_changes(
+    files: FileActions, non_file_actions: Sequence[NonFileAction], *, table: str
+) -> pa.Table:
     """What to read to learn the changes of commits: one row per file and kind, in log order.
 
     Args:
         files: the file actions with `ACTION_COLUMNS`, `VERSION` and `POSITION`.
-        small: the other actions of the same commits.
+        non_file_actions: the other actions of the same commits.
         table: the table's location, for paths and errors.
 
     Returns:
@@ -90,7 +92,7 @@ def file_changes(files: FileActions, small: Sequence[SmallAction], *, table: str
         CorruptLogError: a ``cdc`` action lacks a field or has one of the wrong type, or a file
             action doesn't tell whether it changed data.
     """
-    cdc = [action for action in small if action.kind == "cdc"]
+    cdc = [action for action in non_file_actions if action.kind == "cdc"]
     told = array_of(sorted({action.version for action in cdc}), pa.int64())
     adds, removes = _changing(files.adds, told, table), _changing(files.removes, told, table)
     partners = _partners(adds, removes, table)
@@ -185,7 +187,7 @@ def _entries(
     return entries if selected is None else entries.filter(selected.is_valid())
 
 
-def _cdc_entries(cdc: Sequence[SmallAction]) -> pa.Table:
+def _cdc_entries(cdc: Sequence[NonFileAction]) -> pa.Table:
     # A loop over change data files: the reader of commits gives them as dicts, which must be
     # checked one by one.
     files = [AddCdcFile.from_json(a.value, f"commit {a.version}: cdc") for a in cdc]

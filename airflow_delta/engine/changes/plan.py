@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.arrow.json.reader import ParsedCommits, SmallAction
+from airflow_delta.engine.arrow.json.reader import NonFileAction, ParsedCommits
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.changes.availability import check_available
 from airflow_delta.engine.changes.bounds import Bound, resolve_range
@@ -28,9 +28,9 @@ from airflow_delta.engine.errors import ChangesNotAvailableError, ObjectNotFound
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.table_schema import table_schema
-from airflow_delta.engine.snapshot.tail import read_tail
 
 __all__ = ["COMMIT_TIMESTAMP", "ChangePlan", "plan_changes"]
 
@@ -126,11 +126,11 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
     first = newest if versions[0] == newest.version else _snapshot(newest, versions[0])
     commits = _read(newest, versions)
     protocol, metadata = check_available(
-        first.protocol, first.metadata, commits.small, versions=versions, table=table
+        first.protocol, first.metadata, commits.non_file_actions, versions=versions, table=table
     )
-    files = file_changes(commits.files, commits.small, table=table)
+    files = file_changes(commits.files, commits.non_file_actions, table=table)
     _check_partitions(files, metadata, versions, table)
-    timed = _with_times(files, newest, commits.small)
+    timed = _with_times(files, newest, commits.non_file_actions)
     return ChangePlan(table, versions[0], versions[-1], protocol, metadata, timed)
 
 
@@ -142,7 +142,9 @@ def _read(newest: Snapshot, versions: range) -> ParsedCommits:
     commits = newest.timeline.commits
     wanted = [commits[version - commits.first] for version in versions]
     try:
-        return read_tail(newest.state.storage, wanted, columns=ACTION_COLUMNS, table=newest.table)
+        return parse_commit_files(
+            newest.state.storage, wanted, columns=ACTION_COLUMNS, table=newest.table
+        )
     except ObjectNotFoundError as error:
         raise ChangesNotAvailableError(
             f"the changes from version {versions[0]} to {versions[-1]} can't be told any more: "
@@ -168,11 +170,13 @@ def _check_partitions(files: pa.Table, metadata: Metadata, versions: range, tabl
         )
 
 
-def _with_times(files: pa.Table, newest: Snapshot, small: Sequence[SmallAction]) -> pa.Table:
+def _with_times(
+    files: pa.Table, newest: Snapshot, non_file_actions: Sequence[NonFileAction]
+) -> pa.Table:
     """The entries with the times of their commits."""
     versions = pc.unique(files[COMMIT_VERSION])
     infos: dict[int, CommitInfo] = {}
-    for action in small:
+    for action in non_file_actions:
         if action.kind == "commitInfo":
             info = CommitInfo.from_json(action.value, version=action.version)
             infos.setdefault(action.version, info)

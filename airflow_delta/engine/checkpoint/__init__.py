@@ -1,1 +1,1 @@
-"""Checkpoints: the reconciled state of a version in Parquet, read in every form and written."""
+"""Checkpoints: the reconciled state of a version in Parquet. Reads every form, and writes checkpoints."""

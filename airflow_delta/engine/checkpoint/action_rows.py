@@ -1,18 +1,18 @@
-"""Write the actions of a checkpoint to a Parquet file: the rows of V1 and V2, and of sidecars.
+"""Write the actions of a checkpoint to a Parquet file: V1 and V2 checkpoints, and sidecars.
 
-The file is laid out for readers who want a part of it:
+The layout serves readers that need only a part of the file:
 
-* the few actions that aren't files have a row group to themselves, so that opening a table reads
-  some kilobytes whatever its size;
-* adds and removes never share a row group, so that one kind is read without decoding the other;
-* footers carry statistics of the leaves that tell row groups apart, pages carry checksums;
-* adds and removes are compressed; the few others aren't, so that they are read without a library
-  (``engine/parquet``), which costs next to nothing: their columns are nearly empty.
+* the few non-file actions have a row group of their own, so opening a table reads some kilobytes,
+  whatever the size of the table;
+* adds and removes never share a row group, so one kind is read without decoding the other;
+* footers carry statistics of the leaves by which row groups are skipped, pages carry checksums;
+* adds and removes are compressed. The non-file actions aren't, so that they can be read without a
+  library (``engine/parquet``); that costs little space, because their columns are nearly empty.
 
-Adds and removes are streamed. Each row group is encoded by itself, several at once on threads, while
-the next ones are gathered; `stitch` puts them together, and likewise row groups of an earlier file of
-the same schema that are copied instead of encoded. What was written is compared with its footer, read
-by pyarrow, before the file can get a name.
+Adds and removes are streamed. Row groups are encoded on threads, several at once, while the next
+ones are gathered. `stitch` combines them, together with row groups of an earlier file of the same
+schema that are copied instead of encoded. What was written is compared with the footer, as read by
+pyarrow, before the file is published.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ from airflow_delta.engine.parquet.stitch import StitchedFile, StoredFile, Stored
 __all__ = ["ActionRows", "FileActionTable", "new_action_file"]
 
 FileActionTable: TypeAlias = tuple[str, pa.Table]
-"""``"add"`` or ``"remove"``, and a table of such actions, columns as in `action_schema`."""
+"""``"add"`` or ``"remove"``, and a table of such actions with the columns of `action_schema`."""
 
 _GROUP_ROWS = 50_000
 _GROUP_BYTES = 64 << 20
-"""A row group ends at whichever comes first. Bytes are those in memory, before encoding."""
+"""A row group ends at the first of these two limits. Bytes are those in memory, before encoding."""
 
 _TYPED = ("stats_parsed", "partitionValues_parsed")
 _VALUE_BYTES = 8
 _MOST_TYPED_BYTES = _GROUP_BYTES >> 11
-"""What a row of typed columns counts for at most. They may have thousands of leaves, each of which costs
-time, and room in the footer, once for every row group: some thousand rows should share that."""
+"""The most that the typed columns of a row count. They may have thousands of leaves, each of which
+costs time and footer space in every row group. So some thousand rows should share a row group."""
 
 _ENCODERS = 2
-"""Row groups encoded at once. More of them would wait for rows."""
+"""Row groups that are encoded at once. More would only wait for rows."""
 _GROUPS_AHEAD = 2
-"""Row groups in memory, beside the one that is being gathered."""
+"""Row groups in memory, besides the one that is being gathered."""
 
 
 class ActionRows:
-    """A file of actions in the making: actions in, row groups out, totals kept.
+    """Writes a file of actions as row groups, and counts the actions.
 
     Args:
-        stream: where the file goes.
+        stream: the file.
         schema: its columns, a struct for each kind of action; see `layout`.
         table: the table's location, for errors.
         version: the version of the table, for errors.
 
     Attributes:
-        num_actions: how many actions of any kind have been written.
-        num_adds: how many of them are adds.
-        num_removes: how many of them are removes.
+        num_actions: the number of actions written so far.
+        num_adds: the number of adds among them.
+        num_removes: the number of removes among them.
         adds_size_sum: the sum of the sizes of the files added, in bytes.
     """
 
@@ -84,23 +84,23 @@ class ActionRows:
         self._file = StitchedFile(stream)
         self._stream = stream
 
-    def write_small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
-        """Write the actions that aren't files, as one row group."""
-        self._file.append_file(self._encoder.small(actions))
+    def write_non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> None:
+        """Write the non-file actions, as one row group."""
+        self._file.append_file(self._encoder.non_file_actions(actions))
         self.num_actions += sum(map(len, actions.values()))
 
     def write_files(
         self, files: Iterable[FileActionTable], typed: TypedColumns | None = None
     ) -> None:
-        """Write adds and removes, in any order, as row groups that hold one kind each.
+        """Write adds and removes, in any order, as row groups of one kind each.
 
         Args:
-            files: tables of any size with the kind that they hold; drawn on the calling thread, which
-                may call `append` in between.
+            files: tables of any size with the kind of their actions. They are drawn on the calling
+                thread, which may call `append` in between.
             typed: makes the typed columns of adds.
 
         Raises:
-            CorruptLogError: an action lacks what the protocol requires of it.
+            CorruptLogError: an action lacks a field that the protocol requires.
         """
         encode = partial(self._encoded_group, typed=typed)
         groups = _row_groups(files, typed_bytes=self._typed_bytes)
@@ -112,20 +112,20 @@ class ActionRows:
 
         Args:
             kind: ``"add"`` or ``"remove"``.
-            num_rows: how many rows it has.
-            size: of its encoded values before compression, in bytes.
+            num_rows: the number of its rows.
+            size: the size of its encoded values before compression, in bytes.
         """
-        # Values take less room encoded than in Arrow's memory, by a half at most; but not those of typed
-        # columns, which are missing for most columns of a wide table.
+        # Encoded values need at least half the space of those in Arrow's memory. Typed columns
+        # don't, because in a wide table most of their values are missing.
         if kind == "add":
             size = max(size, num_rows * self._typed_bytes)
         return num_rows < _GROUP_ROWS // 2 and size < _GROUP_BYTES // 4
 
-    def takes(self, file: StoredFile, group: StoredGroup) -> bool:
-        """Whether a row group of another file can be appended as it is.
+    def can_append(self, file: StoredFile, group: StoredGroup) -> bool:
+        """Whether a row group of another file can be appended unchanged.
 
-        It can if it was written as those here are. What is here so far is what it is compared with, so
-        the actions that aren't files come first.
+        It can if it was written in the same way as the row groups that are already here. So the
+        non-file actions must be written first.
         """
         try:
             self._file.check(file, [group])
@@ -134,7 +134,7 @@ class ActionRows:
         return True
 
     def encoded(self, kind: str, structs: pa.ChunkedArray, *, adds_size: int) -> EncodedFiles:
-        """Encode a row group of adds or removes. Threads may do so at any time.
+        """Encode a row group of adds or removes. Several threads may do so at any time.
 
         Args:
             kind: ``"add"`` or ``"remove"``.
@@ -144,7 +144,7 @@ class ActionRows:
         return self._encoder.files(kind, structs, adds_size=adds_size)
 
     def append(self, files: EncodedFiles) -> None:
-        """Write a row group that is encoded already."""
+        """Write a row group that is already encoded."""
         self._file.append(files.file, files.group, files.data)
         self.num_actions += files.group.num_rows
         if files.kind == "add":
@@ -154,10 +154,10 @@ class ActionRows:
             self.num_removes += files.group.num_rows
 
     def close(self) -> None:
-        """Write the footer, and compare with it what was written.
+        """Write the footer, and compare it with what was written.
 
         Raises:
-            InvalidTableError: the footer tells something else.
+            InvalidTableError: they differ.
         """
         if not self.num_actions:
             self._file.append_file(self._encoder.empty())
@@ -192,7 +192,7 @@ class ActionRows:
 def new_action_file(
     stream: Any, schema: pa.Schema, *, table: str, version: int
 ) -> Iterator[ActionRows]:
-    """A file of actions that is finished where the block ends well.
+    """Open a file of actions, and finish it if the block succeeds.
 
     Args:
         stream: see `ActionRows`.
@@ -201,7 +201,7 @@ def new_action_file(
         version: likewise.
 
     Raises:
-        InvalidTableError: what was written isn't what the footer tells.
+        InvalidTableError: the footer differs from what was written.
     """
     rows = ActionRows(stream, schema, table=table, version=version)
     yield rows
@@ -209,7 +209,7 @@ def new_action_file(
 
 
 def _typed_bytes(schema: pa.Schema) -> int:
-    """What a row of the typed columns of adds counts for, which aren't there yet when rows are gathered."""
+    """How much the typed columns of an add count. They don't exist yet when rows are gathered."""
     add = schema.field("add").type
     leaves = sum(_num_leaves(field.type) for field in add if field.name in _TYPED)
     return min(leaves * _VALUE_BYTES, _MOST_TYPED_BYTES)
@@ -222,19 +222,19 @@ def _num_leaves(type_: pa.DataType) -> int:
 def _row_groups(files: Iterable[FileActionTable], *, typed_bytes: int) -> Iterator[FileActionTable]:
     gathered = {kind: _Gathered(typed_bytes if kind == "add" else 0) for kind in FILE_KINDS}
     for kind, table in files:
-        for group in gathered[kind].full(table):
+        for group in gathered[kind].add(table):
             yield kind, group
-            del group  # it may be written before the next one is full
+            del group  # It may be written before the next one is full.
     for kind, rest in gathered.items():
         if rest.rows:
-            yield kind, rest.taken()
+            yield kind, rest.take()
 
 
 class _Gathered:
-    """Rows of one kind on their way to a row group.
+    """Gathers rows of one kind into row groups.
 
     Args:
-        further_bytes: what each row will get besides.
+        further_bytes: bytes to add for each row.
     """
 
     def __init__(self, further_bytes: int = 0) -> None:
@@ -242,8 +242,8 @@ class _Gathered:
         self._tables: list[pa.Table] = []
         self.rows = self._size = 0
 
-    def full(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Take in a table, and give out the row groups that it fills."""
+    def add(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Add a table; give the row groups that are full."""
         start = 0
         while start < table.num_rows:
             average = max(table.nbytes // table.num_rows + self._further_bytes, 1)
@@ -254,35 +254,35 @@ class _Gathered:
             self.rows += piece.num_rows
             self._size += piece.nbytes + piece.num_rows * self._further_bytes
             if self.rows >= _GROUP_ROWS or self._size >= _GROUP_BYTES:
-                yield self.taken()
+                yield self.take()
 
-    def taken(self) -> pa.Table:
-        """What has been gathered; begins anew."""
+    def take(self) -> pa.Table:
+        """The rows gathered so far; gathering starts again."""
         tables, self._tables, self.rows, self._size = self._tables, [], 0, 0
         return pa.concat_tables(tables)
 
 
 def _finding(end: bytes, *, size: int, counted: Mapping[str, int]) -> str | None:
-    """What is wrong with a file by its footer; None for nothing.
+    """What is wrong with a file according to its footer; None if nothing is.
 
     Args:
         end: the end of the file, from the footer on.
         size: its size in bytes.
-        counted: the rows of each kind, and those of ``"any"``.
+        counted: the number of rows of each kind, and of all kinds as ``"any"``.
     """
     try:
         footer = pq.read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError) as error:
         return f"its footer can't be read: {error}"
     leaves = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    told = dict.fromkeys(counted, 0)
+    found = dict.fromkeys(counted, 0)
     position = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        told["any"] += group.num_rows
+        found["any"] += group.num_rows
         for kind in FILE_KINDS:
             paths = group.column(leaves[f"{kind}.path"])
-            told[kind] += group.num_rows - paths.statistics.null_count
+            found[kind] += group.num_rows - paths.statistics.null_count
         for leaf in range(footer.num_columns):
             chunk = group.column(leaf)
             start = chunk.dictionary_page_offset or chunk.data_page_offset
@@ -291,4 +291,4 @@ def _finding(end: bytes, *, size: int, counted: Mapping[str, int]) -> str | None
             position = start + chunk.total_compressed_size
     if position > size - len(end):
         return f"its row groups end at {position}, and its footer begins at {size - len(end)}"
-    return None if told == counted else f"its footer tells {told} rows, and {counted} were written"
+    return None if found == counted else f"its footer has {found} rows, and {counted} were written"

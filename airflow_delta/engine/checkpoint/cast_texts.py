@@ -1,11 +1,11 @@
-"""The typed value of a partition value's text, for ``partitionValues_parsed``, as Spark would cast it.
+"""The typed value of a partition value's text, for ``partitionValues_parsed``, as Spark casts it.
 
-A reader that prunes by the typed value loses the rows of files whose value is null there and isn't one by
-its text. So a null must not come of a text that readers take for a value. Readers cast more than the
-protocol says there is ("Partition Value Serialization"), Spark first of all, whose writers fill this column
-by a cast as well, and by one which gives null where it fails. What follows are the rules of that cast
-(``CAST`` of a string in Spark SQL, without ANSI mode, in the time zone UTC), for the texts that the
-protocol doesn't have:
+If the typed value is null but the text isn't, a reader that prunes by typed values loses the rows
+of such files. So a text that readers take for a value must not become null. Readers accept more
+texts than the protocol defines ("Partition Value Serialization"). Spark above all: its writers fill
+this column with a cast that gives null if it fails. This module follows the rules of that cast
+(``CAST`` of a string in Spark SQL, without ANSI mode, in the time zone UTC) for the texts that the
+protocol doesn't define:
 
 ===================  ==========================================================================
  type                 also read
@@ -17,12 +17,12 @@ protocol doesn't have:
  boolean              ``t``, ``yes``, ``y``, ``1`` and ``f``, ``no``, ``n``, ``0``
  date                 a year, or a month, alone; anything behind a blank or a ``T``
  timestamp            a date alone; no seconds, or no minutes; more decimals, which are cut off;
-                      zones in other spellings, but for names of places
- timestamp_ntz        likewise; a zone doesn't count
+                      zones in other spellings, but no region names
+ timestamp_ntz        likewise; a zone is ignored
  string, binary       nothing
 ===================  ==========================================================================
 
-Years of more than four digits are null: no time of Python's has them.
+Years of more than four digits give null, because Python has no such times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from airflow_delta.engine.model.schema import DataType, DecimalType, PrimitiveTy
 
 __all__ = ["cast_text"]
 
-# What Java, and with it Spark, trims: all control characters.
+# The characters that Java, and so Spark, trims: all control characters.
 _BLANKS = "".join(map(chr, range(0x21)))
 
 _WHOLE = re.compile(r"([+-]?)(\d*)\.\d*", re.ASCII)
@@ -58,7 +58,7 @@ _ZONE = re.compile(
     r"(?::?(?P<seconds>\d{2}))?)?|Z",
     re.ASCII,
 )
-_MOST_HOURS = 18  # the bound of java.time.ZoneOffset
+_MOST_HOURS = 18  # The bound of java.time.ZoneOffset.
 
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("t", "yes", "y", "1"), True),
@@ -67,7 +67,7 @@ _BOOLEANS: Mapping[str, bool] = {
 
 
 def cast_text(text: str | None, data_type: DataType) -> PartitionValue | None:
-    """The value that readers take a text for; None for null, for "" and for what they can't cast."""
+    """The value that readers take a text for; None for null, for "" and if the cast fails."""
     if not text:
         return None
     name = data_type.name if isinstance(data_type, PrimitiveType) else None
@@ -75,7 +75,7 @@ def cast_text(text: str | None, data_type: DataType) -> PartitionValue | None:
     try:
         return parse_partition_value(trimmed, data_type)
     except InvalidTableError:
-        pass  # not as the protocol has it
+        pass  # Not a text that the protocol defines.
     try:
         if isinstance(data_type, DecimalType):
             return _decimal(trimmed, data_type)
@@ -105,8 +105,8 @@ def _float(text: str) -> float:
 
 def _decimal(text: str, data_type: DecimalType) -> Decimal | None:
     if _DIGITS.fullmatch(text) is None:
-        return None  # Python reads more, as underscores
-    # More digits than any text of a number has here, so that only the scale rounds.
+        return None  # Python accepts more, such as underscores.
+    # More digits than any number has here, so only the scale causes rounding.
     context = Context(prec=len(text) + 2 * 38, rounding=ROUND_HALF_UP, traps=[InvalidOperation])
     rounded = Decimal(text).quantize(Decimal((0, (1,), -data_type.scale)), context=context)
     whole = parse_partition_value(str(rounded), data_type)
@@ -145,7 +145,7 @@ def _wall_clock(match: re.Match[str]) -> datetime:
 
 
 def _offset(zone: str | None) -> timedelta | None:
-    """How far a zone is ahead of UTC; None for what is no zone, or the name of a place."""
+    """The offset of a zone from UTC; None if it is no zone, or a region name."""
     match = _ZONE.fullmatch((zone or "").strip(_BLANKS))
     if match is None:
         return None

@@ -1,11 +1,11 @@
-"""What becomes of the row groups of the previous checkpoint, whose file actions are in its own files.
+"""Decide which row groups of the previous checkpoint can be reused.
 
-A row of it is gone where a commit after the checkpoint mentions its file, and a remove is gone when it has
-expired. To tell, the keys of a row group are decoded, which is a small part of it; all of it is decoded
-only if rows are gone, or if it is to be merged with others.
+A row is gone if a commit after the checkpoint mentions its file; a remove is also gone once it has
+expired. To find out, only the keys of a row group are decoded, a small part of it. The whole row
+group is decoded only if rows are gone, or if it is to be merged with others.
 
-Row groups are looked at in this way only in files that were written as ours are now, each row group with
-adds or removes alone. Of other files, the actions are decoded: see `incremental_v1`.
+This applies only to files that were written in the way of this engine, where each row group has
+adds or removes alone. The actions of other files are decoded: see `incremental_v1`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from airflow_delta.engine.parquet.stitch import (
     read_stored_file,
 )
 from airflow_delta.engine.replay.file_key import file_keys
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import expired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["Judge", "JudgedGroup", "OurGroup", "our_groups", "small_groups"]
 
-# More than any row group of ours has, so that each comes in one piece.
+# More rows than any row group of ours has, so each is read in one piece.
 _SLICE_ROWS = 1 << 20
 
 _SCHEMAS = {"add": add_schema, "remove": remove_schema}
@@ -46,14 +46,14 @@ _COUNTED = {"add": "size", "remove": "deletionTimestamp"}
 
 @dataclass(frozen=True, slots=True)
 class OurGroup:
-    """A row group of the previous checkpoint that can be copied as it is.
+    """A row group of the previous checkpoint that can be copied unchanged.
 
     Attributes:
-        kind: ``"add"`` or ``"remove"``, of which all its rows are.
-        info: the file that it is in.
-        source: the file, to decode from.
-        stored: the file, to copy from.
-        number: the place of the row group in the file.
+        kind: ``"add"`` or ``"remove"``: the kind of all its rows.
+        info: its file.
+        source: the file, for decoding.
+        stored: the file, for copying.
+        number: the index of the row group in the file.
     """
 
     kind: str
@@ -64,22 +64,22 @@ class OurGroup:
 
     @property
     def group(self) -> StoredGroup:
-        """What is to be copied."""
+        """The row group to copy."""
         return self.stored.groups[self.number]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """What has become of a row group.
+    """The rows of a row group that remain.
 
     Attributes:
-        kind: of its actions.
-        num_rows: how many of its rows aren't gone.
-        adds_size: their sizes summed up, in bytes; 0 for removes.
-        held_rows: how many rows it had.
-        held_size: what the sizes were then, summed up; 0 for removes.
-        encoded: the row group to write; None where it is to be merged, or where nothing is left of it.
-        rows: what is left of it where it is to be merged.
+        kind: the kind of its actions.
+        num_rows: the number of remaining rows.
+        adds_size: the sum of their sizes, in bytes; 0 for removes.
+        held_rows: the number of rows before.
+        held_size: the sum of their sizes before; 0 for removes.
+        encoded: the row group to write; None if it is to be merged, or if no row remains.
+        rows: the remaining rows, if it is to be merged.
     """
 
     kind: str
@@ -92,15 +92,15 @@ class JudgedGroup:
 
 
 def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGroup] | None:
-    """The row groups of a file with adds or removes, if it was written as we would write it now.
+    """The row groups with adds or removes of a file that was written as this engine does now.
 
     Args:
         storage: the table's storage.
         file: a file of the previous checkpoint.
-        like: the new checkpoint, which has its actions that aren't about files already.
+        like: the new checkpoint, which must already have its non-file actions.
 
     Returns:
-        None if it wasn't, or if it is damaged.
+        None if the file was written differently, or if it is damaged.
 
     Raises:
         ObjectNotFoundError: there is no such file.
@@ -110,7 +110,7 @@ def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGr
             stored = read_stored_file(content, size=file.size)
     except NotReadHere:
         return None
-    if not all(like.takes(stored, group) for group in stored.groups):
+    if not all(like.can_append(stored, group) for group in stored.groups):
         return None
     source = ParquetSource(storage, file, slice_rows=_SLICE_ROWS)
     groups = []
@@ -126,48 +126,48 @@ def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGr
 def small_groups(
     groups: Iterable[OurGroup], new_rows: Mapping[str, int], like: ActionRows
 ) -> set[int]:
-    """Which row groups are to be merged: those that are small, unless there is nothing to merge with.
+    """Which row groups are to be merged: the small ones, unless there is nothing to merge them with.
 
     Args:
         groups: the row groups.
-        new_rows: how many rows come to them, by kind.
+        new_rows: the number of new rows, by kind.
         like: the new checkpoint.
 
     Returns:
-        Places in ``groups``.
+        Indices in ``groups``.
     """
     small: dict[str, list[int]] = {kind: [] for kind in FILE_KINDS}
-    for place, each in enumerate(groups):
+    for index, each in enumerate(groups):
         if like.is_small(each.kind, each.group.num_rows, each.group.size):
-            small[each.kind].append(place)
+            small[each.kind].append(index)
     return {
-        place
-        for kind, places in small.items()
-        if len(places) > 1 or new_rows[kind]
-        for place in places
+        index
+        for kind, indices in small.items()
+        if len(indices) > 1 or new_rows[kind]
+        for index in indices
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Finds out what becomes of row groups, and reads or encodes what is left. For several threads.
+    """Decides about row groups, and reads or encodes what remains. For use by several threads.
 
     Attributes:
         storage: the table's storage.
-        tail: the commits after the checkpoint.
+        commits: the commits after the checkpoint.
         oldest_tombstone_ms: see ``tombstones.expired``.
         encoder: encodes row groups.
-        distinct: is told of all files; None where nobody wants to know of them.
+        distinct: gets all files, to find duplicates; None if that isn't needed.
     """
 
     storage: Storage
-    tail: ReconciledTail
+    commits: ReconciledCommits
     oldest_tombstone_ms: int
     encoder: ActionRows
     distinct: DistinctFiles | None = None
 
     def judge(self, ours: OurGroup, *, merge: bool) -> JudgedGroup:
-        """Judge a row group.
+        """Find the remaining rows of a row group.
 
         Args:
             ours: the row group.
@@ -198,12 +198,12 @@ class Judge:
         return JudgedGroup(kind, left, size, *held, copied)
 
     def _gone(self, kind: str, keys: pa.Table) -> pa.ChunkedArray:
-        found = file_keys(keys, table=self.tail.table).cast(self.tail.keys.type)
-        gone = pc.is_in(found, value_set=self.tail.keys)
+        found = file_keys(keys, table=self.commits.table).cast(self.commits.keys.type)
+        gone = pc.is_in(found, value_set=self.commits.keys)
         return pc.or_(gone, expired(keys, self.oldest_tombstone_ms)) if kind == "remove" else gone
 
     def _copied(self, ours: OurGroup) -> bytes | None:
-        """The bytes of a row group; None if they are damaged, which decoding will tell better."""
+        """The bytes of a row group; None if they are damaged. Decoding gives the better message then."""
         group = ours.group
         with self.storage.open(ours.info.path, size=ours.info.size) as content:
             content.seek(group.start)
@@ -215,7 +215,7 @@ class Judge:
         return data
 
     def _encoded(self, ours: OurGroup, kept: pa.ChunkedArray) -> EncodedFiles:
-        """What is left of a row group, its columns as they are stored."""
+        """The remaining rows of a row group, in its stored columns."""
         kind, source = ours.kind, ours.source
         with source.damage():
             batches = list(source.batches(ours.number, [kind]))

@@ -1,9 +1,9 @@
-"""Whether a checkpoint holds each file once, as it must (PROTOCOL.md, "Action Reconciliation").
+"""Check that a checkpoint holds each file once, as it must (PROTOCOL.md, "Action Reconciliation").
 
-Readers would count a file twice that is in two rows, parts or sidecars. So the keys of files are compared
-while the files of a table are listed, at little cost (`each_file_once`). All keys of a checkpoint are
-compared before a new checkpoint is made from it, and before the commits are deleted that could replace it
-(`DistinctFiles`).
+Otherwise readers would count a file twice that is in two rows, parts or sidecars. So the keys of
+files are compared while the files of a table are listed, at little cost (`each_file_once`). All
+keys of a checkpoint are compared before a new checkpoint is made from it, and before commits are
+deleted that could replace it (`DistinctFiles`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["DistinctFiles", "each_file_once", "holds_twice"]
 
 
 class DistinctFiles:
-    """Makes sure that no two actions of a checkpoint are about one file. For use by several threads.
+    """Checks that no two actions of a checkpoint are about one file. For use by several threads.
 
     Args:
-        path: of the checkpoint, for errors.
-        version: the version of the table that it holds, for errors.
+        path: the path of the checkpoint, for errors.
+        version: its version, for errors.
         table: the table's location, for errors.
     """
 
@@ -42,18 +42,18 @@ class DistinctFiles:
         self._lock = Lock()
 
     def meet(self, actions: pa.Table) -> None:
-        """Take in actions.
+        """Add actions.
 
         Args:
             actions: adds or removes, with at least ``path`` and ``deletionVector``.
 
         Raises:
-            CorruptLogError: there has been one about the same file before, or among them.
+            CorruptLogError: two actions, in this call or the calls before, are about the same file.
         """
         if not actions.num_rows:
             return
         hashes = self._hasher.hashes(file_keys(actions, table=self._table))
-        numbers, keys = hashes.numbered()
+        numbers, keys = hashes.factorize()
         twice = np.bincount(numbers, minlength=len(keys)) > 1
         with self._lock:
             twice |= self._seen.add(keys) >= 0
@@ -70,18 +70,18 @@ def each_file_once(
     table: str,
     count: Callable[[], int | None] = lambda: None,
 ) -> Iterator[pa.Table]:
-    """Adds of a checkpoint as they come, after a look at whether one is about a file of another.
+    """Pass on the adds of a checkpoint, and check that no two are about the same file.
 
-    If there is one, the caller must throw away the rows it has got. The keys of few rows are compared; many
-    rows are counted, where it is known how many there must be. Tombstones aren't looked at: one that is
-    there twice changes no answer.
+    On an error, the caller must discard the rows that it has got. The keys of a few rows are
+    compared. Many rows are counted instead, if their number is known. Tombstones aren't checked: a
+    duplicate changes no result.
 
     Args:
-        checkpoint: the checkpoint, to look at the keys themselves where hashes raise a suspicion.
+        checkpoint: the checkpoint, to read the keys themselves if hashes raise a suspicion.
         rows: its adds, or some of them, with at least ``path`` and ``deletionVector``.
         table: the table's location, for errors.
-        count: gives the number of rows that there must be, from the version checksum say; None where it
-            isn't known. Called once, if there are many rows.
+        count: gives the number of rows that there must be, for example from the version checksum;
+            None if it isn't known. Called once, if there are many rows.
 
     Raises:
         CorruptLogError: the checkpoint has two adds of one file.
@@ -93,9 +93,7 @@ def each_file_once(
         found += some.num_rows
         if not compared:
             compared = (
-                repeated.meet(file_keys(some, table=table))
-                if expected is None
-                else found > expected
+                repeated.add(file_keys(some, table=table)) if expected is None else found > expected
             )
             if compared:
                 _compare_keys(checkpoint, table=table)
@@ -105,7 +103,7 @@ def each_file_once(
 
 
 _FEW = 50_000
-"""So many keys are compared in no time."""
+"""Comparing so many keys takes no noticeable time."""
 
 
 def _compare_keys(checkpoint: CheckpointReader, *, table: str) -> None:
@@ -116,17 +114,17 @@ def _compare_keys(checkpoint: CheckpointReader, *, table: str) -> None:
 
 
 def holds_twice(file: str, *, path: str, version: int, table: str) -> CorruptLogError:
-    """The error that tells that a checkpoint holds a file twice.
+    """Create the error about a checkpoint that holds a file twice.
 
     Args:
         file: the path of the file, as in the actions.
-        path: of the checkpoint.
-        version: the version of the table that it holds.
+        path: the path of the checkpoint.
+        version: its version.
         table: the table's location.
     """
     return CorruptLogError(
         f"{path} is damaged: it holds the file {file!r} twice. An earlier checkpoint, or the commits "
-        "where they are still there, may hold what it should",
+        "if they still exist, may have the right content",
         table=table,
         path=path,
         version=version,

@@ -1,11 +1,12 @@
-"""Give a checkpoint a name that others may give to theirs, and know one's own again.
+"""Put a checkpoint under a name that other writers may use, and recognise one's own file.
 
-A checkpoint of the classic name is put only if there is none: whoever reads another writer's would have
-it replaced under his eyes. But a client that gets no answer to its put sends it again, and is told then
-that there is one: its own. What is there is looked at in that case alone, and costs nothing otherwise.
+A checkpoint with the classic name is created only if there is none: otherwise a file could be
+replaced while somebody reads it. But a client that gets no answer to its put sends it again, and
+then gets the error that the file exists, although the file is its own. Only in this case the
+existing file is compared with what was written.
 
-Two writers of the same version may make the same file, byte for byte. Each takes it for its own then,
-which is as good.
+Two writers of the same version may write the same file, byte for byte. Each takes it for its own,
+which does no harm.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from typing import BinaryIO
 from airflow_delta.engine.errors import ObjectExistsError
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["OwnFile", "own_file", "put_own"]
+__all__ = ["TrackedFile", "open_idempotent_writer", "put_idempotently"]
 
 
-class OwnFile:
-    """A file in the making of which one remembers how it ends.
+class TrackedFile:
+    """A file that is being written; its last bytes are remembered.
 
-    Parquet files are written with their footer at last and at once. It tells of each piece of the file
-    where it lies, how long it is, and what values are in it: a file of the same size and the same end
-    is the same.
+    The footer of a Parquet file is written last, in one call. It contains the position, the length
+    and statistics of each part of the file. So a file of the same size with the same end is the
+    same file.
 
     Args:
-        file: where the content goes.
+        file: the file to write to.
 
     Attributes:
-        end: what was written last.
+        end: the bytes that were written last.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -44,27 +45,27 @@ class OwnFile:
         return self._file.write(data)
 
     def tell(self) -> int:
-        """How much has been written, in bytes."""
+        """The number of bytes written so far."""
         return self._file.tell()
 
 
 @contextmanager
-def own_file(storage: Storage, path: str, *, replaces: bool) -> Iterator[OwnFile]:
-    """A file to stream a checkpoint into: published whole where the block ends well.
+def open_idempotent_writer(storage: Storage, path: str, *, replaces: bool) -> Iterator[TrackedFile]:
+    """Open a file to stream a checkpoint into. It is published as a whole if the block succeeds.
 
     Args:
         storage: the table's storage.
         path: the checkpoint's name.
-        replaces: whether one of that name is to be replaced.
+        replaces: whether an existing file of that name is replaced.
 
     Raises:
-        ObjectExistsError: there is another one, which isn't to be replaced.
+        ObjectExistsError: there is another file, which must not be replaced.
         StorageError: the store failed.
     """
     written: tuple[int, bytes] | None = None
     try:
         with storage.writer(path, overwrite=replaces) as file:
-            own = OwnFile(file)
+            own = TrackedFile(file)
             yield own
             written = own.tell(), bytes(own.end)
     except ObjectExistsError:
@@ -72,11 +73,11 @@ def own_file(storage: Storage, path: str, *, replaces: bool) -> Iterator[OwnFile
             raise
 
 
-def put_own(storage: Storage, path: str, content: bytes) -> None:
+def put_idempotently(storage: Storage, path: str, content: bytes) -> None:
     """Put a checkpoint whose content is known.
 
     Raises:
-        ObjectExistsError: there is another one.
+        ObjectExistsError: there is another file.
         StorageError: the store failed.
     """
     try:

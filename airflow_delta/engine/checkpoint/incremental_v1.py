@@ -1,20 +1,22 @@
-"""Write a classic checkpoint from the previous one: what didn't change is copied, not encoded again.
+"""Write a classic checkpoint from the previous one: copy what hasn't changed, instead of encoding it.
 
-A classic checkpoint is one file, so each new one is as large as the table. But nearly all of it is what
-the previous one holds, and most row groups of that don't change from one checkpoint to the next. Of each
-only the keys of its files are decoded, and their sizes, in order to count (`classic_reuse`):
+A classic checkpoint is one file, so every new one is as large as the table. But most row groups
+don't change from one checkpoint to the next. For each row group of the previous checkpoint, only
+the keys of its files are decoded, and their sizes for the totals (`classic_reuse`):
 
-* a row group without a row that the commits since then mention, or that has expired, is copied byte for
-  byte (`stitch`), and the checksums of its pages are checked on the way;
-* one with such rows is decoded, filtered and encoded again, its columns as they are stored;
-* one that is less than half full, or becomes so, is merged with the new rows, so that there are never
-  more than a few of them, however many small checkpoints follow each other.
+* a row group without a row that later commits mention, and without an expired one, is copied byte
+  for byte (`stitch`); the checksums of its pages are checked on the way;
+* one with such rows is decoded, filtered and encoded again, in its stored columns;
+* one that is less than half full, or becomes so, is merged with the new rows. So there are never
+  more than a few small ones, even after many small checkpoints.
 
-This takes a previous checkpoint that was written as we write: with the same schema (which follows the
-table's schema and properties), by the same library, with adds and removes apart. The files of any other
-one are decoded and written anew, which happens once: the next checkpoint finds one of ours.
+This needs a previous checkpoint that was written by this engine: with the same schema (which
+follows the table's schema and properties), by the same library, with adds and removes apart. The
+files of any other checkpoint are decoded and encoded again. That happens once, because the next
+checkpoint finds one of ours.
 
-Memory holds a few row groups, which are read and encoded on threads, and the actions of the commits.
+Memory holds a few row groups, which are read and encoded on threads, and the actions of the
+commits.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from airflow_delta.engine.checkpoint.action_rows import (
     FileActionTable,
     new_action_file,
 )
-from airflow_delta.engine.checkpoint.base_check import check_told
+from airflow_delta.engine.checkpoint.base_check import check_expected_files
 from airflow_delta.engine.checkpoint.classic_reuse import (
     Judge,
     JudgedGroup,
@@ -43,7 +45,7 @@ from airflow_delta.engine.checkpoint.classic_reuse import (
     small_groups,
 )
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
-from airflow_delta.engine.checkpoint.idempotent_put import own_file
+from airflow_delta.engine.checkpoint.idempotent_put import open_idempotent_writer
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
@@ -51,13 +53,13 @@ from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
-    small_actions,
+    NonFileContent,
+    non_file_actions,
 )
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.files import Checkpoint, V2Checkpoint, checkpoint_path
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
@@ -66,50 +68,51 @@ __all__ = ["has_files_inline", "write_incremental_classic"]
 
 def write_incremental_classic(
     storage: Storage,
-    small: SmallContent,
+    content: NonFileContent,
     base: Checkpoint,
-    tail: ReconciledTail,
+    commits: ReconciledCommits,
     *,
     oldest_tombstone_ms: int,
     version: int,
     table: str,
     expected: ExpectedFiles | None = None,
-    base_told: ExpectedFiles | None = None,
+    expected_base: ExpectedFiles | None = None,
     replaces: bool = False,
 ) -> CheckpointWritten:
     """Write a checkpoint from the previous one and the commits since, and publish it.
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        content: the non-file state of the version.
         base: the previous checkpoint, for which `has_files_inline` holds.
-        tail: the file actions of the commits after it, with all columns.
+        commits: the file actions of the commits after it, with all columns.
         oldest_tombstone_ms: see ``tombstones.expired``.
         version: the version of the table.
         table: the table's location, for errors.
-        expected: what the live files must come to; None if nobody knows.
-        base_told: what those of the previous checkpoint must come to; None if nobody knows. Then all its
+        expected: the expected totals of the live files; None if unknown.
+        expected_base: the expected totals of the previous checkpoint; None if unknown. Then all its
             files are compared with each other.
-        replaces: whether one of that name is to be replaced: one that is damaged.
+        replaces: whether an existing file of that name, a damaged one, is replaced.
 
     Raises:
         ObjectExistsError: there is another one. Nothing is published.
-        CorruptLogError: the previous checkpoint is damaged, holds a file twice, or other files than it
-            must, or an action lacks what the protocol requires of it. Nothing is published.
+        CorruptLogError: the previous checkpoint is damaged, has a file twice, or doesn't have the
+            expected files, or an action lacks a field that the protocol requires. Nothing is
+            published.
         ObjectNotFoundError: the previous checkpoint is gone. Nothing is published.
-        InvalidTableError: the numbers don't add up, or the metadata is broken. Nothing is published.
+        InvalidTableError: the totals are wrong, or the metadata is broken. Nothing is published.
         StorageError: the store failed.
     """
     path = checkpoint_path(version)
-    typed = typed_columns(small.protocol, small.metadata, table=table)
-    texts = TableProperties(small.metadata.configuration, table).write_stats_as_json
+    typed = typed_columns(content.protocol, content.metadata, table=table)
+    texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with own_file(storage, path, replaces=replaces) as stream:
+    with open_idempotent_writer(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
             # First, because they show how row groups are written here.
-            rows.write_small(small_actions(small))
+            rows.write_non_file_actions(non_file_actions(content))
             files = _Files(
-                storage, base, tail, oldest_tombstone_ms, rows, base_told or ExpectedFiles()
+                storage, base, commits, oldest_tombstone_ms, rows, expected_base or ExpectedFiles()
             )
             rows.write_files(files.stream(), typed)
         files.check(version=version)
@@ -126,11 +129,12 @@ def write_incremental_classic(
 def has_files_inline(checkpoint: Checkpoint, reader: CheckpointReader) -> bool:
     """Whether a checkpoint can be the base of an incremental classic one.
 
-    It can if its file actions are in its own Parquet files, and not in sidecars or in lines of JSON.
+    It can if its file actions are in its own Parquet files, and not in sidecars or in lines of
+    JSON.
 
     Args:
         checkpoint: the checkpoint.
-        reader: of the checkpoint; its actions that aren't about files are read.
+        reader: its reader; the non-file actions are read.
 
     Raises:
         CorruptLogError: the checkpoint is damaged.
@@ -142,13 +146,13 @@ def has_files_inline(checkpoint: Checkpoint, reader: CheckpointReader) -> bool:
 
 @dataclass(slots=True)
 class _Count:
-    """What the files of the version come to, counted before a row is written."""
+    """Totals of the files of the version, counted before a row is written."""
 
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FILE_KINDS, 0))
     adds_size: int = 0
 
     def add(self, kind: str, rows: pa.Table) -> None:
-        """Count rows in."""
+        """Add rows to the totals."""
         self.rows[kind] += rows.num_rows
         if kind == "add":
             self.adds_size += pc.sum(rows["size"]).as_py() or 0
@@ -160,37 +164,37 @@ class _Files:
     Args:
         storage: see `write_incremental_classic`.
         base: likewise.
-        tail: likewise.
+        commits: likewise.
         oldest_ms: likewise.
         written: the new checkpoint, to which row groups are appended that needn't be gathered.
-        base_told: see `write_incremental_classic`.
+        expected_base: see `write_incremental_classic`.
     """
 
     def __init__(
         self,
         storage: Storage,
         base: Checkpoint,
-        tail: ReconciledTail,
+        commits: ReconciledCommits,
         oldest_ms: int,
         written: ActionRows,
-        base_told: ExpectedFiles,
+        expected_base: ExpectedFiles,
     ) -> None:
         self._storage = storage
         self._base = base
-        self._tail = tail
+        self._commits = commits
         self._oldest_ms = oldest_ms
         self._written = written
         self._count = _Count()
-        self._base_told = base_told
+        self._expected_base = expected_base
         self._held = _Count()
         self._distinct: DistinctFiles | None = None
 
     def stream(self) -> Iterator[FileActionTable]:
         """The rows to be gathered; in between, the other row groups are appended."""
         new = {
-            "add": self._tail.adds.drop_columns([VERSION, POSITION]),
+            "add": self._commits.adds.drop_columns([VERSION, POSITION]),
             "remove": unexpired(
-                self._tail.removes.drop_columns([VERSION, POSITION]), self._oldest_ms
+                self._commits.removes.drop_columns([VERSION, POSITION]), self._oldest_ms
             ),
         }
         for kind, rows in new.items():
@@ -204,28 +208,28 @@ class _Files:
                 others.append(file)
             else:
                 ours += groups
-        if others or self._base_told.num_adds is None:
+        if others or self._expected_base.num_adds is None:
             base = self._base
             self._distinct = DistinctFiles(
-                path=base.path, version=base.version, table=self._tail.table
+                path=base.path, version=base.version, table=self._commits.table
             )
         yield from self._decoded(others)
         yield from self._judged(ours, {kind: rows.num_rows for kind, rows in new.items()})
 
     def check(self, *, version: int) -> None:
-        """Compare what was written with what was counted, and the base with what is told of it.
+        """Compare what was written with what was counted, and the base with its expected totals.
 
         Raises:
             InvalidTableError: the former differ.
-            CorruptLogError: the latter do.
+            CorruptLogError: the latter differ.
         """
-        check_told(
-            self._base_told,
+        check_expected_files(
+            self._expected_base,
             num_adds=self._held.rows["add"],
             adds_size=self._held.adds_size,
             path=self._base.path,
             version=self._base.version,
-            table=self._tail.table,
+            table=self._commits.table,
         )
         written, rows = self._written, self._count.rows
         found = (written.num_adds, written.num_removes, written.adds_size_sum)
@@ -236,7 +240,7 @@ class _Files:
                 f"the commits since it must hold {counted[0]} adds of {counted[2]} bytes and {counted[1]} "
                 f"removes, but it would hold {found[0]} adds of {found[2]} bytes and {found[1]} removes. "
                 "Load the version anew and try again",
-                table=self._tail.table,
+                table=self._commits.table,
                 version=version,
                 found=found,
                 expected=counted,
@@ -246,9 +250,9 @@ class _Files:
         self, ours: Sequence[OurGroup], new_rows: dict[str, int]
     ) -> Iterator[FileActionTable]:
         merged = small_groups(ours, new_rows, self._written)
-        judge = Judge(self._storage, self._tail, self._oldest_ms, self._written, self._distinct)
+        judge = Judge(self._storage, self._commits, self._oldest_ms, self._written, self._distinct)
         work = (
-            partial(judge.judge, group, merge=place in merged) for place, group in enumerate(ours)
+            partial(judge.judge, group, merge=index in merged) for index, group in enumerate(ours)
         )
         for judged in map_ordered(_done, work, workers=reader_threads(self._storage)):
             self._count.rows[judged.kind] += judged.num_rows
@@ -261,7 +265,7 @@ class _Files:
                 yield judged.kind, judged.rows
 
     def _decoded(self, files: Iterable[FileInfo]) -> Iterator[FileActionTable]:
-        """The rows of files that were written otherwise."""
+        """The rows of files that were written differently."""
         opened = [ActionFile(self._storage, file) for file in files]
         threads = reader_threads(self._storage)
         for kind in FILE_KINDS:
@@ -271,7 +275,7 @@ class _Files:
                 self._held.add(kind, table)
                 if self._distinct is not None:
                     self._distinct.meet(table)
-                rows = self._tail.survivors(table)
+                rows = self._commits.survivors(table)
                 if kind == "remove":
                     rows = unexpired(rows, self._oldest_ms)
                 self._count.add(kind, rows)

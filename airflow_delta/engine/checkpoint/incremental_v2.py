@@ -1,35 +1,36 @@
-"""Write a V2 checkpoint from the previous one: what didn't change is named again, not written again.
+"""Write a V2 checkpoint from the previous one: refer to sidecars again if they haven't changed.
 
-A checkpoint of the V2 spec names its sidecars, and nothing forbids that two checkpoints name the same
-one: PROTOCOL.md ("Problems with multi-part checkpoints") gives the reuse of files as a reason for the
-V2 spec, and metadata cleanup keeps a sidecar for as long as any checkpoint names it. So the cost of a
-new checkpoint is that of the change:
+Two V2 checkpoints may refer to the same sidecar: PROTOCOL.md ("Problems with multi-part
+checkpoints") gives the reuse of files as a reason for the V2 spec, and metadata cleanup keeps a
+sidecar as long as any checkpoint refers to it. So the cost of a new checkpoint depends on the
+change alone:
 
-* a sidecar all of whose rows still hold is named again (`sidecar_reuse` tells, mostly without opening
+* a sidecar whose rows all still hold is kept (`sidecars.reuse` finds out, usually without opening
   it);
-* one with rows that are gone is written again without them, or not at all if none is left;
-* what the commits since then added and removed goes to new sidecars.
+* a sidecar with rows that are gone is rewritten without them, or dropped if none is left;
+* the adds and removes of the commits since then go to new sidecars.
 
 **Many small sidecars.** Each checkpoint adds a sidecar or two, so small ones must be merged now and
-then. Those that are less than a quarter full count as small, and are told apart by size in steps of eight.
-The new rows are merged with the small sidecars of their own size and below as soon as there are
-eight of those; the outcome, which is larger, may in turn meet eight of its size. So a row is written
-about once for each step up to a full sidecar (at most five times), a sidecar that is a quarter full or
-fuller never for merging alone, and at most about eight sidecars of each step stay.
+then. Sidecars that are less than a quarter full count as small, and have sizes in steps of eight.
+New rows are merged with the small sidecars of their own step and below, as soon as there are eight
+of those. The result is larger, and may in turn be merged with eight of its step. So a row is
+rewritten about once per step up to a full sidecar (at most five times); a sidecar that is at least
+a quarter full is never rewritten only for merging; and at most about eight sidecars of each step
+remain.
 
-The result is the same set of actions that a full checkpoint has. What differs is how they are dealt
-out to files.
+The result is the same set of actions as in a full checkpoint, in other files.
 
-**Damage in what is named again.** Nobody opens a sidecar that is named again, so one that has been damaged
-could go from checkpoint to checkpoint unseen, until a cleanup has taken the commits that it could be
-made from again. So all sidecars that are kept are read, and their pages compared with their checksums,
-when the checkpoint gets the classic name, which is every so often (`checkpoint_plan` has the rule: not
-later than after half of the time that commits are kept). In between their presence and size must do.
+**Damage in sidecars that are kept.** Nobody opens a sidecar that is kept. So a damaged one could go
+from checkpoint to checkpoint unnoticed, until a cleanup has deleted the commits that it could be
+rebuilt from. Therefore all kept sidecars are read, and the checksums of their pages compared, when
+a checkpoint gets the classic name. That happens regularly, at the latest after half of the time
+that commits are retained (the rule is in ``maintenance/checkpoint/plan.py``). In between, only
+their presence and size are checked.
 
-**A cleanup at the same time.** Another writer may checkpoint a later version, and clean up the previous
-checkpoint with its sidecars just before ours names them. So the sidecars are listed before the new
-checkpoint is published, and once more after that. If one is missing then, the new checkpoint is taken
-back, and the caller must begin with something else.
+**A cleanup at the same time.** Another writer may write a checkpoint of a later version and clean
+up the previous checkpoint with its sidecars, just before the new checkpoint refers to them. So the
+sidecars are listed before the new checkpoint is published, and again after that. If one is missing
+then, the new checkpoint is deleted, and the caller must start from something else.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from airflow_delta.engine.arrow.action_schema import POSITION, VERSION
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet.action_file import reader_threads
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable
-from airflow_delta.engine.checkpoint.base_check import check_told
+from airflow_delta.engine.checkpoint.base_check import check_expected_files
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.read import CheckpointReader
 from airflow_delta.engine.checkpoint.sidecars.layout import (
@@ -62,29 +63,29 @@ from airflow_delta.engine.checkpoint.sidecars.write import (
     present_sidecars,
 )
 from airflow_delta.engine.checkpoint.v2_write import CheckpointTarget, publish_top_level
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, NonFileContent, Written
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, StorageError
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["has_all_in_sidecars", "merged_with", "write_incremental_v2"]
+__all__ = ["choose_merged_sidecars", "has_all_in_sidecars", "write_incremental_v2"]
 
 _SMALL_ROWS = SIDECAR_ROWS // 4
 """A sidecar with fewer rows is small."""
 
 _STEP = 8
-"""How many small sidecars make one of the next size."""
+"""How many small sidecars are merged into one of the next step."""
 
 
 @dataclass
 class _Fate:
-    """What is to become of the sidecars of the previous checkpoint.
+    """What happens to the sidecars of the previous checkpoint.
 
     Attributes:
-        kept: named again.
-        rewritten: written again by themselves, without the rows that are gone.
-        pooled: whose rows go together with the new ones.
+        kept: the new checkpoint refers to them again.
+        rewritten: rewritten one by one, without the rows that are gone.
+        pooled: their rows are written together with the new ones.
     """
 
     kept: list[JudgedSidecar] = field(default_factory=list)
@@ -94,52 +95,54 @@ class _Fate:
 
 def write_incremental_v2(
     storage: Storage,
-    small: SmallContent,
+    content: NonFileContent,
     base: CheckpointReader,
-    tail: ReconciledTail,
+    commits: ReconciledCommits,
     target: CheckpointTarget,
     *,
     oldest_tombstone_ms: int,
     expected: ExpectedFiles | None = None,
-    base_told: ExpectedFiles | None = None,
+    expected_base: ExpectedFiles | None = None,
 ) -> Written:
     """Write a checkpoint from the previous one and the commits since, and publish it.
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
-        base: the previous checkpoint, for which `has_all_in_sidecars` holds. It should be the newest
-            one, which no cleanup takes.
-        tail: the file actions of the commits after it, with all columns.
-        target: where it goes.
+        content: the non-file state of the version.
+        base: the previous checkpoint, for which `has_all_in_sidecars` holds. It should be the
+            newest one, which no cleanup deletes.
+        commits: the file actions of the commits after it, with all columns.
+        target: the version and the path of the new checkpoint.
         oldest_tombstone_ms: see ``tombstones.expired``.
-        expected: what the live files must come to; None if nobody knows.
-        base_told: what those of the previous checkpoint must come to; None if nobody knows. Then all its
+        expected: the expected totals of the live files; None if unknown.
+        expected_base: the expected totals of the previous checkpoint; None if unknown. Then all its
             files are compared with each other.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
-        CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, that holds a file
-            twice, or other files than it must, or an action lacks what the protocol requires of it.
-            Nothing is published, or no longer.
-        InvalidTableError: the numbers don't add up. Nothing is published.
-        StorageError: the store failed. If it was over the top level or later, that may be there all the
-            same.
+        CorruptLogError: a sidecar of the previous checkpoint is damaged or missing, or that
+            checkpoint has a file twice or doesn't have the expected files, or an action lacks a
+            field that the protocol requires. Nothing is published, or it has been deleted again.
+        InvalidTableError: the totals are wrong. Nothing is published.
+        StorageError: the store failed. If it failed while writing the top level or later, the
+            checkpoint may exist all the same.
     """
     version, table = target.version, target.table
-    layout = sidecar_layout(small.protocol, small.metadata, table=table)
+    layout = sidecar_layout(content.protocol, content.metadata, table=table)
     inspector = Inspector(
         storage,
-        tail,
+        commits,
         oldest_tombstone_ms=oldest_tombstone_ms,
         stats_form=layout.stats_form,
         checkpoint=base.path,
     )
     threads = reader_threads(storage)
     judged = list(map_ordered(inspector.judge, base.sidecars, workers=threads))
-    _check_base(base, inspector, judged, base_told or ExpectedFiles(), table=table, threads=threads)
-    adds = tail.adds.drop_columns([VERSION, POSITION])
-    removes = unexpired(tail.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
+    _check_base(
+        base, inspector, judged, expected_base or ExpectedFiles(), table=table, threads=threads
+    )
+    adds = commits.adds.drop_columns([VERSION, POSITION])
+    removes = unexpired(commits.removes.drop_columns([VERSION, POSITION]), oldest_tombstone_ms)
     fate = _decide(judged, new_adds=adds.num_rows, new_removes=removes.num_rows)
     if target.has_classic_name:
         kept = (sidecar.action for sidecar in fate.kept)
@@ -160,7 +163,7 @@ def write_incremental_v2(
         _check_presence(storage, inspector, fate.kept, base)
         actions = [*(s.action for s in fate.kept), *(s.action for s in written)]
         with sidecars.naming():
-            checkpoint = publish_top_level(storage, small, actions, target)
+            checkpoint = publish_top_level(storage, content, actions, target)
     try:
         _check_presence(storage, inspector, fate.kept, base)
     except CorruptLogError as error:
@@ -173,13 +176,13 @@ def write_incremental_v2(
 
 
 def has_all_in_sidecars(reader: CheckpointReader) -> bool:
-    """Whether a checkpoint can be the base of an incremental one.
+    """Whether a checkpoint can be the base of an incremental V2 one.
 
-    The protocol wants all file actions in sidecars or all in the top level; a checkpoint that has
-    both must not lose the latter.
+    The protocol requires all file actions in sidecars or all in the top level. If a checkpoint has
+    both, those in the top level must not be lost.
 
     Args:
-        reader: of the checkpoint; its top level is read.
+        reader: the reader of the checkpoint; its top level is read.
 
     Raises:
         CorruptLogError: the checkpoint is damaged.
@@ -188,28 +191,28 @@ def has_all_in_sidecars(reader: CheckpointReader) -> bool:
     return bool(reader.sidecars) and not reader.has_files_inline
 
 
-def merged_with(new_rows: int, small: Sequence[int]) -> list[int]:
-    """Which small sidecars new rows are to be merged with; see the module for the rule.
+def choose_merged_sidecars(new_rows: int, small: Sequence[int]) -> list[int]:
+    """Which small sidecars new rows are to be merged with. The module has the rule.
 
     Args:
-        new_rows: how many rows there are to be written.
-        small: how many rows each small sidecar has.
+        new_rows: the number of rows to be written.
+        small: the number of rows of each small sidecar.
 
     Returns:
-        Places in ``small``.
+        Indices in ``small``.
     """
-    places = sorted(range(len(small)), key=small.__getitem__)
+    indices = sorted(range(len(small)), key=small.__getitem__)
     taken = 0
     rows = new_rows
     while 0 < rows < _SMALL_ROWS:
         reach = taken
-        while reach < len(places) and _size_step(small[places[reach]]) <= _size_step(rows):
+        while reach < len(indices) and _size_step(small[indices[reach]]) <= _size_step(rows):
             reach += 1
         if reach - taken < _STEP:
             break
-        rows += sum(small[place] for place in places[taken:reach])
+        rows += sum(small[index] for index in indices[taken:reach])
         taken = reach
-    return sorted(places[:taken])
+    return sorted(indices[:taken])
 
 
 def _size_step(rows: int) -> int:
@@ -232,14 +235,16 @@ def _decide(judged: Iterable[JudgedSidecar], *, new_adds: int, new_removes: int)
             new[_kind(sidecar.facts) or "add"] += sidecar.remaining
     for kind, rows in new.items():
         small = [s for s in fate.kept if _kind(s.facts) == kind and s.facts.rows < _SMALL_ROWS]
-        merged = [small[place] for place in merged_with(rows, [s.facts.rows for s in small])]
+        merged = [
+            small[index] for index in choose_merged_sidecars(rows, [s.facts.rows for s in small])
+        ]
         fate.pooled += merged
         fate.kept = [sidecar for sidecar in fate.kept if sidecar not in merged]
     return fate
 
 
 def _kind(facts: SidecarFacts) -> str | None:
-    """The kind of action that a sidecar holds; None for both, as those of other writers may."""
+    """The kind of actions in a sidecar; None for both, as other writers may have it."""
     if facts.num_adds and facts.num_removes:
         return None
     return "remove" if facts.num_removes else "add"
@@ -254,7 +259,7 @@ def _pieces(
         if kind is None or sidecar.facts.rows > SIDECAR_ROWS:
             yield from clustered(_rows_of(inspector, [sidecar]))
         else:
-            # As they are sorted already; and read on the thread that writes them.
+            # They are sorted already. They are read on the thread that writes them.
             yield SidecarRows(kind, partial(_load, inspector, sidecar, kind))
     yield from clustered(_chained(pool, _rows_of(inspector, fate.pooled)))
 
@@ -279,20 +284,20 @@ def _check_base(
     base: CheckpointReader,
     inspector: Inspector,
     judged: Iterable[JudgedSidecar],
-    told: ExpectedFiles,
+    expected: ExpectedFiles,
     *,
     table: str,
     threads: int,
 ) -> None:
-    """Make sure that the previous checkpoint holds each file once, as far as it can be told."""
+    """Check, as far as possible, that the previous checkpoint holds each file once."""
     ours = all(facts_of_tags(sidecar.tags) is not None for sidecar in base.sidecars)
-    if told.num_adds is None or not ours:
+    if expected.num_adds is None or not ours:
         distinct = DistinctFiles(path=base.path, version=base.version, table=table)
-        tell = partial(inspector.tell, distinct=distinct)
-        for _ in map_ordered(tell, base.sidecars, workers=threads):
+        add_files = partial(inspector.add_files_to, distinct=distinct)
+        for _ in map_ordered(add_files, base.sidecars, workers=threads):
             pass
-    check_told(
-        told,
+    check_expected_files(
+        expected,
         num_adds=sum(sidecar.facts.num_adds for sidecar in judged),
         adds_size=sum(sidecar.facts.adds_size_sum for sidecar in judged),
         path=base.path,
@@ -337,7 +342,7 @@ def _check_numbers(
 
 
 def _facts(fate: _Fate, written: Iterable[WrittenSidecar]) -> list[SidecarFacts]:
-    """What is in the sidecars of the new checkpoint."""
+    """The facts about the sidecars of the new checkpoint."""
     return [*(sidecar.facts for sidecar in fate.kept), *(new.facts for new in written)]
 
 
@@ -347,7 +352,7 @@ def _check_presence(
     kept: Iterable[JudgedSidecar],
     base: CheckpointReader,
 ) -> None:
-    """Make sure that the sidecars that aren't written anew are there, for the price of a listing."""
+    """Check, with one listing, that the kept sidecars exist."""
     present = present_sidecars(storage)
     for sidecar in kept:
         file = inspector.file_of(sidecar.action)
@@ -364,12 +369,12 @@ def _check_presence(
 
 
 def _take_back(storage: Storage, target: CheckpointTarget, finding: CorruptLogError) -> None:
-    """Delete a checkpoint that has turned out damaged: readers would prefer it to what they have."""
+    """Delete a checkpoint that has turned out damaged: readers would prefer it to an older one."""
     try:
         storage.delete([target.path])
     except StorageError as error:
         raise StorageError(
-            f"{target.path} names a sidecar that isn't there any more ({finding.message}), and can't be "
+            f"{target.path} refers to a sidecar that no longer exists ({finding.message}), and can't be "
             f"taken back ({error.message}). Write the checkpoint of version {target.version} again, which "
             "replaces it, or delete it",
             table=target.table,

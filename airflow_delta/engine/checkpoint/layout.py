@@ -1,11 +1,11 @@
-"""The columns of the checkpoints we write, and how actions become rows of them.
+"""The columns of the checkpoints that the engine writes, and the conversion of actions to rows.
 
-PROTOCOL.md, "Checkpoint Schema": one struct column for each kind of action, of which a row sets
-one. Columns that the protocol requires of an action are required inside its struct, so that no
-reader can meet an add without a path; the struct itself is null in the rows of other kinds.
+PROTOCOL.md, "Checkpoint Schema": one struct column for each kind of action; each row sets one of
+them. Fields that the protocol requires of an action are required inside its struct, so no reader
+can meet an add without a path. The struct itself is null in the rows of other kinds.
 
-Arrow wants a value even where a required field lies below a null struct, so `null_structs` puts an
-empty one there. Parquet doesn't store it.
+Arrow needs a value even if a required field is below a null struct, so `null_structs` inserts an
+empty value. Parquet doesn't store it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 __all__ = [
     "DICTIONARY_LEAVES",
     "STATISTICS_LEAVES",
+    "action_structs",
     "checkpoint_schema",
     "file_structs",
     "null_structs",
-    "small_structs",
 ]
 
 _FEATURES = pa.list_(pa.field("element", pa.string()))
@@ -71,7 +71,7 @@ _DOMAIN_METADATA = pa.struct(
 )
 
 _WIDEST_VALUE = 16
-"""Bytes of the widest value that a leaf can have, a decimal."""
+"""Bytes of the widest value of a leaf, a decimal."""
 
 _REQUIRED = {
     "add": ("path", "partitionValues", "size", "modificationTime", "dataChange"),
@@ -96,7 +96,7 @@ DICTIONARY_LEAVES = (
     "remove.deletionTimestamp",
     "remove.extendedFileMetadata",
 )
-"""The leaves with few distinct values; for paths and statistics a dictionary only costs time."""
+"""The leaves with few distinct values. For paths and statistics a dictionary only costs time."""
 
 STATISTICS_LEAVES = (
     "protocol.minReaderVersion",
@@ -111,7 +111,7 @@ STATISTICS_LEAVES = (
     "add.clusteringProvider",
     "remove.deletionTimestamp",
 )
-"""The leaves by which readers, ours among them, leave out row groups and columns."""
+"""The leaves by which readers, including ours, skip row groups and columns."""
 
 
 def checkpoint_schema(*, stats: bool = True, parsed: Sequence[pa.Field] = ()) -> pa.Schema:
@@ -150,13 +150,13 @@ def _file_struct(
     return pa.struct([*columns, *further])
 
 
-def small_structs(actions: Sequence[Mapping[str, Any]], type_: pa.StructType) -> pa.StructArray:
-    """Actions of one kind, given as JSON objects, as rows of their column."""
+def action_structs(actions: Sequence[Mapping[str, Any]], type_: pa.StructType) -> pa.StructArray:
+    """Convert actions of one kind, given as JSON objects, to rows of their column."""
     return array_of(actions, type_)
 
 
 def file_structs(files: pa.Table, type_: pa.StructType) -> pa.ChunkedArray:
-    """Adds or removes as rows of their column, without copying; ``dataChange`` becomes false.
+    """Convert adds or removes to rows of their column, without copying; ``dataChange`` becomes false.
 
     Args:
         files: columns of `action_schema`.
@@ -173,7 +173,7 @@ def _structs(files: pa.RecordBatch, type_: pa.StructType) -> pa.StructArray:
     columns = []
     for field in type_:
         if field.name == "dataChange":
-            # A checkpoint repeats what commits have told; it changes no data.
+            # A checkpoint repeats what commits contain; it changes no data.
             column = bool_array(np.zeros(rows, np.bool_))
         elif field.name in files.schema.names:
             column = files[field.name]
@@ -189,15 +189,15 @@ def _structs(files: pa.RecordBatch, type_: pa.StructType) -> pa.StructArray:
 
 
 def null_structs(rows: int, type_: pa.StructType) -> pa.StructArray:
-    """A column of a kind of action without one. Its memory is that of one leaf."""
-    # Nulls are told by bits of 0, empty texts and maps by offsets of 0, false and 0 by themselves: one
-    # buffer serves all leaves. Each with its own would be as large as the adds of the row group.
+    """A column for a kind of action without any action. It takes the memory of one leaf."""
+    # Zero bytes represent nulls, the offsets of empty texts and maps, false and 0. So one buffer
+    # serves all leaves. Separate buffers would be as large as the adds of the row group.
     zeros = pa.py_buffer(bytes(_WIDEST_VALUE * (rows + 1)))
     return _nothing(rows, type_, zeros, nullable=True)
 
 
 def _nothing(rows: int, type_: pa.DataType, zeros: pa.Buffer, *, nullable: bool) -> pa.Array:
-    """Nulls, or values that are empty or 0 where nulls aren't allowed."""
+    """Nulls; or empty values and zeros where nulls aren't allowed."""
     nested = rows if pa.types.is_struct(type_) else 0
     fields = [type_.field(number) for number in range(type_.num_fields)]
     return pa.Array.from_buffers(

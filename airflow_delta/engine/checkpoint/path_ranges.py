@@ -1,12 +1,12 @@
-"""Where the paths of a sidecar lie, directory by directory, in a short text.
+"""The path ranges of a sidecar, directory by directory, as a short text.
 
-The least and the greatest path of a sidecar tell little where it holds many directories, as partitions
-make them: each new file of each of them lies in between. Told for each directory, they often leave a
-gap for it: where names ascend, a new one comes after all that are there, and a new directory
-lies between two others.
+If a sidecar covers many directories, such as partitions, its least and greatest path say little:
+each new file in these directories lies between them. A range for each directory often excludes new
+files: where names ascend, a new file comes after all existing ones, and a new directory lies
+between two others.
 
-A range is told by the first characters of its ends only, just enough to tell them apart. That makes
-it wider, never narrower: who lies outside is certainly not in the sidecar.
+A range stores only the first characters of its two ends, just enough to distinguish them. That
+makes the range wider, never narrower: a path outside is certainly not in the sidecar.
 
 Texts are compared by code points, which sort like their bytes in UTF-8.
 """
@@ -20,27 +20,27 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["PathRanges", "any_within", "parsed_ranges", "ranges_of", "ranges_text"]
+__all__ = ["PathRanges", "any_within", "find_ranges", "parse_ranges", "ranges_text"]
 
 PathRanges: TypeAlias = tuple[tuple[str, str], ...]
-"""Ascending pairs: a path is within one if it isn't less than the first text, and its beginning, as
-long as the second text, isn't greater than that."""
+"""Ascending pairs. A path is within a pair if it isn't less than the first text, and if its
+beginning, cut to the length of the second text, isn't greater than that."""
 
 _FURTHER = 8
-"""Characters told of the ends of a range beyond those they have in common."""
+"""Characters that the ends of a range keep after their common prefix."""
 
 _LONGEST = 2_000
-"""Characters that all of them may take. They are part of the checkpoint's top level."""
+"""The longest text. It is part of the checkpoint's top level."""
 
 _LAST_CHARACTER = "\U0010ffff"
-_SEPARATOR = " "  # in a path it is encoded
+_SEPARATOR = " "  # Encoded in paths.
 
 
-def ranges_of(paths: pa.ChunkedArray) -> PathRanges | None:
-    """A range for each directory; None where there is but one, or too many, or paths aren't sorted.
+def find_ranges(paths: pa.ChunkedArray) -> PathRanges | None:
+    """A range for each directory; None if there is only one, or too many, or if paths aren't sorted.
 
     Args:
-        paths: of the rows of a sidecar.
+        paths: the paths of the rows of a sidecar.
     """
     array = paths.chunk(0) if paths.num_chunks == 1 else pa.concat_arrays(paths.chunks)
     rows = len(array)
@@ -51,7 +51,7 @@ def ranges_of(paths: pa.ChunkedArray) -> PathRanges | None:
     while start < rows:
         least = array[start].as_py()
         directory = least[: least.rfind("/") + 1]
-        # A search and not a pass: there are far fewer directories than paths.
+        # A binary search, because there are far fewer directories than paths.
         end = bisect_left(
             range(rows),
             directory + _LAST_CHARACTER,
@@ -59,9 +59,9 @@ def ranges_of(paths: pa.ChunkedArray) -> PathRanges | None:
             key=lambda row: array[row].as_py(),
         )
         greatest = array[end - 1].as_py()
-        told = _in_common(least, greatest) + _FURTHER
-        found.append((least[:told], greatest[:told]))
-        length += 2 * told
+        stored = _in_common(least, greatest) + _FURTHER
+        found.append((least[:stored], greatest[:stored]))
+        length += 2 * stored
         start = end
         if length > _LONGEST or any(_SEPARATOR in text for text in found[-1]):
             return None
@@ -69,12 +69,12 @@ def ranges_of(paths: pa.ChunkedArray) -> PathRanges | None:
 
 
 def ranges_text(ranges: PathRanges) -> str:
-    """Ranges as one text."""
+    """Write ranges as one text."""
     return _SEPARATOR.join(text for pair in ranges for text in pair)
 
 
-def parsed_ranges(text: str) -> PathRanges | None:
-    """Ranges from their text; None for what isn't one."""
+def parse_ranges(text: str) -> PathRanges | None:
+    """Parse ranges from their text; None if it isn't valid."""
     texts = text.split(_SEPARATOR)
     if len(texts) % 2:
         return None
@@ -89,13 +89,13 @@ def any_within(ranges: PathRanges, paths: Sequence[str]) -> bool:
         paths: ascending.
     """
     for least, greatest in ranges:
-        place = bisect_left(paths, least)
-        if place < len(paths) and paths[place][: len(greatest)] <= greatest:
+        index = bisect_left(paths, least)
+        if index < len(paths) and paths[index][: len(greatest)] <= greatest:
             return True
     return False
 
 
 def _in_common(first: str, second: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))

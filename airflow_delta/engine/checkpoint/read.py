@@ -1,11 +1,11 @@
-"""Read a checkpoint, whatever its form: one file, many parts, or a top level with sidecars.
+"""Read a checkpoint of any form: one file, many parts, or a top level with sidecars.
 
-What the name of a checkpoint says isn't what it is: a file with the classic name may follow the V1
-or the V2 spec (PROTOCOL.md, "Checkpoint Naming Scheme"). So the content decides: sidecars are
-followed wherever there are any, and a ``checkpointMetadata`` must agree with the name.
+The name of a checkpoint doesn't decide its spec: a file with the classic name may follow the V1 or
+the V2 spec (PROTOCOL.md, "Checkpoint Naming Scheme"). So the content decides: sidecars are read
+wherever there are any, and a ``checkpointMetadata`` must agree with the name.
 
 =============================  ============================  ===============================
-name                           small actions                 adds and removes
+name                           non-file actions              adds and removes
 =============================  ============================  ===============================
 ``v.checkpoint.parquet``       in the file                   in the file, or in sidecars (V2)
 ``v.checkpoint.o.p.parquet``   in any part                   in all parts
@@ -13,12 +13,12 @@ name                           small actions                 adds and removes
 ``v.checkpoint.u.json``        in the lines                  in the lines, or in sidecars
 =============================  ============================  ===============================
 
-Opening reads nothing. The small actions cost the footers and their own row groups; adds and removes
-stream, with footers and row groups read ahead on threads.
+Opening a checkpoint reads nothing. Its non-file actions cost the footers and the row groups with
+such actions. Adds and removes are streamed, and footers and row groups are read ahead on threads.
 
-A table is opened by its small actions, often without a look at its files. Importing pyarrow would
-take longer than all the rest then, so it is imported where files are asked for, and where a file is
-written in a way that ``engine/parquet`` doesn't read: hence the imports inside functions.
+Opening a table needs the non-file actions, and often no files. Importing pyarrow would take longer
+than all the rest. So it is imported only where files are read, and for files that
+``engine/parquet`` can't read: hence the imports inside functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated_action
 from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.rows import read_small_rows
+from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointReader", "open_checkpoint", "was_replaced"]
 
-# Parts read at once for their small actions: behind a network that is waiting, on a disk it isn't.
+# Parts that are read at once for their non-file actions. From a remote store this saves waiting; on
+# a disk it doesn't help.
 _REMOTE_PARTS = 8
 
 
@@ -60,9 +61,9 @@ def open_checkpoint(
 
     Args:
         storage: the table's storage.
-        checkpoint: as the log's listing names it.
+        checkpoint: the checkpoint, from the listing of the log.
         table: the table's location, for errors.
-        actions: those of a top level with sidecars, where they are known without reading it; see
+        actions: the actions of a top level with sidecars, if they are known without reading it; see
             ``log/embedded.py``.
     """
     return CheckpointReader(storage, checkpoint, table=table, actions=actions)
@@ -71,8 +72,8 @@ def open_checkpoint(
 class CheckpointReader:
     """The actions of one checkpoint. See the module.
 
-    All methods raise `CorruptLogError`, naming the file, where a file of the checkpoint is damaged
-    or a sidecar is missing, and `ObjectNotFoundError` where the checkpoint itself is gone.
+    All methods raise `CorruptLogError`, which names the file, if a file of the checkpoint is
+    damaged or a sidecar is missing, and `ObjectNotFoundError` if the checkpoint itself is gone.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class CheckpointReader:
         self._parquet: tuple[FileInfo, ...] = ()
         self._known = None if actions is None else [(kind, dict(value)) for kind, value in actions]
         if self._known is not None:
-            return  # all file actions are in sidecars: the top level has nothing more to tell
+            return  # All file actions are in sidecars, so the top level has no more.
         if isinstance(checkpoint, V2Checkpoint) and checkpoint.format == "json":
             self._json = JsonTopLevel(storage, checkpoint)
         else:
@@ -106,27 +107,27 @@ class CheckpointReader:
         """The path of the checkpoint, or of its first part."""
         return self._checkpoint.path
 
-    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
-        """The actions that aren't about files, as (kind, JSON object).
+    def non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """The non-file actions, as (kind, JSON object).
 
-        Among them are the ``checkpointMetadata`` and the ``sidecar`` actions of a V2 checkpoint.
+        They include the ``checkpointMetadata`` and the ``sidecar`` actions of a V2 checkpoint.
         """
-        return self._small_actions
+        return self._non_file_actions
 
     @property
     def metadata(self) -> CheckpointMetadata | None:
-        """What a checkpoint of the V2 spec says about itself; None for the V1 spec."""
-        return self._metadata_of(self._small_actions)
+        """The ``checkpointMetadata`` of a V2 checkpoint; None for the V1 spec."""
+        return self._metadata_of(self._non_file_actions)
 
     @property
     def sidecars(self) -> tuple[Sidecar, ...]:
-        """The sidecars that hold the file actions; none where the checkpoint holds them itself."""
+        """The sidecars with the file actions; none if the checkpoint itself has these."""
         found = tuple(
             Sidecar.from_json(action, f"{self.path}: sidecar")
-            for kind, action in self._small_actions
+            for kind, action in self._non_file_actions
             if kind == "sidecar"
         )
-        # A path has several spellings.
+        # A path can have several spellings.
         if len({self._file_of(sidecar).path for sidecar in found}) < len(found):
             raise self._corrupt("it names a sidecar twice")
         return found
@@ -135,7 +136,7 @@ class CheckpointReader:
     def has_files_inline(self) -> bool:
         """Whether file actions are in the checkpoint's own files, and not in sidecars.
 
-        A V2 checkpoint must not have both (PROTOCOL.md, "V2 Spec"), but where it does, this tells.
+        A V2 checkpoint must not have both (PROTOCOL.md, "V2 Spec"). If it has, this is True.
         """
         kinds = ("add", "remove")
         if self._json is not None:
@@ -145,11 +146,11 @@ class CheckpointReader:
     def adds(
         self, columns: Sequence[str] | None = None, *, row_filter: RowFilter | None = None
     ) -> Iterator[pa.Table]:
-        """The live files, in tables with (at least) the columns asked for and the file's key.
+        """The live files, in tables with (at least) the requested columns and those of the file's key.
 
         Args:
-            columns: the columns wanted, None for all.
-            row_filter: leaves out files; it sees to it itself that its columns are read.
+            columns: the requested columns, None for all.
+            row_filter: leaves out files; it adds the columns that it needs itself.
         """
         return self._file_actions("add", columns, row_filter)
 
@@ -158,35 +159,36 @@ class CheckpointReader:
         return self._file_actions("remove", columns)
 
     @lazy_property
-    def _small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+    def _non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
         if self._known is not None:
             actions = self._known
         elif self._json is not None:
-            actions = self._json.small_actions()
+            actions = self._json.non_file_actions()
         else:
             workers = _REMOTE_PARTS if self._storage.capabilities.remote else 1
-            parts = map_ordered(self._small_actions_of, self._parquet, workers=workers)
+            parts = map_ordered(self._non_file_actions_of, self._parquet, workers=workers)
             actions = [action for part in parts for action in part]
-        # Of parts that are each right, too.
+        # Each part may be valid by itself, but not all parts together.
         twice = repeated_action(actions)
         if twice is not None:
             raise self._corrupt(twice)
         self._check_version(self._metadata_of(actions))
         return actions
 
-    def _small_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
+    def _non_file_actions_of(self, file: FileInfo) -> list[tuple[str, dict[str, Any]]]:
         try:
             with self._storage.open(file.path, size=file.size) as source:
-                return read_small_rows(
+                return read_non_file_rows(
                     source, size=file.size, kinds=SMALL_KINDS, single=SINGLE_KINDS
                 )
         except NotReadHere:
-            # Rare, or damaged: pyarrow reads the one, and tells what is wrong with the other.
+            # A rare encoding, or damage: pyarrow reads the former, and its message explains the
+            # latter.
             from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 
             actions = ActionFile(self._storage, file)
             actions.check_each_once()
-            return actions.small_actions()
+            return actions.non_file_actions()
 
     @lazy_property
     def _action_files(self) -> tuple[ActionFile, ...]:
@@ -234,9 +236,10 @@ class CheckpointReader:
         self._check_unreplaced()
 
     def _check_unreplaced(self) -> None:
-        """Notice that another writer has put a checkpoint in the place of the one that was read.
+        """Check that no other writer has replaced the checkpoint while it was read.
 
-        Engines do that to a classic name; row groups of two files can then pass for those of one.
+        Engines may do so under a classic name. Then row groups of two files could be mixed
+        unnoticed.
         """
         if isinstance(self._checkpoint, ClassicCheckpoint) and was_replaced(
             self._storage, self._checkpoint
@@ -253,7 +256,7 @@ class CheckpointReader:
         return CheckpointMetadata.from_json(found[0], where) if found else None
 
     def _check_version(self, metadata: CheckpointMetadata | None) -> None:
-        """Content and name of a V2 checkpoint must agree; its name alone proves nothing."""
+        """Check that content and name of a V2 checkpoint agree; the name alone proves nothing."""
         if metadata is None:
             if isinstance(self._checkpoint, V2Checkpoint):
                 raise self._corrupt("it has no checkpointMetadata action, expected one")
@@ -264,8 +267,8 @@ class CheckpointReader:
 
     def _corrupt(self, finding: str) -> CorruptLogError:
         return CorruptLogError(
-            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits where they "
-            "are still there, may hold what it held",
+            f"{self.path} is damaged: {finding}. An earlier checkpoint, or the commits if "
+            "they still exist, may have the same content",
             table=self._table,
             path=self.path,
             version=self.version,
@@ -273,24 +276,24 @@ class CheckpointReader:
 
 
 def was_replaced(storage: Storage, checkpoint: ClassicCheckpoint) -> bool:
-    """Whether a checkpoint isn't the file any more that was listed.
+    """Whether a checkpoint has been replaced since it was listed.
 
     Args:
         storage: the table's storage.
-        checkpoint: as the log's listing told of it.
+        checkpoint: the checkpoint, from the listing of the log.
 
     Raises:
         ObjectNotFoundError: it is gone.
     """
     now = storage.head(checkpoint.path)
-    # Some stores tell seconds where their listings tell milliseconds.
+    # Some stores give whole seconds where their listings give milliseconds.
     return (now.size, now.modified_ms // 1000) != (checkpoint.size, checkpoint.modified_ms // 1000)
 
 
 def _filtered(
     top: JsonTopLevel, kind: str, columns: Sequence[str] | None, row_filter: RowFilter | None
 ) -> Iterator[pa.Table]:
-    """The file actions of a top level of lines, which hold statistics as texts."""
+    """The file actions of a top level in JSON lines, which hold statistics as texts."""
     if row_filter is None:
         return top.files(kind, columns)
     wanted = None if columns is None else (*columns, *row_filter.columns)

@@ -1,7 +1,7 @@
 """Encode rows of actions as Parquet in memory, a row group at a time.
 
-All row groups that are made with one schema are written in the same manner, so that `stitch` can put them
-together to one file, and those of checkpoints that are already there beside them.
+All row groups of one schema are written in the same way. So `stitch` can combine them into one
+file, together with row groups of existing checkpoints.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from airflow_delta.engine.arrow.json.fast import parsing_pool
 from airflow_delta.engine.checkpoint.layout import (
     DICTIONARY_LEAVES,
     STATISTICS_LEAVES,
+    action_structs,
     null_structs,
-    small_structs,
 )
 from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in, with_columns
 
 __all__ = ["FILE_KINDS", "EncodedFiles", "RowEncoder"]
 
 FILE_KINDS = ("add", "remove")
-"""The actions that are about files."""
+"""The kinds of file actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class EncodedFiles:
 
     Attributes:
         kind: ``"add"`` or ``"remove"``.
-        file: the file that it is from, which may be in memory.
+        file: the file with the row group, which may be in memory.
         group: the row group.
         data: its bytes.
         adds_size: the sum of the sizes of the files added, in bytes.
@@ -57,19 +57,20 @@ class RowEncoder:
     def __init__(self, schema: pa.Schema) -> None:
         files = [leaf for kind in FILE_KINDS for leaf in _leaves(schema, kind)]
         self._schema = schema
-        # The fastest level is also the smallest here, and every reader of today knows zstd.
+        # The fastest level also gives the smallest files here, and all current readers support
+        # zstd.
         self._compression = dict.fromkeys(files, "zstd")
         self._levels = dict.fromkeys(files, 1)
         self._statistics = _statistics(schema)
-        # Of each kind the row group that was encoded last as a whole.
+        # By kind, the row group that was encoded last with all columns.
         self._whole: dict[str, EncodedFiles] = {}
 
     def empty(self) -> pa.Buffer:
         """A file without rows."""
         return self._content(self._schema.empty_table())
 
-    def small(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> pa.Buffer:
-        """A file of the actions that aren't files, by kind."""
+    def non_file_actions(self, actions: Mapping[str, list[Mapping[str, Any]]]) -> pa.Buffer:
+        """A file of the non-file actions, by kind."""
         columns = []
         total = sum(map(len, actions.values()))
         before = 0
@@ -78,7 +79,7 @@ class RowEncoder:
             after = total - before - len(given) if given else total - before
             parts = [null_structs(before, field.type)]
             if given:
-                parts.append(small_structs(given, field.type))
+                parts.append(action_structs(given, field.type))
                 before += len(given)
             parts.append(null_structs(after, field.type))
             columns.append(pa.chunked_array(parts, type=field.type))
@@ -103,8 +104,8 @@ class RowEncoder:
             )
             self._whole[kind] = files
             return files
-        # The columns of the other kinds are nulls, and so many nulls have been encoded before: they are
-        # a third of the work.
+        # The columns of the other kinds are nulls. As many nulls have been encoded before, and are
+        # reused; encoding them is a third of the work.
         rows = pa.Table.from_arrays([structs], schema=pa.schema([self._schema.field(kind)]))
         own = self._encoded(kind, rows, adds_size)
         group, data = with_columns(whole.group, whole.data, taken=own.group, taken_data=own.data)
@@ -118,7 +119,7 @@ class RowEncoder:
         return EncodedFiles(kind, file, group, data, adds_size)
 
     def _content(self, rows: pa.Table) -> pa.Buffer:
-        """A file of one row group, or of none where there are no rows."""
+        """A file with one row group; with none if there are no rows."""
         # The default pool would zero huge pages, and keep them.
         pool = parsing_pool()
         sink = pa.BufferOutputStream(pool)
@@ -139,7 +140,7 @@ class RowEncoder:
 
 
 def _leaves(schema: pa.Schema, kind: str) -> list[str]:
-    """The leaves of a column, as Parquet names them."""
+    """The leaves of a column, by their names in Parquet."""
     return [".".join((kind, *path)) for path in _leaf_paths(schema.field(kind).type)]
 
 
@@ -159,5 +160,5 @@ def _leaf_paths(type_: pa.DataType) -> Iterator[tuple[str, ...]]:
 def _statistics(schema: pa.Schema) -> list[str]:
     add = schema.field("add").type
     both = add.get_field_index("stats") >= 0 and add.get_field_index("stats_parsed") >= 0
-    # Where the footer shows that the text is never missing, the typed form needn't be read.
+    # If the footer shows that the text is never missing, readers needn't read the typed form.
     return [*STATISTICS_LEAVES, "add.stats"] if both else list(STATISTICS_LEAVES)

@@ -1,13 +1,13 @@
 """The typed columns of adds: ``stats_parsed`` and ``partitionValues_parsed``.
 
-PROTOCOL.md, "Checkpoints": a table whose property ``delta.checkpoint.writeStatsAsStruct`` is true
-has both in its checkpoints (the latter if it is partitioned), named and typed by the physical
-schema. The text of the statistics stays beside them unless ``delta.checkpoint.writeStatsAsJson`` is
-false; ``partitionValues`` always stays.
+PROTOCOL.md, "Checkpoints": if the property ``delta.checkpoint.writeStatsAsStruct`` is true, a
+table's checkpoints have both columns (the latter if the table is partitioned), named and typed by
+the physical schema. The statistics are also stored as text unless
+``delta.checkpoint.writeStatsAsJson`` is false; ``partitionValues`` always stays.
 
-Only those columns are in ``stats_parsed`` that get statistics by the table's properties
-(``delta.dataSkippingStatsColumns``, ``delta.dataSkippingNumIndexedCols``). A table may have thousands of
-columns and statistics of a few: the others would cost time and memory, and tell nothing.
+``stats_parsed`` has only the columns that get statistics by the table's properties
+(``delta.dataSkippingStatsColumns``, ``delta.dataSkippingNumIndexedCols``). A table may have
+thousands of columns and statistics of a few; the others would be empty, and cost time and memory.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from airflow_delta.engine.model.schema_json import parse_schema
 
 __all__ = ["TypedColumns", "typed_columns"]
 
-# What partition columns may be beside the types that have minima and maxima.
+# The types of partition columns besides those that have minima and maxima.
 _FURTHER_TYPES = {"boolean": pa.bool_(), "binary": pa.binary()}
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
-    """What a checkpoint stores of adds beside their own columns.
+    """The typed columns of adds in a checkpoint.
 
     Attributes:
         stats: the type of ``stats_parsed``.
@@ -57,7 +57,7 @@ class TypedColumns:
         return fields
 
     def added_to(self, adds: pa.Table) -> pa.Table:
-        """Adds with these columns, each in one chunk."""
+        """Add these columns to adds, each in one chunk."""
         for field in self.fields:
             if field.name == "stats_parsed":
                 column = typed_stats(_one_chunk(adds["stats"]), self.stats)
@@ -70,10 +70,10 @@ class TypedColumns:
 
 
 def typed_columns(protocol: Protocol, metadata: Metadata, *, table: str) -> TypedColumns | None:
-    """The typed columns that the table's properties ask for; None if they don't.
+    """The typed columns that the table's properties request; None if they don't.
 
     Raises:
-        InvalidTableError: the schema can't be read, or a partition column isn't in it.
+        InvalidTableError: the schema can't be read, or lacks a partition column.
     """
     properties = TableProperties(metadata.configuration, table)
     if not properties.write_stats_as_struct:
@@ -95,11 +95,11 @@ def typed_columns(protocol: Protocol, metadata: Metadata, *, table: str) -> Type
 
 
 def _listed(struct: StructType, names: Collection[tuple[str, ...]]) -> StructType:
-    """The columns of a struct that a list names; one that is a struct with all that is in it.
+    """The columns of a struct that a list names; a column that is a struct is included as a whole.
 
     Args:
         struct: the columns, under their logical names.
-        names: of columns, in lower case: that of SQL doesn't matter.
+        names: names of columns in lower case, because case doesn't matter in SQL.
     """
     fields = []
     for field in struct:
@@ -116,7 +116,7 @@ def _partition_type(data_type: DataType) -> pa.DataType:
     found = bound_type(data_type)
     if found is None and isinstance(data_type, PrimitiveType):
         found = _FURTHER_TYPES.get(data_type.name)
-    # Nothing else can be a partition column. If it is all the same, its text is kept.
+    # No other type can be that of a partition column. If it is one all the same, its text is kept.
     return pa.string() if found is None else found
 
 
@@ -126,7 +126,7 @@ def _typed_values(maps: pa.MapArray, name: str, data_type: DataType) -> pa.Array
     target = _partition_type(data_type)
     if pa.types.is_string(target):
         return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    # A loop over distinct values, which are as many as partitions, not as many as files.
+    # A loop over distinct values: there are as many as partitions, not as many as files.
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     values = [cast_text(text, data_type) for text in distinct]

@@ -1,11 +1,11 @@
-"""The two things that only V2 checkpoints have: a top level of JSON lines, and sidecars.
+"""Read what only V2 checkpoints have: a top level of JSON lines, and sidecars.
 
-A V2 checkpoint says which version it stands for (``checkpointMetadata``), holds all actions that
-aren't files, and either holds adds and removes as well or names the sidecars that do (PROTOCOL.md,
-"V2 Spec", "Sidecar Files").
+A V2 checkpoint has its version in ``checkpointMetadata``, and all non-file actions. It either has
+adds and removes as well, or refers to the sidecars that have them (PROTOCOL.md, "V2 Spec", "Sidecar
+Files").
 
-The small actions of a top level are read without pyarrow, which is imported where its lines hold
-files: `read` says why.
+The non-file actions of a top level are read without pyarrow, which is imported only if the lines
+contain files; `read` says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonTopLevel", "sidecar_file"]
 
 _FILE_KINDS = ("add", "remove")
-# With the brace, because beside a null there may be another action.
+# With the brace, because if the value is null, another action may follow.
 _FILE_ACTIONS = tuple(f'{{"{kind}":{{'.encode() for kind in _FILE_KINDS)
 
 
@@ -47,8 +47,8 @@ class JsonTopLevel:
         self._storage = storage
         self._checkpoint = checkpoint
 
-    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
-        """The actions that aren't about files, as (kind, JSON object).
+    def non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """The non-file actions, as (kind, JSON object).
 
         Raises:
             CorruptLogError: a line isn't a JSON object.
@@ -75,7 +75,8 @@ class JsonTopLevel:
                 table=self._storage.root,
             ).files
         except CorruptLogError as error:
-            # What is parsed like a commit isn't one.
+            # It is parsed like a commit, but it is a checkpoint: so the error needs another
+            # message.
             raise self._corrupt(f"one of its file actions is wrong: {error.message}") from error
         self._check_each_file_once(actions)
         table = actions.adds if kind == "add" else actions.removes
@@ -91,7 +92,7 @@ class JsonTopLevel:
         from airflow_delta.engine.replay.file_key import file_keys
 
         root = self._storage.root
-        # A tombstone that is there twice changes no answer.
+        # A duplicate tombstone changes no result.
         tombstones = file_keys(actions.removes, table=root).unique()
         keys = pa.chunked_array([*file_keys(actions.adds, table=root).chunks, tombstones])
         if len(keys.unique()) < len(keys):
@@ -99,11 +100,11 @@ class JsonTopLevel:
 
     @lazy_property
     def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
-        """The small actions, and the lines of file actions as they are."""
-        small: list[tuple[str, dict[str, Any]]] = []
+        """The non-file actions, and the unparsed lines of file actions."""
+        non_file: list[tuple[str, dict[str, Any]]] = []
         files: list[bytes] = []
         content = self._storage.read(self._checkpoint.path)
-        # A loop over lines, but only those of small actions are looked into here.
+        # A loop over lines, but it parses only those of non-file actions.
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.startswith(_FILE_ACTIONS):
                 files.append(line)
@@ -111,10 +112,10 @@ class JsonTopLevel:
                 action = self._parsed(line, number)
                 if any(kind in action for kind in _FILE_KINDS):
                     files.append(line)
-                small.extend(self._small_of(action, number))
-        return small, files
+                non_file.extend(self._non_file_actions_of(action, number))
+        return non_file, files
 
-    def _small_of(
+    def _non_file_actions_of(
         self, action: dict[str, Any], number: int
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         for kind in SMALL_KINDS:
@@ -145,10 +146,10 @@ class JsonTopLevel:
 
 
 def sidecar_file(sidecar: Sidecar, *, table: str, checkpoint: str) -> FileInfo:
-    """Where a sidecar lies.
+    """The file of a sidecar.
 
-    Its path is URI-encoded, and normally a bare file name. Longer forms are accepted where they end
-    in the one directory that sidecars may be in.
+    Its path is URI-encoded, and normally a bare file name. Longer forms are accepted if they end in
+    the directory of sidecars.
 
     Args:
         sidecar: the action.

@@ -1,22 +1,24 @@
-"""Write checkpoints of the V2 spec: sidecars with the file actions, and a top level that names them.
+"""Write V2 checkpoints: sidecars with the file actions, and a top level that refers to them.
 
 PROTOCOL.md, "V2 Spec", "Sidecar Files", "Checkpoint Naming Scheme". The top level holds
-``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and ``sidecar`` actions,
-and never file actions: those are in the sidecars, all of them. It is written last, in one request,
-and until then nothing names the sidecars: a checkpoint is there as a whole or not at all.
+``checkpointMetadata``, ``protocol``, ``metaData``, ``txn``, ``domainMetadata`` and ``sidecar``
+actions. All file actions are in the sidecars. The top level is written last, in one request, and
+until then nothing refers to the sidecars: a checkpoint exists as a whole or not at all.
 
-A top level comes as JSON lines or as Parquet, under a name with a UUID; or as Parquet under the classic
-name, for readers that don't know the others: they find the protocol there, and in it that they can't
-read the table.
+A top level is a file of JSON lines or of Parquet, under a name with a UUID; or Parquet under the
+classic name, for readers that don't know the other names. They find the protocol there, which says
+that they can't read the table.
 
-**Names.** Under a new name with a UUID nobody else writes, so it needs no exclusive put: one that is sent
-again after a lost answer changes nothing. One that is taken is that of a checkpoint that was found damaged
-and is written anew. Several writers may do so at once, each over sidecars of its own, and nobody knows
-whose top level stays; so what ``_last_checkpoint`` would repeat of it is left out then. Else the hint of
-one might name the sidecars of the other, which no checkpoint names: a cleanup would take them.
+**Names.** A new name with a UUID is unique, so it needs no exclusive put: sending the put again
+after a lost answer changes nothing. An existing name belongs to a damaged checkpoint that is
+replaced. Several writers may replace it at once, each with its own sidecars, and it is unknown
+whose top level stays. So in this case ``_last_checkpoint`` doesn't repeat the top level. Otherwise
+the hint of one writer might refer to the sidecars of the other, which no checkpoint refers to: a
+cleanup would delete them.
 
-What a caller answers for: that the protocol of the version has the feature ``v2Checkpoint`` and lets us
-write, that the version's commit exists, and which tombstones and transactions have expired.
+The caller must ensure that the protocol of the version has the feature ``v2Checkpoint`` and lets us
+write, and that the version's commit exists. It also decides which tombstones and transactions have
+expired.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import STRING_MAP
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
-from airflow_delta.engine.checkpoint.idempotent_put import put_own
+from airflow_delta.engine.checkpoint.idempotent_put import put_idempotently
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.sidecars.layout import clustered, sidecar_layout
 from airflow_delta.engine.checkpoint.sidecars.tags import count_of
@@ -40,9 +42,9 @@ from airflow_delta.engine.checkpoint.sidecars.write import new_sidecars
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
+    NonFileContent,
     Written,
-    small_actions,
+    non_file_actions,
 )
 from airflow_delta.engine.log.files import checkpoint_path
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
@@ -63,19 +65,20 @@ _SIDECAR = pa.struct(
 )
 
 _EMBEDDED = 30
-"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case C13)."""
+"""The most actions of either kind that ``_last_checkpoint`` repeats, as in Delta Spark (edge case
+C13)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTarget:
-    """What a checkpoint is of, and where its top level goes.
+    """The version of a checkpoint, and the path of its top level.
 
     Attributes:
-        path: of `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
+        path: from `v2_checkpoint_path` or `checkpoint_path`; it decides the format.
         version: the version of the table.
         table: the table's location, for errors.
-        replaces: whether one of that name is to be replaced: one that is damaged. Another writer's may
-            be being read.
+        replaces: whether an existing file of that name is replaced: a damaged one. Another writer's
+            file might be in use.
     """
 
     path: str
@@ -91,7 +94,7 @@ class CheckpointTarget:
 
 def write_v2_checkpoint(
     storage: Storage,
-    small: SmallContent,
+    state: NonFileContent,
     files: Iterable[FileActionTable],
     target: CheckpointTarget,
     *,
@@ -101,20 +104,21 @@ def write_v2_checkpoint(
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
+        state: the non-file state of the version.
         files: the live adds and the unexpired removes, in tables of any size and in any order.
-        target: where it goes.
-        expected: what the live files must come to; None if nobody knows.
+        target: the version and the path of the new checkpoint.
+        expected: the expected totals of the live files; None if unknown.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name. Nothing is published.
-        CorruptLogError: an action lacks what the protocol requires of it.
-        InvalidTableError: the adds aren't what was expected, or the metadata is broken. Nothing is
-            published.
-        StorageError: the store failed. If it was over the top level, that may be there all the same.
+        CorruptLogError: an action lacks a field that the protocol requires.
+        InvalidTableError: the adds don't match the expected totals, or the metadata is broken.
+            Nothing is published.
+        StorageError: the store failed. If it failed while writing the top level, the checkpoint may
+            exist all the same.
     """
     version, table = target.version, target.table
-    layout = sidecar_layout(small.protocol, small.metadata, table=table)
+    layout = sidecar_layout(state.protocol, state.metadata, table=table)
     with new_sidecars(storage, layout, version=version, table=table) as sidecars:
         written = sidecars.write(clustered(files))
         if expected is not None:
@@ -126,32 +130,33 @@ def write_v2_checkpoint(
             )
         actions = [sidecar.action for sidecar in written]
         with sidecars.naming():
-            checkpoint = publish_top_level(storage, small, actions, target)
+            checkpoint = publish_top_level(storage, state, actions, target)
     return Written(checkpoint, len(actions), 0, checkpoint.size_in_bytes)
 
 
 def publish_top_level(
     storage: Storage,
-    small: SmallContent,
+    state: NonFileContent,
     sidecars: Sequence[Sidecar],
     target: CheckpointTarget,
 ) -> CheckpointWritten:
-    """Publish a checkpoint over sidecars that are there, under a name of the caller's choice.
+    """Publish a checkpoint with existing sidecars, under a name that the caller chooses.
 
     Args:
         storage: the table's storage.
-        small: the state of the version but for its files.
-        sidecars: what holds the file actions. Their tags ``numAdds``, ``numRemoves`` and
-            ``addsSizeSum`` tell the totals.
-        target: where it goes. A name with a UUID must be new, or that of a damaged checkpoint.
+        state: the non-file state of the version.
+        sidecars: the sidecars with the file actions. Their tags ``numAdds``, ``numRemoves`` and
+            ``addsSizeSum`` give the totals.
+        target: the version and the path of the new checkpoint. A name with a UUID must be new, or
+            that of a damaged checkpoint.
 
     Raises:
         ObjectExistsError: there is a checkpoint of the classic name.
-        NothingWrittenError: the store refused the checkpoint, which isn't there.
-        StorageError: the store failed; the checkpoint may be there all the same.
+        NothingWrittenError: the store refused the checkpoint, which doesn't exist.
+        StorageError: the store failed; the checkpoint may exist all the same.
     """
     path, version = target.path, target.version
-    actions = _top_level(small, sidecars, version)
+    actions = _top_level(state, sidecars, version)
     if path.endswith(".json"):
         lines = [{kind: action} for kind, group in actions.items() for action in group]
         content = "".join(f"{_dump(line)}\n" for line in lines).encode()
@@ -159,7 +164,7 @@ def publish_top_level(
         content = _parquet(actions, version=version, table=target.table)
     size = len(content)
     if target.has_classic_name and not target.replaces:
-        put_own(storage, path, content)
+        put_idempotently(storage, path, content)
     else:
         storage.replace(path, content)
     hint = None
@@ -181,12 +186,12 @@ def publish_top_level(
 
 
 def _top_level(
-    small: SmallContent, sidecars: Sequence[Sidecar], version: int
+    state: NonFileContent, sidecars: Sequence[Sidecar], version: int
 ) -> dict[str, list[Mapping[str, Any]]]:
     """The actions by kind, as JSON objects without fields that are null."""
     return {
         "checkpointMetadata": [CheckpointMetadata(version).to_json()],
-        **{kind: [_present(row) for row in rows] for kind, rows in small_actions(small).items()},
+        **{kind: [_present(row) for row in rows] for kind, rows in non_file_actions(state).items()},
         "sidecar": [sidecar.to_json() for sidecar in sidecars],
     }
 
@@ -194,18 +199,18 @@ def _top_level(
 def _parquet(actions: Mapping[str, list[Mapping[str, Any]]], *, version: int, table: str) -> bytes:
     fields = [
         pa.field("checkpointMetadata", _CHECKPOINT_METADATA),
-        # With the columns of file actions, empty: there are readers that look for them in any case.
+        # With the columns of file actions, empty, because some readers always look for them.
         *checkpoint_schema(),
         pa.field("sidecar", _SIDECAR),
     ]
     stream = io.BytesIO()
     with new_action_file(stream, pa.schema(fields), table=table, version=version) as rows:
-        rows.write_small(actions)
+        rows.write_non_file_actions(actions)
     return stream.getvalue()
 
 
 def _in_hint(path: str, size: int) -> dict[str, Any]:
-    """How ``_last_checkpoint`` names a top level."""
+    """The top level as ``_last_checkpoint`` refers to it."""
     return {
         "path": path.rpartition("/")[2],
         "sizeInBytes": size,
@@ -214,12 +219,12 @@ def _in_hint(path: str, size: int) -> dict[str, Any]:
 
 
 def _embedded(actions: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
-    """What ``_last_checkpoint`` repeats of a top level, so that readers needn't read it."""
-    small = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
+    """The part of a top level that ``_last_checkpoint`` repeats, to save readers a request."""
+    non_file = [{kind: row} for kind, rows in actions.items() if kind != "sidecar" for row in rows]
     sidecars = actions["sidecar"]
     content: dict[str, Any] = {}
-    if len(small) <= _EMBEDDED:
-        content["nonFileActions"] = small
+    if len(non_file) <= _EMBEDDED:
+        content["nonFileActions"] = non_file
     if len(sidecars) <= _EMBEDDED:
         content["sidecarFiles"] = sidecars
     return content

@@ -1,13 +1,13 @@
 """Write a classic checkpoint: one Parquet file of the V1 spec with the whole state of a version.
 
-PROTOCOL.md, "Checkpoints", "V1 Spec": ``protocol``, ``metaData``, all live ``add``, the unexpired
-``remove``, ``txn`` and ``domainMetadata`` actions, one a row, laid out as `action_rows` says. The
-file gets its name only when everything has been written and counted; until then, and after any
-failure, there is no file.
+PROTOCOL.md, "Checkpoints", "V1 Spec": the ``protocol``, ``metaData``, all live ``add``, the
+unexpired ``remove``, ``txn`` and ``domainMetadata`` actions, one per row, in the layout of
+`action_rows`. The file is published only when everything has been written and counted. Until then,
+and after any failure, there is no file.
 
-What a caller answers for: that the protocol of the version lets us write, that the version's commit
-exists (and is backfilled, where a commit owner ratifies it), and which tombstones and transactions
-have expired.
+The caller must ensure that the protocol of the version lets us write, and that the version's commit
+exists (and is backfilled, if a commit owner ratifies it). It also decides which tombstones and
+transactions have expired.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.checkpoint.action_rows import FileActionTable, new_action_file
-from airflow_delta.engine.checkpoint.idempotent_put import own_file
+from airflow_delta.engine.checkpoint.idempotent_put import open_idempotent_writer
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.typed_columns import typed_columns
 from airflow_delta.engine.errors import InvalidTableError
@@ -30,9 +30,9 @@ __all__ = [
     "CheckpointContent",
     "CheckpointWritten",
     "ExpectedFiles",
-    "SmallContent",
+    "NonFileContent",
     "Written",
-    "small_actions",
+    "non_file_actions",
     "write_classic_checkpoint",
 ]
 
@@ -42,13 +42,13 @@ class CheckpointWritten:
     """A checkpoint that has been published.
 
     Attributes:
-        version: the version of the table it holds.
+        version: the version of the table.
         path: its path below the table's root.
-        size_in_bytes: of the file, or of the top level and all sidecars.
-        num_actions: how many actions, of any kind, it holds.
-        num_adds: how many of them are adds.
+        size_in_bytes: the size of the file, or of the top level and all sidecars.
+        num_actions: the number of its actions.
+        num_adds: the number of adds among them.
         adds_size_sum: the sum of the sizes of the files added, in bytes.
-        hint_content: what ``_last_checkpoint`` shall repeat of it; None for nothing.
+        hint_content: the part that ``_last_checkpoint`` is to repeat; None for nothing.
     """
 
     version: int
@@ -62,12 +62,12 @@ class CheckpointWritten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What publishing a checkpoint has cost, of either spec.
+    """A published checkpoint of either spec, and what was written for it.
 
     Attributes:
         checkpoint: its totals.
-        sidecars_written: sidecars that are new.
-        sidecars_reused: sidecars of an earlier checkpoint that it names too.
+        sidecars_written: the number of new sidecars.
+        sidecars_reused: the number of sidecars of an earlier checkpoint that it also refers to.
         bytes_written: bytes of the file, or of the top level and the new sidecars.
     """
 
@@ -78,8 +78,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class SmallContent:
-    """The state of a version but for its files.
+class NonFileContent:
+    """The non-file state of a version.
 
     Attributes:
         protocol: the table's protocol.
@@ -97,12 +97,12 @@ class SmallContent:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFiles:
-    """What the live files of a version must come to, as told by somebody else than the writer.
+    """The expected totals of the live files of a version, from another source than their writer.
 
     Attributes:
-        num_adds: how many there are; None if nobody has counted.
-        adds_size: their sizes summed up, in bytes; None if nobody has.
-        checksum: the version checksum that tells it, below the table's root; None if another does.
+        num_adds: the number of live files; None if unknown.
+        adds_size: the sum of their sizes, in bytes; None if unknown.
+        checksum: the path of the version checksum with these totals; None for another source.
     """
 
     num_adds: int | None = None
@@ -110,10 +110,10 @@ class ExpectedFiles:
     checksum: str | None = None
 
     def check(self, *, num_adds: int, adds_size: int, version: int, table: str) -> None:
-        """Refuse a checkpoint that holds anything else.
+        """Refuse a checkpoint with other totals.
 
         Raises:
-            InvalidTableError: the numbers differ. Facts: found, expected, and path of the checksum.
+            InvalidTableError: the totals differ. Facts: found, expected, and path of the checksum.
         """
         teller, remedy = "the version has", "Load the version anew and try again"
         if self.checksum is not None:
@@ -139,12 +139,12 @@ class ExpectedFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointContent(SmallContent):
+class CheckpointContent(NonFileContent):
     """The state of a version, to be written.
 
     Attributes:
         files: the live adds and the unexpired removes, in tables of any size and in any order.
-        expected: what the adds must come to.
+        expected: the expected totals of the adds.
     """
 
     files: Iterable[FileActionTable]
@@ -166,24 +166,24 @@ def write_classic_checkpoint(
         content: the state of the version.
         version: the version of the table.
         table: the table's location, for errors.
-        replaces: whether one of that name is to be replaced: one that is damaged. Another writer's
-            may be being read.
+        replaces: whether an existing file of that name is replaced: a damaged one. Another writer's
+            file might be in use.
 
     Raises:
         ObjectExistsError: there is one. Nothing is published.
-        CorruptLogError: an action lacks what the protocol requires of it.
-        InvalidTableError: the adds aren't as many, or as large, as expected, or the metadata is
+        CorruptLogError: an action lacks a field that the protocol requires.
+        InvalidTableError: the number or size of the adds isn't as expected, or the metadata is
             broken. Nothing is published.
     """
     path = checkpoint_path(version)
     typed = typed_columns(content.protocol, content.metadata, table=table)
     texts = TableProperties(content.metadata.configuration, table).write_stats_as_json
     schema = checkpoint_schema(stats=texts, parsed=typed.fields if typed else ())
-    with own_file(storage, path, replaces=replaces) as stream:
+    with open_idempotent_writer(storage, path, replaces=replaces) as stream:
         with new_action_file(stream, schema, table=table, version=version) as rows:
-            rows.write_small(small_actions(content))
+            rows.write_non_file_actions(non_file_actions(content))
             rows.write_files(content.files, typed)
-        # Only what is counted right gets a name; an error abandons the file.
+        # Publish only what was counted right; an error abandons the file.
         content.expected.check(
             num_adds=rows.num_adds, adds_size=rows.adds_size_sum, version=version, table=table
         )
@@ -193,8 +193,8 @@ def write_classic_checkpoint(
     )
 
 
-def small_actions(content: SmallContent) -> dict[str, list[Mapping[str, Any]]]:
-    """The actions that aren't files, by kind, as JSON objects in which a field may be null."""
+def non_file_actions(content: NonFileContent) -> dict[str, list[Mapping[str, Any]]]:
+    """The non-file actions by kind, as JSON objects in which a field may be null."""
     return {
         "protocol": [_protocol_json(content.protocol)],
         "metaData": [content.metadata.to_json()],
@@ -204,9 +204,9 @@ def small_actions(content: SmallContent) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _protocol_json(protocol: Protocol) -> dict[str, Any]:
-    """The protocol with its feature lists there where the versions want them, and only there.
+    """The protocol, with feature lists exactly if its versions require them.
 
-    PROTOCOL.md, "Checkpoint Schema". A list left out would silently take features from the table.
+    PROTOCOL.md, "Checkpoint Schema". A missing list would silently remove features from the table.
     """
     return {
         "minReaderVersion": protocol.min_reader_version,

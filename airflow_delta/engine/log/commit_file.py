@@ -1,10 +1,10 @@
-"""The content of commits; and their ``commitInfo``, without reading their file actions.
+"""Read commits, or only their ``commitInfo``.
 
-History, commit timestamps and retries need one line of a commit that may hold a million. Where a
-table has in-commit timestamps that line is the first by rule, elsewhere it mostly is by habit; so
-the head of the file is read first, and the rest only where the head disappoints. Of many commits,
-those that are known to be small are read whole, a batch at a time. Lines of other kinds are not
-parsed, so that an action from the future never costs a table its history.
+History, commit timestamps and retries need a single line of a commit, which may have a million.
+With in-commit timestamps the ``commitInfo`` must be the first line; without them it usually is. So
+the start of the file is read first, and the rest only if the line isn't there. When many commits
+are read, those known to be small are read whole, in batches. Lines of other kinds aren't parsed, so
+that an unknown action never costs a table its history.
 
 Spec: PROTOCOL.md, "Commit Provenance Information"; in-commit-timestamps.md.
 """
@@ -42,32 +42,32 @@ __all__ = [
 _Found: TypeAlias = tuple[int, Mapping[str, Any] | None]
 
 _HEAD = 4096
-"""Bytes of the first read: operation metrics and all, a commitInfo rarely has more."""
+"""Bytes of the first read. A commitInfo is rarely longer, even with operation metrics."""
 
 _GROWTH = 8
 _SMALL = 64 * 1024
-"""Up to so many bytes a commit is read whole: one request, and no second one."""
+"""A commit of at most this size is read whole, in a single request."""
 
 _BATCH = 64
-"""Small commits read at a time, which bounds the memory that they take."""
+"""Small commits that are read at once. It bounds their memory."""
 
 _THREADS = 8
-"""Heads read at a time from a store behind a network."""
+"""Starts of files that are read at once from a remote store."""
 
 
 def read_commit_info(
     storage: Storage, version: int, *, path: str | None = None
 ) -> Mapping[str, Any] | None:
-    """The ``commitInfo`` of one commit, as it stands in the log.
+    """Read the ``commitInfo`` of one commit, as it is in the log.
 
     Args:
         storage: the table's storage.
         version: the version of the commit.
-        path: where its file is, for a commit that wasn't backfilled when it was found. If it has been
-            meanwhile, and the file is gone, its copy in the log is read.
+        path: the path of an un-backfilled commit. If it has been backfilled since and the file is
+            gone, its copy in the log is read.
 
     Returns:
-        The fields, None where the commit has no ``commitInfo``.
+        The fields; None if the commit has no ``commitInfo``.
 
     Raises:
         ObjectNotFoundError: there is no such commit, or no longer.
@@ -97,28 +97,28 @@ def read_commit_info(
 def read_commits(
     storage: Storage, commits: Sequence[LogCommit | CompactedCommits]
 ) -> list[bytes | None]:
-    """The contents of commits, in parallel where that helps; None for one that is gone.
+    """Read the contents of commits, in parallel where that helps; None for a commit that is gone.
 
-    One that wasn't backfilled when it was found may have been since, and its file be gone; then it is read
+    An un-backfilled commit may have been backfilled since, and its file deleted. Then it is read
     from the log.
 
     Args:
         storage: the table's storage.
-        commits: commits, and compactions that stand for commits.
+        commits: commits, and compactions that replace commits.
 
     Raises:
-        CorruptLogError: one that isn't backfilled isn't what its owner has ratified.
+        CorruptLogError: an un-backfilled commit isn't what its owner has ratified.
         StorageError: the store failed.
     """
     contents = storage.read_many([commit.path for commit in commits])
-    for place, (commit, content) in enumerate(zip(commits, contents, strict=True)):
+    for index, (commit, content) in enumerate(zip(commits, contents, strict=True)):
         if not isinstance(commit, UnbackfilledCommit):
             continue
         path = commit.path
         if content is None:
             path = commit_path(commit.version)
             [content] = storage.read_many([path])
-            contents[place] = content
+            contents[index] = content
         if content is not None:
             check_ratified(commit, content, path=path, table=storage.root)
     return contents
@@ -127,18 +127,18 @@ def read_commits(
 def check_ratified(commit: UnbackfilledCommit, content: bytes, *, path: str, table: str) -> None:
     """Refuse the content of a commit that isn't what its owner has ratified.
 
-    A file that was cut off at the end of a line still reads as a commit, of fewer actions. Its size shows
-    that, which every owner knows, and its checksum, which our owners keep.
+    A file that was cut off at the end of a line is still a valid commit, with fewer actions. Its
+    size shows the damage, which every owner records; so does its checksum, which our owners record.
 
     Args:
-        commit: the commit, with the size and the checksum that its owner has.
-        content: all of its file, or of the copy of it in the log.
-        path: of that file.
+        commit: the commit, with the size and the checksum that its owner has recorded.
+        content: all of its file, or of the copy in the log.
+        path: the path of that file.
         table: the table's location, for errors.
 
     Raises:
-        CorruptLogError: they differ. Facts: version, path, expected and found (the size in bytes and the
-            CRC-32, which is None where the owner keeps none).
+        CorruptLogError: they differ. Facts: version, path, expected and found (the size in bytes
+            and the CRC-32, which is None if the owner has recorded none).
     """
     if is_as_ratified(commit, content):
         return
@@ -162,7 +162,7 @@ def check_ratified(commit: UnbackfilledCommit, content: bytes, *, path: str, tab
 
 
 def is_as_ratified(commit: UnbackfilledCommit, content: bytes) -> bool:
-    """Whether the content of a commit is what its owner has ratified, as far as the owner knows."""
+    """Whether the content of a commit has the size and the checksum that its owner has recorded."""
     return len(content) == commit.size and commit.crc32 in (None, crc32(content))
 
 
@@ -173,16 +173,16 @@ def read_commit_infos(
     paths: Mapping[int, str] | None = None,
     sizes: Mapping[int, int] | None = None,
 ) -> dict[int, Mapping[str, Any] | None]:
-    """The ``commitInfo`` of many commits, read in parallel where the store gains by it.
+    """Read the ``commitInfo`` of many commits, in parallel where that helps.
 
     Args:
         storage: the table's storage.
         versions: the versions of the commits.
-        paths: by version, the files of commits that are not backfilled.
-        sizes: by version, the bytes of commits, as far as a listing has told them.
+        paths: by version, the paths of un-backfilled commits.
+        sizes: by version, the sizes of commits in bytes, as far as a listing has shown them.
 
     Returns:
-        By version, in the order asked for: the fields, or None where a commit has no
+        By version, in the order of ``versions``: the fields, or None if a commit has no
         ``commitInfo``. Versions whose commit is gone are left out.
 
     Raises:
@@ -198,7 +198,7 @@ def read_commit_infos(
 
 
 def _read_whole(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
-    """The ``commitInfo`` of the small commits that are there."""
+    """Read the ``commitInfo`` of small commits; those that are gone are left out."""
     remaining = iter(files.items())
     while batch := [*islice(remaining, _BATCH)]:
         contents = storage.read_many([path for _, path in batch])
@@ -211,7 +211,7 @@ def _read_whole(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
 
 
 def _read_heads(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
-    """The ``commitInfo`` of the other commits that are there."""
+    """Read the ``commitInfo`` of larger commits; those that are gone are left out."""
     read = partial(_read_head, storage)
     if not storage.capabilities.remote or len(files) < 2:
         yield from filter(None, map(read, files.items()))
@@ -240,7 +240,7 @@ def _find(
             path=path,
         )
     for number, line in enumerate(lines, start=1):
-        # Statistics and paths may hold the word as well; parsing such a line now and then is fine.
+        # Statistics and paths may contain the word, too. Parsing such a line costs little.
         if b'"commitInfo"' not in line:
             continue
         try:

@@ -1,10 +1,9 @@
-"""The commits that are there, without a gap up to the newest: a log of any length as two vectors.
+"""The commits of a log of any length, as arrays of numbers.
 
-The time of a commit may depend on those of all commits before it, so whoever asks for one looks at
-the whole log. A hundred thousand commits as objects take a hundred times the memory of their sizes
-and times as numbers, which together with the first version are all there is to tell: the name of a
-commit follows from its version. Only the names of commits that aren't backfilled don't; there are few of
-them, and they are kept beside the numbers.
+The time of a commit may depend on the times of all commits before it, so history looks at the whole
+log. A hundred thousand `Commit` objects would take a hundred times the memory of their sizes and
+times as numbers. Nothing more needs to be stored: the name of a commit follows from its version.
+Un-backfilled commits have other names; there are few of them, and they are kept as objects.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _NONE: Mapping[int, UnbackfilledCommit] = MappingProxyType({})
 
 
 class CommitRun(Sequence[LogCommit]):
-    """Commits of consecutive versions; each becomes an object when it is asked for.
+    """Commits of consecutive versions; indexing creates the `LogCommit` objects.
 
     Args:
-        first: the version of the first one.
-        sizes: of each, in bytes.
-        times: the modification time of each, in epoch ms.
-        unbackfilled: those that aren't backfilled, by version.
+        first: the version of the first commit.
+        sizes: their sizes in bytes.
+        times: their modification times, in epoch ms.
+        unbackfilled: the un-backfilled ones among them, by version.
     """
 
     __slots__ = ("first", "sizes", "times", "unbackfilled")
@@ -71,11 +70,11 @@ class CommitRun(Sequence[LogCommit]):
                 raise ValueError(f"a run of commits has no slice with a step: found {step}")
             sizes, times = self.sizes[start:stop], self.times[start:stop]
             return CommitRun(self.first + start, sizes, times, self.unbackfilled)
-        place = range(len(self))[index]
-        version = self.first + place
+        position = range(len(self))[index]
+        version = self.first + position
         if (commit := self.unbackfilled.get(version)) is not None:
             return commit
-        return Commit(version, commit_path(version), self.sizes[place], self.times[place])
+        return Commit(version, commit_path(version), self.sizes[position], self.times[position])
 
     def __repr__(self) -> str:
         return f"CommitRun(first={self.first}, length={len(self)})"
@@ -83,10 +82,10 @@ class CommitRun(Sequence[LogCommit]):
 
 @dataclass(frozen=True, slots=True)
 class ScannedLog:
-    """What one pass over the names of a log tells.
+    """The result of one pass over the names in a log.
 
     Attributes:
-        commits: the last commits between which none is missing.
+        commits: the newest commits without a gap.
         checkpoints: the versions of complete checkpoints, ascending.
     """
 
@@ -95,7 +94,7 @@ class ScannedLog:
 
 
 def scan_log(files: Iterable[FileInfo | LogCommit]) -> ScannedLog:
-    """Go over files of the log, in the order of their names, and keep what `ScannedLog` has."""
+    """Scan files of the log, in the order of their names, into a `ScannedLog`."""
     checkpoint_files: list[FileInfo] = []
     first = 0
     sizes, times = array("q"), array("q")

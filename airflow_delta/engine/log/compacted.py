@@ -1,31 +1,31 @@
-"""Reading fewer files: log compactions in place of the commits they cover.
+"""Use log compactions to read fewer files.
 
-A compaction ``<x>.<y>.compacted.json`` holds the reconciled actions of commits ``x`` to ``y`` and
-may stand in for them when a state is rebuilt. It never stands in for a commit's ``commitInfo`` or
+A compaction ``<x>.<y>.compacted.json`` holds the reconciled actions of commits ``x`` to ``y``. A
+state can be rebuilt from it instead of from those commits. It has none of their ``commitInfo`` and
 ``cdc`` actions: history, commit timestamps and change feeds read the commits.
 
 **Which compactions are trusted.** A compaction must keep every ``remove`` and every removed domain,
-however old: they cancel actions from before its range. Some engines are known to drop those that
-had outlived their retention, and a state rebuilt from such a file brings deleted data back. Nothing
-that the protocol defines tells one from the other. So a compaction is read
+however old, because they cancel actions from before its range. Some engines drop expired ones, and
+a state rebuilt from such a file brings deleted data back. The protocol defines nothing by which a
+reader could recognise these files. So a compaction is read only
 
-* if it starts at version 0: there is nothing before its range that could come back. The removes it
-  lacks, if it lacks any, had expired when it was written, so that vacuum misses nothing that a
-  retention period still protects; or
-* if its first line is the pledge that our own writer begins with (`pledged`): for these versions, all
-  removes and removed domains are there. To everybody else the pledge is an unrecognized action, which
-  is never needed to interpret the log and must be ignored.
+* if it starts at version 0: nothing before its range could come back. A ``remove`` that it lacks
+  had expired when it was written, so vacuum misses nothing that is still within the retention; or
+* if its first line is the pledge that our writer adds (`pledged`): the compaction has all removes
+  and removed domains of its range. For other readers the pledge is an unrecognized action, which
+  they must ignore.
 
-A file that was cut off between two lines is still one of whole lines, and its pledge still there. So
-the pledge counts the lines that follow it and has their CRC-32, and whoever reads the file compares
-(`check_pledge`). A pledge without these is none.
+A file that was cut off between two lines still has whole lines, and its pledge. So the pledge
+records the number of lines after it and their CRC-32, and every read compares them
+(`check_pledge`). A pledge without these numbers doesn't count.
 
-A compaction holds each logical file once, and so each application, each domain, the protocol and the
-metadata (PROTOCOL.md, "Action Reconciliation"). One that doesn't is no reconciliation of its commits, in
-whatever order its lines are. Parsing it ends in an error (`unreconciled`), and the commits are read.
+A compaction holds each logical file at most once, and likewise each application, each domain, the
+protocol and the metadata (PROTOCOL.md, "Action Reconciliation"). If it doesn't, it isn't the
+reconciliation of its commits, whatever the order of its lines. Parsing it raises an error
+(`unreconciled`), and the commits are read instead.
 
-Nothing shows that a line is missing from a compaction without a pledge. So none of these is used where
-files are deleted or a checkpoint is written by what is read (``pledged_only``).
+A compaction without a pledge may have lost lines unnoticed. So none of these is used to delete
+files or to write a checkpoint (``pledged_only``).
 
 Spec: PROTOCOL.md, "Log Compaction Files", "Protocol Evolution".
 """
@@ -54,20 +54,20 @@ _PLEDGE = re.compile(
     rb'"keepsRemoved":true,"lines":([0-9]{1,19}),"crc32":([0-9]{1,10})\}\}\r?\n'
 )
 _HEAD = 256
-"""Bytes that a pledge certainly fits in."""
+"""Bytes at the start of a file that are enough for a pledge."""
 
 _THREADS = 8
-"""Heads read at a time from a store behind a network."""
+"""Starts of files that are read at once from a remote store."""
 
 
 def pledged(start: int, end: int, parts: Sequence[bytes | memoryview], *, lines: int) -> bytes:
-    """The content of a compaction that keeps every remove and every removed domain.
+    """Build the content of a compaction that keeps every remove and every removed domain.
 
     Args:
         start: the first version that it covers.
-        end: the last one.
-        parts: the actions as lines, one or more in each part, without the end of its last line.
-        lines: how many these are together.
+        end: the last version.
+        parts: the actions as lines, one or more in each part, without a line break at the end.
+        lines: the total number of lines.
     """
     checksum = 0
     for part in parts:
@@ -80,23 +80,23 @@ def pledged(start: int, end: int, parts: Sequence[bytes | memoryview], *, lines:
 
 
 def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) -> None:
-    """Refuse the content of a compaction that isn't what its pledge says, or that lacks one.
+    """Refuse the content of a compaction that doesn't match its pledge, or that has none.
 
-    That of another writer from version 0 on is trusted as it is: it has no pledge to compare with.
+    Another writer's compaction from version 0 on is accepted as it is: it has no pledge.
 
     Args:
-        compaction: one that is trusted, by `trusted_compactions`.
+        compaction: a compaction that `trusted_compactions` has returned.
         content: all of the file.
         table: the table's location, for errors.
 
     Raises:
-        CorruptLogError: there are other lines than were written. Facts: version, path.
+        CorruptLogError: the lines aren't those that were written. Facts: version, path.
     """
     pledge = _pledge_of(compaction, content)
     if pledge is None:
         if compaction.start == 0 and not content.startswith(_BEGIN):
             return
-        found = "its first line doesn't vouch for the others"
+        found = "its first line isn't the pledge with the number and the CRC-32 of the others"
     else:
         rest = memoryview(content)[pledge.end() :]
         lines = content.count(b"\n", pledge.end())
@@ -115,16 +115,16 @@ def check_pledge(compaction: CompactedCommits, content: bytes, *, table: str) ->
 
 
 def unreconciled(finding: str, *, version: int, path: str, table: str) -> CorruptLogError:
-    """The error over a compaction that isn't reconciled, and so isn't what its commits come to.
+    """Create the error about a compaction that isn't the reconciliation of its commits.
 
     Args:
-        finding: what it has twice, as a sentence.
+        finding: what it contains twice, as a sentence.
         version: the last version that it covers.
-        path: of the compaction.
+        path: the path of the compaction.
         table: the table's location.
     """
     return CorruptLogError(
-        f"the compaction {path} isn't reconciled: {finding}. Its commits say what it should; delete it",
+        f"the compaction {path} isn't reconciled: {finding}. Delete it: its commits are read instead",
         table=table,
         version=version,
         path=path,
@@ -135,12 +135,12 @@ def unreconciled(finding: str, *, version: int, path: str, table: str) -> Corrup
 def trusted_compactions(
     storage: Storage, compactions: Sequence[CompactedCommits], *, pledged_only: bool = False
 ) -> tuple[CompactedCommits, ...]:
-    """The compactions that can't bring deleted data back. See the module for the rule.
+    """Select the compactions that can't bring deleted data back. The module has the rule.
 
     Args:
-        storage: the table's storage; the heads of those are read whose names don't tell.
-        compactions: those that are of use to the caller, because each may cost a request.
-        pledged_only: take none without a pledge, wherever it starts: it may have lost lines.
+        storage: the table's storage. The start of a file is read if its name isn't enough.
+        compactions: the compactions that the caller can use. Each may cost a request.
+        pledged_only: accept none without a pledge, even from version 0 on: it may have lost lines.
 
     Raises:
         StorageError: the store failed.
@@ -155,7 +155,7 @@ def trusted_compactions(
 
 
 def _pledge_of(compaction: CompactedCommits, content: bytes) -> re.Match[bytes] | None:
-    """The pledge at the head of a compaction; None where there is none, or one for other versions."""
+    """The pledge at the start of a compaction; None if there is none, or one for other versions."""
     pledge = _PLEDGE.match(content)
     if pledge is None or (int(pledge[1]), int(pledge[2])) != (compaction.start, compaction.end):
         return None
@@ -175,18 +175,18 @@ def _head(storage: Storage, compaction: CompactedCommits) -> bytes:
     try:
         return storage.read(compaction.path, length=_HEAD)
     except ObjectNotFoundError:
-        # Cleaned up since it was listed: as if it had been gone before.
+        # A cleanup has deleted it since the listing: treat it as if it had never been there.
         return b""
 
 
 def plan_commits(
     commits: Sequence[LogCommit], compactions: Iterable[CompactedCommits]
 ) -> tuple[LogCommit | CompactedCommits, ...]:
-    """The fewest files that cover a range of commits, in log order and without overlap.
+    """Find the fewest files that cover a range of commits, in log order and without overlap.
 
-    A compaction that reaches out of the range, over a checkpoint or past the target version, is of
-    no use. Where two plans need as many files, the one whose first file reaches further wins, so
-    that every call plans alike.
+    A compaction that reaches outside the range, over a checkpoint or past the target version, can't
+    be used. If two plans need equally many files, the plan whose first file reaches further wins.
+    So every call gives the same plan.
 
     Args:
         commits: the commits to cover, contiguous and ascending.
@@ -200,13 +200,14 @@ def plan_commits(
     first, last = commits[0].version, commits[-1].version
     starting_at: defaultdict[int, list[CompactedCommits]] = defaultdict(list)
     for compaction in compactions:
-        # One that covers a single commit saves nothing.
+        # A compaction of a single commit saves nothing.
         if first <= compaction.start < compaction.end <= last:
             starting_at[compaction.start - first].append(compaction)
     if not starting_at:
         return tuple(commits)
 
-    # fewest[i]: how many files cover commits[i:]; choice[i]: the first of them. From the end.
+    # Dynamic programming from the end. fewest[i]: the number of files for commits[i:]; choice[i]:
+    # the first of these files.
     fewest = [0] * (len(commits) + 1)
     choice: list[LogCommit | CompactedCommits] = list(commits)
     for index in range(len(commits) - 1, -1, -1):

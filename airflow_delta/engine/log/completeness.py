@@ -1,8 +1,8 @@
-"""What is missing in a log, and the error that says so.
+"""Find what is missing in a log, and create the errors that report it.
 
-A version can be rebuilt from a checkpoint or from version 0, with every commit after that. Cleanup takes
-the start of a log and leaves a checkpoint; anything else that is missing is damage, and which of the two
-it was decides what to tell the reader: another version to ask for, or files to restore.
+A version can be rebuilt from a checkpoint, or from version 0, with every commit after that.
+Metadata cleanup deletes the start of a log and keeps a checkpoint; anything else that is missing is
+damage. The message depends on which of the two it was: load another version, or restore files.
 """
 
 from __future__ import annotations
@@ -31,32 +31,34 @@ def earliest_version(listing: Listing) -> int | None:
         listing: a listing of the whole log.
 
     Returns:
-        0 where no commit is missing; after cleanup the version of a checkpoint; None where the
-        latest version itself can't be rebuilt.
+        0 if no commit is missing; after a cleanup the version of a checkpoint; None if the latest
+        version itself can't be rebuilt.
     """
     checkpoints = {checkpoint.version for checkpoint in listing.checkpoints}
     versions = sorted({commit.version for commit in listing.commits} | checkpoints)
     earliest: int | None = None
     expected = 0
     for version in versions:
-        # A commit carries a run of versions on; a checkpoint, like version 0, can also begin one.
-        carried_on = earliest is not None and version == expected
-        if not carried_on:
+        # A commit only continues a run of versions; a checkpoint, like version 0, can also begin
+        # one.
+        is_continued = earliest is not None and version == expected
+        if not is_continued:
             earliest = version if version == 0 or version in checkpoints else None
         expected = version + 1
     return earliest
 
 
 def missing_versions(present: Iterable[int], *, first: int, last: int) -> list[range]:
-    """The versions of a range that aren't present, as ranges.
+    """The versions of a range that are missing, as ranges.
 
-    A range may end at a number that somebody has written into a file name. So the work and the memory
-    follow from the versions that are present; never enumerate such a range, or call ``len`` on it.
+    The end of a range may be any number that somebody has written into a file name. So time and
+    memory depend only on the versions that are present. Never iterate over such a range, or call
+    ``len`` on it.
 
     Args:
-        present: versions, in any order; those outside the range don't count.
+        present: versions, in any order; those outside the range are ignored.
         first: the first version of the range.
-        last: the last one.
+        last: the last version of the range.
     """
     missing, expected = [], first
     for version in sorted({version for version in present if first <= version <= last}):
@@ -69,7 +71,7 @@ def missing_versions(present: Iterable[int], *, first: int, last: int) -> list[r
 
 
 def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: str) -> None:
-    """Refuse commits that don't run from ``after + 1`` to ``to``, or that hold nothing.
+    """Refuse commits that don't run from ``after + 1`` to ``to``, or that are empty.
 
     Raises:
         CorruptLogError: one is missing, or has zero bytes.
@@ -99,10 +101,10 @@ def check_commits(commits: Sequence[LogCommit], *, after: int, to: int, table: s
 def unreachable(
     listing: Listing, target: int, excluded: Collection[str], table: str
 ) -> CorruptLogError | VersionNotFoundError:
-    """Why a version without a checkpoint, and without commits from 0 on, can't be rebuilt.
+    """Create the error about a version that has no checkpoint, and no commits from 0 on.
 
     Args:
-        listing: of the whole log, or of the part that was looked at.
+        listing: a listing of the whole log, or of the part that was searched.
         target: the version.
         excluded: paths of checkpoints that proved unreadable.
         table: the table's location.
@@ -124,11 +126,11 @@ def unreachable(
 def version_not_found(
     version: int, earliest: int | None, latest: int, table: str
 ) -> VersionNotFoundError:
-    """The error over a version that the log doesn't cover.
+    """Create the error about a version that the log doesn't cover.
 
     Args:
         version: the version.
-        earliest: the first version that can be rebuilt; None where the latest can't either.
+        earliest: the first version that can be rebuilt; None if the latest can't be either.
         latest: the newest version.
         table: the table's location.
     """
@@ -138,7 +140,7 @@ def version_not_found(
         else f"the log is truncated and ends at version {latest}"
     )
     return VersionNotFoundError(
-        f"version {version} can't be loaded: {covered}; ask for one of those",
+        f"version {version} can't be loaded: {covered}; load one of those",
         table=table,
         version=version,
         earliest=earliest,
@@ -149,16 +151,16 @@ def version_not_found(
 def without_action(
     missing: str, *, version: int, checkpoint: Checkpoint | None, table: str
 ) -> CorruptLogError:
-    """The error over a log without a protocol or without metadata.
+    """Create the error about a log without a protocol or without metadata.
 
     Args:
         missing: the name of the action.
         version: the version that was read.
-        checkpoint: the checkpoint that reading began with.
+        checkpoint: the checkpoint from which reading began.
         table: the table's location.
     """
-    # A checkpoint that lacks it is whole for all that can be told of it, so the log is refused as it
-    # stands, as it is by other engines, and nothing is read around the checkpoint.
+    # The checkpoint isn't damaged as far as one can see. So the log is refused as it is, as other
+    # engines do, and no older checkpoint is tried.
     remedy = (
         PUT_FILES_BACK
         if checkpoint is None

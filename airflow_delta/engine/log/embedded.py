@@ -1,9 +1,10 @@
-"""What ``_last_checkpoint`` repeats of a V2 checkpoint, so that its top level needn't be read.
+"""Use the actions of a V2 checkpoint that ``_last_checkpoint`` repeats.
 
-Delta Spark embeds the actions of a top level that has few (``v2Checkpoint.nonFileActions``, and
-``sidecarFiles``, at most 30 each). The protocol doesn't speak of it, so it is used only where nothing
-is left to doubt: the checksum of the hint was verified, it names the very file by name, which holds a
-UUID, and by size, and the actions are whole. Otherwise the file is read, as ever.
+Delta Spark embeds the actions of a small top level in the hint (``v2Checkpoint.nonFileActions`` and
+``sidecarFiles``, at most 30 each), so that readers needn't open the top level. The protocol doesn't
+define this. So the actions are used only if nothing is in doubt: the checksum of the hint is right,
+the hint has the checkpoint's name (which contains a UUID) and size, and the actions are complete.
+Otherwise the file is read.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ __all__ = ["embedded_actions"]
 def embedded_actions(
     hint: LastCheckpointHint, checkpoint: Checkpoint | None
 ) -> tuple[tuple[str, Mapping[str, Any]], ...] | None:
-    """The actions of a checkpoint's top level, as (kind, JSON object); None where they must be read.
+    """The actions of a checkpoint's top level, as (kind, JSON object); None if they must be read.
 
     Args:
-        hint: what ``_last_checkpoint`` says.
-        checkpoint: the checkpoint chosen.
+        hint: the content of ``_last_checkpoint``.
+        checkpoint: the checkpoint to read.
     """
     content = hint.v2_checkpoint
     if content is None or hint.checksum is None or not isinstance(checkpoint, V2Checkpoint):
@@ -37,7 +38,7 @@ def embedded_actions(
     ):
         return None
     actions, sidecars = content.get("nonFileActions"), content.get("sidecarFiles")
-    # Without sidecars the file actions are in the top level, which must be read then anyway.
+    # Without sidecars the file actions are in the top level, which must be read anyway.
     if not isinstance(actions, list) or not isinstance(sidecars, list) or not sidecars:
         return None
     found = [item for action in actions for item in _kinds(action)]
@@ -49,7 +50,7 @@ def embedded_actions(
 
 
 def _kinds(action: Any) -> list[tuple[str, Any]]:
-    """The one action in a JSON object, in which kinds may also be null."""
+    """The action in a JSON object, which may have other kinds with null."""
     if not isinstance(action, dict):
         return [("", None)]
     return [(kind, value) for kind, value in action.items() if value is not None]

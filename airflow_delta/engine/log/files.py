@@ -1,4 +1,4 @@
-"""The names of the files in a Delta log, parsed once into a closed set of frozen types.
+"""The names of the files in a Delta log, parsed into a closed set of frozen types.
 
 =========================================  ==============================================
 ``<v>.json``                               `Commit`: the actions of version ``v``
@@ -7,12 +7,12 @@
 ``<v>.checkpoint.<uuid>.json|parquet``     `V2Checkpoint`
 ``<x>.<y>.compacted.json``                 `CompactedCommits`: versions ``x`` to ``y``
 ``<v>.crc``                                `Checksum`: totals of version ``v``
-``_commits/<v>.<uuid>.json``               `UnbackfilledCommit`: a commit only its owner vouches for
+``_commits/<v>.<uuid>.json``               `UnbackfilledCommit`: only its commit owner knows it
 =========================================  ==============================================
 
-Names are taken strictly: versions have exactly 20 digits, part numbers 10, and a UUID 36
-characters. Everything else that lies in the directory (temporary files, editors' and other
-engines' notes, sub-directories) is no part of the log, and `parse_log_file` answers None.
+Names are parsed strictly: a version has exactly 20 digits, a part number 10, a UUID 36 characters.
+Anything else in the directory (temporary files, files of editors and of other engines,
+subdirectories) isn't part of the log, and `parse_log_file` returns None for it.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files"; managed-commits.md,
 "Commit Files".
@@ -69,13 +69,13 @@ _DIGITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """``<version>.json``: the actions that make a version of its predecessor.
+    """``<version>.json``: the actions that turn one version into the next.
 
     Attributes:
-        version: the version it creates.
+        version: the version that it creates.
         path: its path below the table's root.
-        size: its size in bytes; 0 marks a commit whose writer died while writing.
-        modified_ms: its modification time in epoch ms, the commit's time where the table has no
+        size: its size in bytes; 0 if its writer died while writing.
+        modified_ms: its modification time in epoch ms. It is the commit's time in tables without
             in-commit timestamps.
     """
 
@@ -87,15 +87,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class UnbackfilledCommit:
-    """``_commits/<version>.<uuid>.json``: proposed as a version; only the commit owner knows.
+    """``_commits/<version>.<uuid>.json``: a proposed commit; only the commit owner knows its fate.
 
     Attributes:
-        version: the version it is proposed as.
-        uuid: identifies it among the proposals for that version.
+        version: the version that it is proposed for.
+        uuid: distinguishes the proposals for that version.
         path: its path below the table's root.
-        size: its size in bytes; of a ratified one, as its owner has recorded it.
-        modified_ms: its modification time in epoch ms, which means nothing.
-        crc32: the CRC-32 of its content, as its owner has recorded it; None where it hasn't.
+        size: its size in bytes; of a ratified commit, the size that its owner has recorded.
+        modified_ms: its modification time in epoch ms, which has no meaning.
+        crc32: the CRC-32 of its content, as its owner has recorded it; None if it hasn't.
     """
 
     version: int
@@ -103,7 +103,7 @@ class UnbackfilledCommit:
     path: str
     size: int
     modified_ms: int
-    # Its name alone identifies it.
+    # The name alone identifies the commit.
     crc32: int | None = field(default=None, compare=False)
 
 
@@ -124,7 +124,7 @@ class ClassicCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """``<version>.checkpoint.<part>.<parts>.parquet``: one part, useless without the others."""
+    """``<version>.checkpoint.<part>.<parts>.parquet``: one part; readers need all parts."""
 
     version: int
     part: int
@@ -143,17 +143,17 @@ class MultipartCheckpoint:
 
     @property
     def path(self) -> str:
-        """The path of the first part, which names the whole set."""
+        """The path of the first part, which stands for the whole set."""
         return self.parts[0].path
 
     @property
     def size(self) -> int:
-        """Bytes of all parts together."""
+        """The total size of the parts in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def modified_ms(self) -> int:
-        """When the set was complete, in epoch ms."""
+        """When the last part was written, in epoch ms."""
         return max(part.modified_ms for part in self.parts)
 
     @property
@@ -175,7 +175,7 @@ class V2Checkpoint:
 
     @property
     def files(self) -> tuple[FileInfo, ...]:
-        """The one file; sidecars are named inside it."""
+        """The one file. Sidecars are listed inside it."""
         return (FileInfo(self.path, self.size, self.modified_ms),)
 
 
@@ -192,7 +192,7 @@ class CompactedCommits:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """``<version>.crc``: totals of a version that a reader can check itself against."""
+    """``<version>.crc``: totals of a version, for readers to check their result against."""
 
     version: int
     path: str
@@ -215,10 +215,10 @@ LogFile: TypeAlias = (
 _PREFIX = f"{LOG_DIRECTORY}/"
 _COMMITS_PREFIX = f"{COMMITS_DIRECTORY}/"
 _VERSION = slice(len(_PREFIX), len(_PREFIX) + _DIGITS)
-"""Where the version stands in the path of a file of the log."""
+"""The position of the version in the path of a log file."""
 
 _UUID = r"(?P<uuid>[0-9a-fA-F-]{36})"
-# What follows the version in the rarer names. Not \d, which takes the digits of other scripts too.
+# The part of the rarer names after the version. Not \d, which also matches digits of other scripts.
 _RARE = re.compile(
     rf"\.checkpoint\.(?P<part>[0-9]{{10}})\.(?P<parts>[0-9]{{10}})\.parquet"
     rf"|\.checkpoint\.{_UUID}\.(?P<format>json|parquet)"
@@ -228,7 +228,7 @@ _UNBACKFILLED = re.compile(rf"\.{_UUID}\.json")
 
 
 def parse_log_file(info: FileInfo) -> LogFile | None:
-    """What a file is to the log, or None where it is no part of it.
+    """Parse the name of a file; None if the file isn't part of the log.
 
     Args:
         info: a file with its path below the table's root, as a storage lists it.
@@ -239,7 +239,7 @@ def parse_log_file(info: FileInfo) -> LogFile | None:
     version = _parse_version(path[_VERSION])
     if version is None:
         return _parse_unbackfilled(info) if path.startswith(_COMMITS_PREFIX) else None
-    # Nearly every name is one of these three; a log can hold a hundred thousand of them.
+    # Nearly all names have one of these three suffixes; a log can have a hundred thousand names.
     suffix = path[_VERSION.stop :]
     if suffix == ".json":
         return Commit(version, path, info.size, info.modified_ms)
@@ -251,10 +251,10 @@ def parse_log_file(info: FileInfo) -> LogFile | None:
 
 
 def commit_version(path: str) -> int | None:
-    """The version of a commit by the path of its file, None where it isn't a commit's.
+    """The version of a commit from its path; None if the file is no commit in the log itself.
 
-    For those who look at every commit of a log and have no use for an object of each; an un-backfilled
-    commit doesn't count.
+    For scans over all commits of a log, which would waste an object for each. Un-backfilled commits
+    give None.
     """
     if path[_VERSION.stop :] != ".json" or not path.startswith(_PREFIX):
         return None
@@ -298,10 +298,10 @@ def _parse_unbackfilled(info: FileInfo) -> UnbackfilledCommit | None:
 
 
 def checkpoint_rank(checkpoint: Checkpoint) -> tuple[int, int, int, str]:
-    """A sort key: the greatest checkpoint is the one to read.
+    """A sort key for checkpoints: the greatest one is the one to read.
 
-    A newer version wins. Of one version, V2 beats multi-part beats classic, more parts beat fewer,
-    and the greater name wins among the rest, so that every reader chooses alike.
+    A newer version wins. Of one version, V2 beats multi-part, which beats classic; more parts beat
+    fewer; then the greater name wins, so that every reader makes the same choice.
     """
     match checkpoint:
         case ClassicCheckpoint():
@@ -316,7 +316,7 @@ def version_prefix(version: int) -> str:
     """A version as names begin with it: 20 digits, zero-padded.
 
     It sorts before every name of its version (``compacted``, ``checkpoint``, ``crc``, ``json``), so
-    a listing that starts after it misses none of them.
+    a listing that starts after it includes all of them.
     """
     return f"{version:0{_DIGITS}d}"
 
@@ -342,7 +342,7 @@ def v2_checkpoint_path(version: int, uuid: str, file_format: Literal["json", "pa
 
 
 def sidecar_path(name: str) -> str:
-    """The path of a sidecar, which a V2 checkpoint names by its file name alone."""
+    """The path of a sidecar, which V2 checkpoints refer to by its file name."""
     return f"{SIDECAR_DIRECTORY}/{name}"
 
 

@@ -1,7 +1,7 @@
-"""Read the files of a log that are hints: small, and optional in every way.
+"""Read the optional files of a log: hints, which are small and never needed.
 
-Nobody has to believe a hint, so a wrong one costs no more than a warning. Nor may it cost more memory or
-time than a right one: a file that is larger than its writers make it isn't read, nor is a link or a FIFO.
+A wrong hint must cost no more than a warning, nor more memory or time than a right one. So a file
+that is larger than its writers make it isn't read, nor is a link or a FIFO.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["UnusableHintError", "read_hint"]
 
 
 class UnusableHintError(Exception):
-    """Why a hint isn't read, as the end of a sentence."""
+    """The reason why a hint isn't read, as the end of a sentence."""
 
 
 def read_hint(storage: Storage, path: str, *, most_bytes: int) -> bytes | None:
-    """The content of a hint; None where there is no such file.
+    """Read a hint; None if there is no such file.
 
     Args:
         storage: the table's storage.
         path: the file.
-        most_bytes: a larger file is no such hint.
+        most_bytes: the largest size that the hint can have.
 
     Raises:
-        UnusableHintError: it is larger, or no regular file.
+        UnusableHintError: the file is larger, or no regular file.
         StorageError: the store failed.
     """
     try:
@@ -38,7 +38,7 @@ def read_hint(storage: Storage, path: str, *, most_bytes: int) -> bytes | None:
         return None
     except NotRegularFileError as error:
         if error.found != path:
-            raise  # without its directory there is no log either
+            raise  # Without the directory there is no log either.
         raise UnusableHintError(f"it is no regular file ({error.message})") from error
     if len(data) > most_bytes:
         raise UnusableHintError(f"it has more than {most_bytes:,} bytes")

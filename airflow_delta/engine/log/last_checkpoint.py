@@ -1,13 +1,13 @@
-"""``_last_checkpoint``: a hint that saves readers listing the start of the log.
+"""``_last_checkpoint``: a hint that saves readers from listing the start of the log.
 
-The file names the version of a recent checkpoint. It is overwritten without coordination, so it is
-never more than a hint: a reader that finds it missing, empty, torn, stale or plainly wrong lists
-the log instead. Its checksum guards against a read that mixes an old and a new file.
+The file contains the version of a recent checkpoint. It is overwritten without coordination, so it
+is only a hint: if it is missing, empty, torn, stale or wrong, readers list the log instead. Its
+checksum detects a read that mixes an old and a new file.
 
 The checksum is the MD5 digest of a canonical form: every leaf as ``path=value``, sorted, joined by
-commas. The specification sorts by path; Delta Spark, the only other engine that writes checksums,
-sorts the joined strings, which differs as soon as an array of scalars has eleven elements
-(``"a"+10=`` sorts before ``"a"+1=``). Both orders are accepted, and Spark's is written, because
+commas. The specification sorts by path. Delta Spark, the only other engine that writes checksums,
+sorts the joined strings. The two differ as soon as an array of scalars has eleven elements
+(``"a"+10=`` sorts before ``"a"+1=``). The engine accepts both orders and writes Spark's, because
 Spark checks it.
 
 Spec: PROTOCOL.md, "Last Checkpoint File", "Last Checkpoint File Schema", "JSON checksum".
@@ -44,27 +44,27 @@ __all__ = [
 ]
 
 _MOST_BYTES = 4 << 20
-"""Several times what a hint has that repeats the schema of a table with ten thousand columns."""
+"""Several times the size of a hint that repeats the schema of a table with ten thousand columns."""
 
 _UNCOUNTED = -1
-"""How a hint tells that its writer hasn't counted actions, as others do."""
+"""``size`` if the writer hasn't counted the actions; other engines write the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastCheckpointHint:
-    """What ``_last_checkpoint`` says. Only ``version`` is to be relied on, and that as a hint.
+    """The content of ``_last_checkpoint``. Readers rely on ``version`` alone, and only as a hint.
 
     Attributes:
         version: the version of the checkpoint.
-        size: how many actions the checkpoint holds. Engines disagree on what they count (some
-            write -1, some the number of adds): never validate with it.
-        parts: how many parts a multi-part checkpoint has.
-        size_in_bytes: the bytes of the checkpoint.
-        num_of_add_files: how many ``add`` actions the checkpoint holds.
+        size: the number of actions in the checkpoint. Engines count differently (some write -1,
+            some the number of adds), so never validate with it.
+        parts: the number of parts of a multi-part checkpoint.
+        size_in_bytes: the size of the checkpoint in bytes.
+        num_of_add_files: the number of ``add`` actions in the checkpoint.
         checkpoint_schema: the schema of the checkpoint file, as JSON.
-        v2_checkpoint: what Delta Spark embeds of a V2 checkpoint, as JSON.
+        v2_checkpoint: the actions of a V2 checkpoint that Delta Spark embeds, as JSON.
         tags: further facts.
-        checksum: the checksum found in the file; writing replaces it.
+        checksum: the checksum that was in the file; a new one is computed for writing.
     """
 
     version: int
@@ -80,8 +80,8 @@ class LastCheckpointHint:
     def to_json(self) -> str:
         """The content of the file: one line, with a fresh checksum at its end.
 
-        ``version``, ``size`` and ``parts`` come first, so that even a reader that checks no
-        checksum gets the three from one writer.
+        ``version``, ``size`` and ``parts`` come first. So even a reader that ignores the checksum
+        gets these three from the same writer.
         """
         fields = {
             "version": self.version,
@@ -99,10 +99,10 @@ class LastCheckpointHint:
 
 
 def read_last_checkpoint(storage: Storage) -> LastCheckpointHint | None:
-    """The hint, or None where there is none to rely on.
+    """Read the hint; None if there is no reliable one.
 
-    A file that can't be understood, or whose checksum is wrong, is reported as a `DeltaWarning`. A
-    missing or empty one is ordinary.
+    A file that can't be parsed, or whose checksum is wrong, gives a `DeltaWarning`. A missing or
+    empty file is normal.
 
     Raises:
         StorageError: the store failed.
@@ -124,25 +124,25 @@ def read_last_checkpoint(storage: Storage) -> LastCheckpointHint | None:
 def write_last_checkpoint(
     storage: Storage, hint: LastCheckpointHint, *, log_end: Callable[[], int] | None = None
 ) -> bool:
-    """Point readers to a checkpoint, unless they are pointed to a newer one already.
+    """Point readers to a checkpoint, unless the hint already points to a newer one.
 
-    Nothing keeps two writers from overwriting each other, so that the older hint may be the one that
-    stays. Each looks once more after his put, whether there is a newer checkpoint, and points to that;
-    the last one to put does so too, and finds what is newest. Its hint tells of its version alone.
+    Two writers can overwrite each other, and the older hint may be the one that stays. So each
+    looks for a newer checkpoint after its put, and points to that; the last writer to put does so
+    too, and finds the newest. That hint contains the version alone.
 
     Args:
         storage: the table's storage.
         hint: the checkpoint; its ``checksum`` is computed anew.
-        log_end: finds the newest version of the table; called only where the hint on disk is newer,
-            so that the answer is of that moment. A hint that points past it is wrong and gets
-            replaced. Without it no newer hint is.
+        log_end: finds the newest version of the table. It is called only if the existing hint is
+            newer, so that the answer is up to date. A hint beyond that version is wrong and is
+            replaced. Without this function, no newer hint is replaced.
 
     Returns:
         Whether the file was written.
 
     Raises:
         StorageError: the store failed.
-        DeltaError: what ``log_end`` raises.
+        DeltaError: any error of ``log_end``.
     """
     try:
         line = _first_line(storage)
@@ -154,7 +154,7 @@ def write_last_checkpoint(
         return False
     content = hint.to_json().encode()
     if len(content) > _MOST_BYTES:
-        # Without what it repeats of the checkpoint it tells where that is, and can be read.
+        # Too large to be read: leave out what repeats the checkpoint. The location remains.
         content = replace(hint, checkpoint_schema=None, v2_checkpoint=None).to_json().encode()
     storage.replace(LAST_CHECKPOINT_PATH, content)
     _catch_up(storage, hint.version)
@@ -162,7 +162,7 @@ def write_last_checkpoint(
 
 
 def _catch_up(storage: Storage, version: int) -> None:
-    """Point readers to the newest checkpoint where they have just been pointed to an older one."""
+    """Point readers to the newest checkpoint, if the hint just written points to an older one."""
     while checkpoints := list_log(storage, start=version + 1).checkpoints:
         newest = checkpoints[-1]
         with suppress(_InvalidHintError):
@@ -178,12 +178,12 @@ def _catch_up(storage: Storage, version: int) -> None:
 def json_checksums(text: str) -> tuple[str, str]:
     """The checksums of a JSON object: in Delta Spark's order of entries, and in the spec's.
 
-    The top-level key ``checksum`` does not count.
+    The top-level key ``checksum`` is left out.
 
     Raises:
         ValueError: it is not JSON, or an object has a duplicate key.
     """
-    # Numbers are their own canonical form, so they must not go through int or float.
+    # The text of a number is its canonical form, so it must not be parsed as int or float.
     document = json.loads(
         text,
         object_pairs_hook=_unique,
@@ -205,14 +205,14 @@ class _Number(str):
 
 
 class _InvalidHintError(Exception):
-    """Why the file can't be relied on, as the end of a sentence."""
+    """The reason why the file is unreliable, as the end of a sentence."""
 
 
 def _first_line(storage: Storage) -> bytes | None:
-    """The line that counts, None where the file is missing or blank.
+    """The first line; None if the file is missing or blank.
 
-    An overwrite that was shorter than what it replaced may leave a tail behind on stores that are
-    not atomic, so nothing after the first line is looked at.
+    On stores that aren't atomic, a shorter overwrite may leave the end of the longer file behind.
+    So everything after the first line is ignored.
     """
     try:
         data = read_hint(storage, LAST_CHECKPOINT_PATH, most_bytes=_MOST_BYTES)
@@ -259,14 +259,14 @@ def _field(document: Mapping[str, Any], name: str, kind: type, *, required: bool
     if value is None and not required:
         return None
     if isinstance(value, bool) or not isinstance(value, kind):
-        # By its type: nothing is quoted of a file that may be no hint.
+        # Only the type, without the value: the file may not be a hint at all, so don't quote it.
         found = "missing" if value is None else f"of type {type(value).__name__}"
         raise _InvalidHintError(f"{name} is {found} where {kind.__name__} is expected")
     return value
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every leaf with the canonical form of its path and of itself."""
+    """Every leaf as the canonical forms of its path and of its value."""
     if isinstance(value, dict):
         children = [(_quoted(name), child) for name, child in value.items()]
     elif isinstance(value, list):
@@ -285,12 +285,12 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    # quote() leaves alone exactly the unreserved characters of the specification.
+    # quote() leaves exactly the unreserved characters of the specification unchanged.
     return f'"{quote(text, safe="")}"'
 
 
 def _md5(entries: list[str]) -> str:
-    # A check against torn reads that the protocol prescribes, not a matter of security.
+    # The protocol prescribes MD5, as a check against torn reads. It isn't a security measure.
     return hashlib.md5(",".join(entries).encode(), usedforsecurity=False).hexdigest()
 
 

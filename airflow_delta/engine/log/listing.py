@@ -1,13 +1,13 @@
-"""One look at the log directory: which commits, checkpoints, compactions and checksums there are.
+"""List the log directory: its commits, checkpoints, compactions and checksums.
 
-A listing only reports; it does not judge whether the commits are contiguous or which checkpoint to
-read (`segment` does). It leaves out what no reader can use: checkpoints and compactions of zero
-bytes, whose writers died, and multi-part checkpoints with missing parts. A commit of zero bytes
-stays in: it takes its version, and must be an error rather than the end of the log.
+A listing doesn't judge whether the commits are contiguous, or which checkpoint to read; `segment`
+does. It leaves out what no reader can use: checkpoints and compactions of zero bytes, whose writers
+died, and multi-part checkpoints with missing parts. It includes a commit of zero bytes: that must
+be an error, not the end of the log.
 
-A listing vouches for the files that were there when it began and are there when it ends. Of those that
-are made or deleted meanwhile it may show the later and not the earlier, so that a log seems to have a
-hole that it never had.
+A listing reliably contains the files that exist from its beginning to its end. Of files that are
+created or deleted while it runs, it may contain a later one without an earlier one. Then the log
+seems to have a gap that it never had.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Checkpoints" (readers must ignore multi-part checkpoints
 with missing parts).
@@ -43,16 +43,17 @@ __all__ = ["BackwardListing", "Listing", "list_backwards", "list_log", "list_nam
 _version = attrgetter("version")
 
 _WINDOW = 1000
-"""Versions in the first step when looking backwards for a checkpoint: about a page or three of a
-listing. Each further step is twice as long, because on a file system every step costs the same."""
+"""Versions in the first window of a backward search for a checkpoint: one to three pages of a
+listing. Each further window is twice as long, because on a file system every window costs the
+same."""
 
 _NAME = len(LOG_DIRECTORY) + 1
-"""Where the name begins in the path of a file of the log."""
+"""The position of the name in the path of a log file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The usable files of a log, or of a stretch of it.
+    """The usable files of a log, or of a range of its versions.
 
     Attributes:
         commits: by version, ascending; not necessarily contiguous.
@@ -68,28 +69,28 @@ class Listing:
 
     @property
     def latest(self) -> int | None:
-        """The newest version that a commit or a checkpoint proves, None where there is none."""
+        """The newest version with a commit or a checkpoint; None if there is neither."""
         proven = [files[-1].version for files in (self.commits, self.checkpoints) if files]
         return max(proven, default=None)
 
     def commits_between(self, first: int, last: int) -> tuple[Commit, ...]:
-        """The commits of a range of versions, as far as they are there.
+        """The commits of a range of versions, as far as they exist.
 
         Args:
             first: the first version.
-            last: the last version, which counts too.
+            last: the last version, inclusive.
         """
         start = bisect_left(self.commits, first, key=_version)
         return self.commits[start : bisect_right(self.commits, last, key=_version)]
 
     def checksum_of(self, version: int) -> Checksum | None:
-        """The version checksum of a version, None where there is none."""
-        place = bisect_left(self.checksums, version, key=_version)
-        found = self.checksums[place : place + 1]
+        """The version checksum of a version; None if there is none."""
+        index = bisect_left(self.checksums, version, key=_version)
+        found = self.checksums[index : index + 1]
         return found[0] if found and found[0].version == version else None
 
     def best_checkpoint(self, version: int | None, excluded: Collection[str]) -> Checkpoint | None:
-        """The checkpoint to start a version from; None where there is none.
+        """The best checkpoint to rebuild a version from; None if there is none.
 
         Args:
             version: the version, None for the newest.
@@ -103,7 +104,7 @@ class Listing:
         return None
 
     def before(self, other: Listing) -> Listing:
-        """This listing continued by one of later versions."""
+        """This listing followed by a listing of later versions."""
         return Listing(
             self.commits + other.commits,
             self.checkpoints + other.checkpoints,
@@ -117,12 +118,12 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
 
     Args:
         storage: the table's storage.
-        start: the first version of interest. A compaction belongs to the version it starts at.
-        end: the last version of interest; the listing ends there, which saves requests on stores
+        start: the first version of interest. A compaction belongs to the version that it starts at.
+        end: the last version of interest. The listing ends there, which saves requests on stores
             that list in pages.
 
     Returns:
-        The listing, empty where there is no log.
+        The listing; empty if there is no log.
 
     Raises:
         StorageError: the store failed.
@@ -131,10 +132,10 @@ def list_log(storage: Storage, *, start: int = 0, end: int | None = None) -> Lis
 
 
 class BackwardListing:
-    """A listing from a version backwards, window by window, as far as somebody has looked.
+    """A listing that extends backwards from a version, window by window, on demand.
 
-    No name is listed twice, however many checkpoints turn out to be unreadable. A store that can't begin
-    in the middle is listed at once.
+    No name is listed twice, however many checkpoints prove unreadable. If a store can't start a
+    listing in the middle, the log is listed at once.
 
     Args:
         storage: the table's storage.
@@ -152,12 +153,13 @@ class BackwardListing:
         self._excluded = frozenset(excluded)
 
     def exclude(self, path: str) -> None:
-        """Pass over one more checkpoint, which proved unreadable.
+        """Exclude one more checkpoint, which proved unreadable.
 
         Args:
-            path: of the checkpoint.
+            path: the path of the checkpoint.
         """
-        # The usual case is the last one, and there may be thousands: nothing goes over all of them again.
+        # Usually it is the last checkpoint. There may be thousands, so don't search all of them
+        # again.
         checkpoints = self._listing.checkpoints
         if checkpoints and checkpoints[-1].path == path:
             self._listing = replace(self._listing, checkpoints=checkpoints[:-1])
@@ -166,9 +168,10 @@ class BackwardListing:
             self._listing = self._without_excluded(self._listing)
 
     def to_checkpoint(self) -> Listing:
-        """The listing without the excluded checkpoints, back to one that isn't among them.
+        """List back to the newest checkpoint that isn't excluded.
 
-        Or until it is clear that the version can't be rebuilt: a window must hold its last version.
+        The search also ends when a window lacks its last version, because then the version can't be
+        rebuilt.
 
         Raises:
             StorageError: the store failed.
@@ -189,7 +192,7 @@ class BackwardListing:
 
 
 def list_backwards(storage: Storage, version: int, *, excluded: Collection[str]) -> Listing:
-    """List from a version backwards until there is a checkpoint; see `BackwardListing`.
+    """List backwards from a version until there is a checkpoint; see `BackwardListing`.
 
     Args:
         storage: the table's storage.
@@ -203,18 +206,18 @@ def list_backwards(storage: Storage, version: int, *, excluded: Collection[str])
 
 
 def list_names(storage: Storage, *, start: int = 0, end: int | None = None) -> Iterator[FileInfo]:
-    """The files whose names begin like one of a version, and others that sort among them.
+    """The files whose names begin with a version, and others that sort between them.
 
     Args:
         storage: the table's storage.
         start: see `list_log`.
         end: see `list_log`.
     """
-    # A version's prefix sorts before all its names; no prefix is needed to begin at the beginning.
+    # The prefix of a version sorts before all its names. Version 0 needs no prefix.
     start_after = version_prefix(start) if start else ""
     past_end = None if end is None else f"{LOG_DIRECTORY}/{version_prefix(end + 1)}"
     for info in storage.list(LOG_DIRECTORY, start_after=start_after):
-        # Names begin with a digit or are none of ours, and no name of ours sorts after the digits.
+        # All names of a log begin with a digit, so there is none after the digits.
         if info.path[_NAME : _NAME + 1] > "9":
             break
         if past_end is not None and info.path >= past_end:
@@ -223,7 +226,7 @@ def list_names(storage: Storage, *, start: int = 0, end: int | None = None) -> I
 
 
 def listing_of(files: Iterable[FileInfo]) -> Listing:
-    """What files of the log directory are, in the order of their names; others are left out."""
+    """Parse files of the log directory, in the order of their names; others are skipped."""
     commits: list[Commit] = []
     checkpoints: list[Checkpoint] = []
     parts: defaultdict[tuple[int, int], list[CheckpointPart]] = defaultdict(list)
@@ -253,7 +256,7 @@ def listing_of(files: Iterable[FileInfo]) -> Listing:
 def _complete(
     parts: dict[tuple[int, int], list[CheckpointPart]],
 ) -> list[MultipartCheckpoint]:
-    """The sets of parts that lack none. Listed names are unique, so counting is enough."""
+    """The complete sets of parts. Listed names are unique, so counting is enough."""
     return [
         MultipartCheckpoint(
             version,

@@ -1,12 +1,12 @@
-"""The latest version of a table, for as few requests as it can be had.
+"""Find the latest version of a table with few requests.
 
-A caller who polls knows the version it saw last. Versions have no gaps, so asking for the next
-commit by name is enough: one request while nothing is new, cheaper than any listing. Who lags so
-far behind that cleanup has taken the next commit would hear "nothing new" for ever; such a caller
-asks to ``confirm``.
+A caller that polls knows the version that it saw last. Versions have no gaps, so one request for
+the next commit shows whether there is a newer version; that is cheaper than any listing. If the
+caller lags so far behind that a cleanup has deleted the next commit, it would never see a new
+version. Such a caller passes ``confirm``.
 
-Un-backfilled commits are not seen here: only their commit owner knows them, and `proposed` tells whether
-there can be any.
+Only a commit owner knows un-backfilled commits, so they aren't considered here; `proposed` finds
+out whether there can be any.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["find_latest_version"]
 
 _PROBES = 8
-"""How many new commits are asked for one by one before a listing is the better deal."""
+"""New commits to look up one by one; for more, a listing is cheaper."""
 
 
 def find_latest_version(
     storage: Storage, known: int | None = None, *, confirm: bool = False
 ) -> int:
-    """The latest version that the log directory holds.
+    """Find the latest version in the log directory.
 
     Args:
         storage: the table's storage.
-        known: a version that exists or has existed. Commits after it are asked for by name.
-        confirm: where nothing new is found, make sure that ``known`` itself is still there (one
-            more request), and list the log where it is gone. A caller who polls does so now and
-            then, and whenever it has slept for longer than logs are kept.
+        known: a version that exists or has existed. Later commits are looked up by name.
+        confirm: if nothing new is found, check that ``known`` itself still exists (one more
+            request), and list the log if it doesn't. A caller that polls should do so now and then,
+            and whenever it has slept for longer than logs are retained.
 
     Raises:
         TableNotFoundError: there is no log.
@@ -71,7 +71,7 @@ def _exists(storage: Storage, version: int) -> bool:
 
 def _listed_latest(storage: Storage) -> int:
     hint = read_last_checkpoint(storage)
-    # A hint that points past the end of the log finds nothing there.
+    # A hint past the end of the log gives an empty listing.
     latest = None if hint is None else list_log(storage, start=hint.version).latest
     if latest is None:
         latest = list_log(storage).latest

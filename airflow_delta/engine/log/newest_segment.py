@@ -1,14 +1,14 @@
-"""The newest commits of a log, asked for by name where that is cheaper than listing.
+"""Read the newest commits of a log by name, where that is cheaper than a listing.
 
-A directory of the file system gives its names all or none: to learn the newest ten of a hundred
-thousand costs as much as to learn them all. Asking for a file by name costs a ten-thousandth of that,
-and the names of commits follow from their versions. Behind a network it is the other way round: there
-one request lists a thousand names, from wherever one likes.
+A file system lists all names of a directory or none: finding the newest ten of a hundred thousand
+commits costs as much as finding all. A lookup by name costs a ten-thousandth of that, and the name
+of a commit follows from its version. On remote stores it is the other way round: one request lists
+a thousand names, starting anywhere.
 
-Who asks by name sees only what is asked for. The end of the log is where the next commit isn't there.
-A lost commit must not pass for the end, so the next few names are asked for as well; a longer gap in
-a log, which is broken beyond reading, goes unnoticed. So this way is for history alone, which tells of
-commits and not of the table's state; whoever opens a table lists.
+The log ends where the next commit doesn't exist. A lost commit would look the same, so the next few
+names are looked up as well. A longer gap, in a log that is broken beyond reading, goes unnoticed.
+So only history uses this module, because it reports commits and not the state of the table; opening
+a table always lists the log.
 
 Spec: PROTOCOL.md, "Delta Log Entries", "Last Checkpoint File".
 """
@@ -38,14 +38,14 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 __all__ = ["load_newest_segment", "newest_commits"]
 
 _MOST = 1000
-"""Commits to follow by name; after so many a listing is the better deal."""
+"""Commits to look up by name; for more, a listing is cheaper."""
 
 _BEYOND = 8
-"""Names that are asked for beyond the end of the log."""
+"""Names to look up beyond the end of the log."""
 
 
 def load_newest_segment(storage: Storage) -> LogSegment:
-    """The files that rebuild the newest version, perhaps from an older checkpoint than need be.
+    """Find files that rebuild the newest version, perhaps from an older checkpoint than necessary.
 
     Raises:
         TableNotFoundError: there is no log.
@@ -56,19 +56,19 @@ def load_newest_segment(storage: Storage) -> LogSegment:
         return load_segment(storage)
     hint = read_last_checkpoint(storage)
     segment = None if hint is None else _segment_by_name(storage, hint)
-    # A hint that can't be understood has been told of already.
+    # Reading an invalid hint has already given its warning: don't read it again.
     return segment or load_segment(storage, use_hint=hint is not None)
 
 
 def newest_commits(storage: Storage, *, oldest: int, newest: int) -> CommitRun:
-    """The commits up to a version, back to the oldest wanted or to the first that isn't there.
+    """The commits up to a version, back to the oldest wanted one or to the first that is missing.
 
-    Where that of ``newest`` itself is gone, those up to the newest one that is there.
+    If the commit of ``newest`` is gone, the result ends at the newest commit that exists.
 
     Raises:
         StorageError: the store failed.
     """
-    # Without its newest commit a log has been cleaned up that far, and is short.
+    # If its newest commit is gone, a cleanup has deleted the log up to there, and it is short.
     if storage.capabilities.remote or _find(storage, commit_path(newest)) is None:
         return scan_log(list_names(storage, start=oldest, end=newest)).commits
     sizes, times = array("q"), array("q")
@@ -84,7 +84,7 @@ def newest_commits(storage: Storage, *, oldest: int, newest: int) -> CommitRun:
 
 
 def _segment_by_name(storage: Storage, hint: LastCheckpointHint) -> LogSegment | None:
-    """The segment from the checkpoint that the hint means; None where only a listing can tell."""
+    """The segment from the checkpoint that the hint refers to; None if a listing is needed."""
     checkpoint = _checkpoint(storage, hint)
     if checkpoint is None:
         return None
@@ -94,14 +94,14 @@ def _segment_by_name(storage: Storage, hint: LastCheckpointHint) -> LogSegment |
     if not commits or len(commits) > _MOST or any(info is not None for info in beyond):
         return None
     listing = listing_of([checkpoint, *commits])
-    if not listing.checkpoints:  # it has zero bytes
+    if not listing.checkpoints:  # The checkpoint has zero bytes.
         return None
     segment = build_segment(listing, table=storage.root)
     return replace(segment, checkpoint_actions=embedded_actions(hint, segment.checkpoint))
 
 
 def _checkpoint(storage: Storage, hint: LastCheckpointHint) -> FileInfo | None:
-    """The file of the hint's checkpoint; None where there are many, or it isn't there."""
+    """The file of the hint's checkpoint; None if it has several parts or doesn't exist."""
     if hint.parts is not None:
         return None
     path = checkpoint_path(hint.version)

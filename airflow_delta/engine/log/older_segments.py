@@ -1,7 +1,7 @@
-"""The next best files for a version, where its newest checkpoints can't be read.
+"""Find the files to rebuild a version from, when its newest checkpoints can't be read.
 
-A damaged checkpoint is passed over, and the one before it is tried, in the end the commits from version 0
-on. Somebody may have left thousands of damaged ones; so the log is listed once for all of them.
+A damaged checkpoint is skipped and the one before it is tried, and finally the commits from version
+0 on. There may be thousands of damaged checkpoints, so the log is listed only once for all of them.
 
 Spec: PROTOCOL.md, "Checkpoints".
 """
@@ -33,15 +33,15 @@ __all__ = ["OlderSegments"]
 
 
 class OlderSegments:
-    """The files that rebuild a version, found again each time that one more checkpoint proves unreadable.
+    """Finds the files that rebuild a version again, each time one more checkpoint proves unreadable.
 
-    However many do, the log is listed once.
+    The log is listed only once, however many checkpoints do.
 
     Args:
         storage: the table's storage.
-        version: the version, which the log has.
+        version: the version; the log has it.
         verified: see `load_segment`.
-        excluded: paths of checkpoints that have proved unreadable by now.
+        excluded: paths of checkpoints that have already proved unreadable.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class OlderSegments:
         self._trusted: dict[str, bool] = {}
 
     def without(self, path: str) -> LogSegment:
-        """The segment from the next best checkpoint, at last from version 0.
+        """The segment from the next best checkpoint, finally from version 0.
 
         Args:
-            path: of one more checkpoint that proved unreadable.
+            path: the path of one more checkpoint that proved unreadable.
 
         Raises:
             DeltaError: see `load_segment`.
@@ -69,7 +69,7 @@ class OlderSegments:
         try:
             segment = build_segment(listing, table=self._storage.root, version=version)
         except (TableNotFoundError, VersionNotFoundError, CorruptLogError):
-            # No log is refused after a single look; see the module.
+            # A single listing isn't enough to refuse a log; see ``segment``.
             return load_segment(
                 self._storage,
                 version=version,

@@ -1,8 +1,10 @@
 """Commits that were proposed to a commit owner: the files in ``_delta_log/_commits``.
 
-managed-commits.md, "Commit Files". That one is there doesn't mean that it was ratified; but none is
-ratified that isn't there. So where there is no file for a later version, the log has them all, and nobody
-need be asked: neither the owner, nor the metadata whether there is one.
+A file there may not have been ratified, but every ratified commit had its file there. So if there
+is no file for a later version, the log has all versions. Then neither the owner nor the metadata
+needs to be read.
+
+Spec: managed-commits.md, "Commit Files".
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ __all__ = ["is_any_proposed", "proposed_commits"]
 
 
 def proposed_commits(storage: Storage, start: int = 0) -> Iterator[UnbackfilledCommit]:
-    """The files that were proposed as versions, ascending by version; several may be of one version.
+    """The commits that were proposed, ascending by version; one version may have several.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         start: the first version of interest.
 
     Raises:
@@ -39,7 +41,7 @@ def proposed_commits(storage: Storage, start: int = 0) -> Iterator[UnbackfilledC
 
 
 def is_any_proposed(storage: Storage, *, after: int) -> bool:
-    """Whether there is a file that may have been ratified as a version after one.
+    """Whether there is a proposed commit for a later version, which may have been ratified.
 
     Raises:
         StorageError: the store failed.

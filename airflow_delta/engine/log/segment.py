@@ -1,20 +1,22 @@
-"""The files that rebuild one version of a table: a checkpoint and the commits after it.
+"""The log segment of a version: a checkpoint and the commits after it.
 
-`load_segment` finds them with as little listing as it can: from the checkpoint that
-``_last_checkpoint`` points to, for older versions backwards in windows, and the whole log only
-where neither helps. `build_segment` decides, without I/O, and refuses what is not a log:
+`load_segment` finds the files with as little listing as possible: from the checkpoint that
+``_last_checkpoint`` points to; for older versions backwards in windows; and from the start of the
+log only if neither helps. `build_segment` chooses the files, without I/O, and refuses an invalid
+log:
 
-* commits are contiguous from the checkpoint (or from 0) to the version, even where a compaction
-  would cover a hole;
-* no commit among them has zero bytes;
+* the commits must be contiguous from the checkpoint (or from 0) to the version, even where a
+  compaction would cover a gap;
+* no commit among them may have zero bytes;
 * a log that begins neither at version 0 nor with a checkpoint is truncated, not absent.
 
-No log is refused after a single look: a listing may miss a commit that is made while it runs, and show
-its successor. It can't miss what an earlier one has shown, nor any commit before that, for commits are
-made one after the other. So a second look, up to what the first one has shown, has the last word.
+A single listing isn't enough to refuse a log: it may miss a commit that is created while it runs,
+and contain the next one. A second listing can't miss a commit that the first one contained, nor an
+earlier one, because commits are created one after the other. So a second listing decides, up to the
+newest version in the first one.
 
-A checkpoint whose own commit is gone still serves: the table can be read, although a table whose
-commit timestamps come from commits lacks one.
+A checkpoint whose own commit is gone can still be used: the table can be read, but the time of that
+commit is unknown.
 
 Spec: PROTOCOL.md, "Checkpoints", "Last Checkpoint File".
 """
@@ -66,22 +68,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """What to read to rebuild a version.
+    """The files to read to rebuild a version.
 
     Attributes:
         table: the table's root, for messages.
         version: the version that the files rebuild.
-        checkpoint: the checkpoint to start from, None where the log is read from version 0.
-        commits: the commits after the checkpoint, contiguous, up to ``version``; empty where the
-            checkpoint is of that version.
+        checkpoint: the checkpoint to start from; None if the log is read from version 0.
+        commits: the commits after the checkpoint, contiguous, up to ``version``; empty if the
+            checkpoint has that version.
         compactions: compactions within these commits that are safe to read instead of them.
-        checkpoint_commit: the commit at the checkpoint's version, None where there is no checkpoint
-            or cleanup has taken the commit.
-        checksum: the version checksum of exactly this version, where there is one.
-        checkpoint_checksum: that of the checkpoint's version, where the listing shows one.
-        checkpoint_actions: the actions of the checkpoint's top level, where the hint repeats them; see
-            ``embedded``. None where they are to be read.
-        verified: whether nothing is read that only saves time and can't be verified; see `load_segment`.
+        checkpoint_commit: the commit at the checkpoint's version; None if there is no checkpoint or
+            a cleanup has deleted the commit.
+        checksum: the version checksum of exactly this version, if there is one.
+        checkpoint_checksum: the version checksum of the checkpoint's version, if the listing
+            contains one.
+        checkpoint_actions: the actions of the checkpoint's top level, if the hint repeats them; see
+            ``embedded``. None if they must be read.
+        verified: whether shortcuts that can't be verified are left out; see `load_segment`.
     """
 
     table: str
@@ -99,14 +102,14 @@ class LogSegment:
 
     @property
     def last_commit(self) -> LogCommit | None:
-        """The commit of ``version``, None where cleanup has taken it."""
+        """The commit of ``version``; None if a cleanup has deleted it."""
         return self.commits[-1] if self.commits else self.checkpoint_commit
 
     def path_of(self, version: int) -> str:
-        """Where the commit of a version is, or was: in the log, unless it isn't backfilled."""
-        place = version - self.commits[0].version if self.commits else -1
-        if 0 <= place < len(self.commits):
-            return self.commits[place].path
+        """The path of a version's commit, which may be gone: in the log, unless it is un-backfilled."""
+        index = version - self.commits[0].version if self.commits else -1
+        if 0 <= index < len(self.commits):
+            return self.commits[index].path
         return commit_path(version)
 
     def plan(self) -> tuple[LogCommit | CompactedCommits, ...]:
@@ -114,7 +117,7 @@ class LogSegment:
         return plan_commits(self.commits, self.compactions)
 
     def until(self, version: int) -> LogSegment:
-        """This segment for an earlier version, which isn't below the checkpoint's."""
+        """This segment for an earlier version, which isn't older than the checkpoint."""
         return replace(
             self,
             version=version,
@@ -124,7 +127,7 @@ class LogSegment:
         )
 
     def extended(self, commits: Sequence[LogCommit]) -> LogSegment:
-        """This segment carried on to a later version: by new commits, or by un-backfilled ones.
+        """This segment for a later version, with new or un-backfilled commits.
 
         Args:
             commits: the commits that follow ``version``, ascending.
@@ -157,23 +160,23 @@ def load_segment(
     Args:
         storage: the table's storage.
         version: the version wanted, None for the latest.
-        excluded_checkpoints: paths (``checkpoint.path``) of checkpoints that proved unreadable; the
-            next best one is taken, at last the log from version 0.
-        use_hint: look at ``_last_checkpoint`` to save listing the start of the log. The result is
-            the same without.
-        start: where to begin listing instead: the version of the newest checkpoint that is not above
-            ``version``, or 0, for a caller who has seen the log. The result is the same without.
-        verified: leave out what only saves time and can't be verified: what the hint repeats of a
-            checkpoint, and compactions without the checksum that ours have. For callers that
-            delete files or write a checkpoint by what they read, which nobody can take back.
+        excluded_checkpoints: paths (``checkpoint.path``) of checkpoints that proved unreadable. The
+            next best one is used, finally the log from version 0.
+        use_hint: read ``_last_checkpoint`` to save listing the start of the log. The result is the
+            same without it.
+        start: the version to begin listing at: the version of the newest checkpoint up to
+            ``version``, or 0. For callers that have seen the log; the result is the same without
+            it.
+        verified: leave out shortcuts that can't be verified: the actions that the hint repeats, and
+            compactions without the checksum that ours have. For callers that delete files or write
+            a checkpoint by what they read, because that can't be undone.
 
     Returns:
         The segment. Un-backfilled commits are not part of it (`LogSegment.extended` adds them).
 
     Raises:
         TableNotFoundError: there is no log.
-        VersionNotFoundError: the log does not reach to the version, or no longer reaches back to
-            it.
+        VersionNotFoundError: the log doesn't reach to the version, or no longer reaches back to it.
         CorruptLogError: the log is truncated, has a gap, or holds a commit of zero bytes.
         InvalidArgumentError: the version is not a version.
         StorageError: the store failed.
@@ -191,7 +194,7 @@ def load_segment(
     hint = read_last_checkpoint(storage) if use_hint else None
     if hint is not None and (version is None or hint.version <= version):
         listing = list_log(storage, start=hint.version, end=version)
-        # A hint to a checkpoint that is gone, unreadable or yet to come says nothing.
+        # Ignore a hint to a checkpoint that doesn't exist, no longer or not yet, or is unreadable.
         if listing.best_checkpoint(version, excluded) is not None:
             segment = _chosen(listing)
             if verified:
@@ -212,7 +215,7 @@ def build_segment(
 ) -> LogSegment:
     """Choose the files that rebuild a version from a listing that reaches back to its checkpoint.
 
-    Compactions are left out: whether one is to be trusted, its name alone doesn't tell.
+    Compactions are left out, because a name doesn't show whether a compaction can be trusted.
 
     Raises:
         TableNotFoundError: the listing is empty.
@@ -237,7 +240,7 @@ def build_segment(
     try:
         check_commits(commits, after=after, to=target, table=table)
     except CorruptLogError:
-        # A cleanup that was cut short may leave the oldest commits behind it.
+        # An interrupted cleanup may have left the oldest commits.
         earliest = earliest_version(listing)
         if earliest is not None and target < earliest:
             raise version_not_found(target, earliest, latest, table) from None
@@ -254,7 +257,7 @@ def build_segment(
 
 
 def check_version(version: object, *, table: str) -> None:
-    """Refuse what can't be a version: anything but None and an int from 0 on.
+    """Refuse what can't be a version: anything but None and an int of at least 0.
 
     Raises:
         InvalidArgumentError: it is negative, too large, a bool or of another type.
@@ -284,10 +287,11 @@ def _segment_or_reason(
     *,
     verified: bool,
 ) -> LogSegment:
-    """The segment from a listing; or the error, told from a listing of the whole log.
+    """The segment from a listing; or an error that is based on a listing of the whole log.
 
-    A listing that ends at the version wanted can't tell a version that is yet to come from a gap,
-    nor which versions there are instead. Nor does one alone prove damage; see the module.
+    A listing that ends at the wanted version can't distinguish a version that doesn't exist yet
+    from a gap, and doesn't show which versions exist instead. And one listing alone doesn't prove
+    damage; see the module.
     """
     target, seen = version, None
     while True:
@@ -310,14 +314,14 @@ def _segment_or_reason(
 
 
 def _with_compactions(storage: Storage, segment: LogSegment, listing: Listing) -> LogSegment:
-    """The segment with the compactions that lie within its commits and can be trusted."""
+    """Add the compactions that lie within the segment's commits and can be trusted."""
     usable = usable_compactions(segment, listing)
     trusted = trusted_compactions(storage, usable, pledged_only=segment.verified)
     return replace(segment, compactions=trusted)
 
 
 def usable_compactions(segment: LogSegment, listing: Listing) -> tuple[CompactedCommits, ...]:
-    """The compactions of a listing that lie within a segment's commits; not all are to be trusted."""
+    """The compactions that lie within a segment's commits; not all of them can be trusted."""
     return tuple(
         file
         for file in listing.compactions

@@ -1,18 +1,17 @@
-"""``<version>.crc``: totals of a version, against which a reader can check what it rebuilt.
+"""``<version>.crc``: totals of a version, for readers to check their result against.
 
-A writer leaves the file beside its commit, if it can tell the totals without effort. It is optional
-in every way: it may be missing for any version, and nothing about a table is known from it alone.
-Who uses it as a short cut to protocol, metadata or the in-commit timestamp trusts a file that no
-commit protects.
+A writer creates the file beside its commit, if it knows the totals without extra work. The file is
+optional: any version may lack it, and nothing may be known from it alone. A reader that takes
+protocol, metadata or the in-commit timestamp from it trusts a file that no commit protects.
 
 ============================================  ====================================================
 ``tableSizeBytes``, ``numFiles``              sum and count over the live files
 ``numMetadata``, ``numProtocol``              always 1
 ``metadata``, ``protocol``                    the actions in force
 ``txnId``                                     the commit's ``commitInfo.txnId``
-``inCommitTimestampOpt``                      there exactly where the table has them
-``setTransactions``, ``domainMetadata``       all in force; None is not "none", but "not told"
-``allFiles``                                  the live ``add`` actions, where they are few
+``inCommitTimestampOpt``                      present exactly if the table has them
+``setTransactions``, ``domainMetadata``       all in force; None means "unknown", not "none"
+``allFiles``                                  the live ``add`` actions, if they are few
 ``fileSizeHistogram``                         also read by its old name ``histogramOpt``
 ``numDeletedRecordsOpt``,                     over the deletion vectors of live files
 ``numDeletionVectorsOpt``,
@@ -41,19 +40,19 @@ __all__ = ["VersionChecksum", "read_checksum", "write_checksum"]
 _T = TypeVar("_T")
 
 _MOST_BYTES = 16 << 20
-"""More than a file has that names two thousand live files with their statistics, as Delta Spark does."""
+"""More than a file with two thousand live files and their statistics, as Delta Spark writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChecksum:
-    """The content of a version checksum file. None stands for what the writer did not tell.
+    """The content of a version checksum file. None: the field isn't in the file.
 
     Attributes:
         table_size_bytes: bytes of all live files.
         num_files: count of the live files.
         num_metadata: 1.
         num_protocol: 1.
-        metadata: the metadata in force; writers of today always tell it.
+        metadata: the metadata in force; current writers always include it.
         protocol: the protocol in force; likewise.
         txn_id: the id of the commit that made the version.
         in_commit_timestamp: the commit's in-commit timestamp, in epoch ms.
@@ -113,7 +112,7 @@ class VersionChecksum:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The file's object, without what is not told."""
+        """The JSON object of the file, without fields that are None."""
         fields = {
             "txnId": self.txn_id,
             "tableSizeBytes": self.table_size_bytes,
@@ -135,11 +134,11 @@ class VersionChecksum:
 
 
 def read_checksum(storage: Storage, version: int) -> VersionChecksum | None:
-    """The checksum of a version, None where there is no such file.
+    """Read the checksum of a version; None if there is no such file.
 
     Raises:
-        CorruptLogError: the file is no version checksum. It is optional, so a caller who only wants
-            a short cut goes on without.
+        CorruptLogError: the file is no version checksum. It is optional, so a caller that only
+            wants a shortcut continues without it.
         StorageError: the store failed.
     """
     path = checksum_path(version)
@@ -159,7 +158,7 @@ def read_checksum(storage: Storage, version: int) -> VersionChecksum | None:
 
 
 def write_checksum(storage: Storage, version: int, checksum: VersionChecksum) -> bool:
-    """Write the checksum of a version, unless there is one, or it would be larger than is read.
+    """Write the checksum of a version, unless there is one or it would be too large to be read.
 
     Returns:
         Whether the file was written.

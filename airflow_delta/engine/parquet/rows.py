@@ -1,10 +1,10 @@
-"""Read the rows of a checkpoint that hold small actions, without importing pyarrow.
+"""Read the rows of a checkpoint that hold non-file actions, without importing pyarrow.
 
 Opening a table needs its protocol, its metadata and the few other actions that aren't about files.
 In a checkpoint these are a handful of rows among millions, and pyarrow takes longer to be imported
 than this module takes to read them: see `leaf_rows` for why it needn't look at the others.
 
-What it reads is what ``ActionFile.small_actions`` reads with pyarrow, or nothing: whatever is not
+What it reads is what ``ActionFile.non_file_actions`` reads with pyarrow, or nothing: whatever is not
 certainly understood is refused with `NotReadHere`, and pyarrow decides.
 """
 
@@ -19,13 +19,13 @@ from airflow_delta.engine.parquet.ranges import ParquetBytes
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.shapes import struct_of
 
-__all__ = ["read_small_rows"]
+__all__ = ["read_non_file_rows"]
 
 # With more, pyarrow is faster.
 _MOST_ROWS = 10_000
 
 
-def read_small_rows(
+def read_non_file_rows(
     source: BinaryIO, *, size: int, kinds: Mapping[str, str], single: Collection[str] = ()
 ) -> list[tuple[str, dict[str, Any]]]:
     """The rows in which one of some columns isn't null.

@@ -3,7 +3,7 @@
 What is stored is a sequence of small numbers of a known bit width. It comes in runs: one number
 repeated, or groups of eight numbers packed into as many bytes as the width has bits.
 
-Nearly all levels of a column of small actions are the same: a million rows have no protocol. So a
+Nearly all levels of a column of non-file actions are the same: a million rows have no protocol. So a
 sequence is handed out as runs, and one of a million equal numbers costs as much as one of one.
 """
 

@@ -1,1 +1,1 @@
-"""Action reconciliation: the state of a table from batches of actions; knows no files."""
+"""Action reconciliation: the state of a table from batches of actions, without any file access."""

@@ -1,7 +1,9 @@
-"""Read the live files of some keys only: a filter for the reader of checkpoints.
+"""Read only the live files with certain keys: a filter for the reader of checkpoints.
 
-Of all files just the columns that make the key are decoded, and of row groups without such a file nothing
-else. Spec: PROTOCOL.md, "Action Reconciliation".
+For all files, the reader decodes only the columns that form the key. It decodes the other columns
+only of row groups with a matching file.
+
+Spec: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ __all__ = ["FilesAmong", "path_keys"]
 
 
 class FilesAmong:
-    """Keeps the files with some keys; a `RowFilter`.
+    """Keeps the files with certain keys; a `RowFilter`.
 
     Args:
         keys: see `file_key.file_keys`; with ``by_path``, see `path_keys`.
         table: the table's location.
-        by_path: whether the keys are those of paths, so that deletion vectors don't matter.
+        by_path: whether the keys are paths alone, without deletion vectors.
     """
 
     def __init__(
@@ -33,11 +35,11 @@ class FilesAmong:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the key is made of."""
+        """The columns that form the key."""
         return ("path",) if self._by_path else FILE_KEY_COLUMNS
 
     def parsed_leaves(self, stored: pa.DataType, *, all_needed: bool) -> None:
-        """None: statistics don't matter."""
+        """None: statistics aren't needed."""
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows have one of the keys."""
@@ -56,7 +58,7 @@ class FilesAmong:
 
 
 def path_keys(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
-    """The same text for all spellings of a path: the key of a file without a deletion vector.
+    """The keys of paths, without deletion vectors: all spellings of a path have the same key.
 
     Args:
         paths: as in the log.

@@ -1,19 +1,20 @@
-"""128-bit hashes of file keys: a set of hashes takes a fifth of the memory of a set of paths.
+"""128-bit hashes of file keys, which need a fifth of the memory of the paths.
 
-Two hashes that are equal are taken for the same file, so the odds of two files sharing one must be
-too small to matter, whatever the paths. The hash is *universal*: it is drawn at random, anew in each
-process, and any two different keys share a hash with a chance of 2**-128, or less. Over ``n``
-files of a table that makes at most ``n²/2**129``: for ten million files one in 10**25.
+Equal hashes are taken for the same file. So the probability that two files share a hash must be
+negligible, whatever their paths are. The hash function is *universal*: it is drawn at random in
+each process, and any two different keys share a hash with a probability of at most 2**-128. For
+``n`` files that adds up to at most ``n²/2**129``: for ten million files, one in 10**25.
 
-It is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal string hashing is
-fast"): a key is a row of 32-bit numbers, its length among them, each is multiplied with a random
-64-bit number of its own, and the upper half of their sum, with one more number added, is the hash.
-Four of these, with independent numbers, make the 128 bits. It takes no more than multiplying and
-adding, which numpy does for all keys at once.
+The function is the multilinear hash (Carter and Wegman; Lemire and Kaser, "Strongly universal
+string hashing is fast"). A key is a row of 32-bit numbers, including its length. Each is multiplied
+with its own random 64-bit number; the hash is the upper half of their sum plus one more random
+number. Four such hashes with independent numbers make the 128 bits. numpy multiplies and adds for
+all keys at once.
 
-A key of more than 4096 bytes, as one with a large deletion vector in it, is such a row of its length
-and of its BLAKE2b digest of 512 bits, with a secret of the process. That is as good as the key itself
-unless two of them share a digest, for which no more likely way is known than chance: 2**-512.
+A key of more than 4096 bytes, such as one with a large inline deletion vector, is hashed by its
+length and its BLAKE2b digest of 512 bits, with a secret of the process. That is as good as hashing
+the key itself, unless two keys share a digest; no way to this is known that is more likely than
+chance, 2**-512.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ UInt64Vector = npt.NDArray[np.uint64]
 _WORD = 8
 _LANES = 4
 _LONGEST = 4096
-"""In bytes; longer keys are digested first. Words are added one by one, so a long key would cost a
-step of the loop for each eight of its bytes."""
+"""In bytes; longer keys are digested first. The loop adds one word at a time, so a long key would
+cost one iteration for every eight bytes."""
 _DIGEST = 64
 _SHORT = 512
-"""In bytes; longer keys take more memory as rows of one length than they are."""
+"""In bytes; for longer keys, rows of equal length would take more memory than the keys."""
 _SLICE = 4096
-"""Keys whose rows of words stay in a processor's cache."""
+"""The number of keys whose rows of words fit in a processor's cache."""
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
@@ -59,8 +60,8 @@ class KeyHashes:
     """Hashes of keys, as two vectors of 64 bits each.
 
     Attributes:
-        high: the bits that tell nearly all keys apart.
-        low: the others.
+        high: the upper halves, which already differ for nearly all keys.
+        low: the lower halves.
     """
 
     high: UInt64Vector
@@ -70,24 +71,24 @@ class KeyHashes:
         return len(self.high)
 
     def pick(self, chosen: BoolVector | Int64Vector) -> KeyHashes:
-        """The hashes at the places that a mask or a vector of places chooses."""
+        """The hashes that a mask, or a vector of indices, selects."""
         # Both are twice as fast as indexing with brackets.
         if chosen.dtype == np.bool_:
             return KeyHashes(self.high.compress(chosen), self.low.compress(chosen))
         return KeyHashes(self.high.take(chosen), self.low.take(chosen))
 
     def order(self) -> Int64Vector:
-        """The places of the hashes in ascending order."""
+        """The indices of the hashes in ascending order."""
         order = np.argsort(self.high)
         high = self.high[order]
         alike = np.flatnonzero(high[1:] == high[:-1])
         if (self.low[order[alike]] != self.low[order[alike + 1]]).any():
-            # Hardly ever: it takes two keys that share half of their hashes.
+            # Rare: two keys share half of their hashes.
             order = np.lexsort((self.low, self.high))
         return order
 
-    def numbered(self) -> tuple[Int64Vector, KeyHashes]:
-        """Each key as its number among the distinct ones, and those, ascending."""
+    def factorize(self) -> tuple[Int64Vector, KeyHashes]:
+        """For each key its index among the distinct keys; and the distinct keys, ascending."""
         order = self.order()
         ascending = self.pick(order)
         first = np.ones(len(self), np.bool_)
@@ -98,23 +99,23 @@ class KeyHashes:
         numbers[order] = np.cumsum(first) - 1
         return numbers, ascending.pick(first)
 
-    def within(self, others: KeyHashes) -> BoolVector:
-        """Which of these are among others, which ascend. Ascending ones are found much faster."""
+    def is_in(self, others: KeyHashes) -> BoolVector:
+        """Which of these are among others, which ascend. Much faster if these ascend, too."""
         found = np.zeros(len(self), np.bool_)
-        asked = np.arange(len(self))
-        places = np.searchsorted(others.high, self.high)
-        while len(asked):
-            # The next of the others has the same high half, or the key isn't there.
-            alike = places < len(others)
-            alike[alike] = others.high[places[alike]] == self.high[asked[alike]]
-            asked, places = asked[alike], places[alike]
-            same = others.low[places] == self.low[asked]
-            found[asked[same]] = True
-            asked, places = asked[~same], places[~same] + 1
+        pending = np.arange(len(self))
+        indices = np.searchsorted(others.high, self.high)
+        while len(pending):
+            # The next of the others has the same high half, or the key isn't among them.
+            alike = indices < len(others)
+            alike[alike] = others.high[indices[alike]] == self.high[pending[alike]]
+            pending, indices = pending[alike], indices[alike]
+            same = others.low[indices] == self.low[pending]
+            found[pending[same]] = True
+            pending, indices = pending[~same], indices[~same] + 1
         return found
 
     @staticmethod
-    def joined(parts: Sequence[KeyHashes]) -> KeyHashes:
+    def concat(parts: Sequence[KeyHashes]) -> KeyHashes:
         """The hashes of all parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
@@ -126,9 +127,9 @@ class KeyHashes:
 
 
 class KeyHasher:
-    """A hash function drawn at random; equal keys have equal hashes, from any of its calls.
+    """A hash function drawn at random. Equal keys have equal hashes in all its calls.
 
-    Threads may share one.
+    Several threads may share one.
     """
 
     def __init__(self) -> None:
@@ -142,18 +143,19 @@ class KeyHasher:
         Args:
             keys: strings without nulls.
         """
-        return KeyHashes.joined([self._of_chunk(chunk) for chunk in keys.chunks])
+        return KeyHashes.concat([self._of_chunk(chunk) for chunk in keys.chunks])
 
     def short_hashes(self, keys: pa.ChunkedArray) -> UInt64Vector:
-        """A hash of 64 bits of each key, in a quarter of the time.
+        """A 64-bit hash of each key, in a quarter of the time.
 
-        Two different keys share one with a chance of 2**-32 at most: enough to find that a million keys
-        are all different, or else a few that are to be looked at.
+        Two different keys share a hash with a probability of at most 2**-32. That is enough to find
+        that a million keys are all different, except for a few that must be compared themselves.
 
         Args:
             keys: strings without nulls.
         """
-        # Slices of what a cache holds: the pages of larger arrays would cost more than the arithmetic.
+        # In slices that fit in a cache: for larger arrays, allocating pages would cost more than
+        # the arithmetic.
         parts = [
             self._short_of_chunk(chunk.slice(start, _SLICE))
             for chunk in keys.chunks
@@ -166,7 +168,7 @@ class KeyHasher:
         long = lengths > _SHORT
         if not long.any():
             return self._short(keys)
-        # Which way a key is hashed must not depend on its neighbours.
+        # How a key is hashed must not depend on the other keys.
         found = np.empty(len(keys), np.uint64)
         if not long.all():
             found[~long] = self._short(keys.filter(bool_array(~long)))
@@ -174,28 +176,29 @@ class KeyHasher:
         return found
 
     def _short(self, keys: pa.Array) -> UInt64Vector:
-        """The short hashes of keys up to `_SHORT` bytes: rows of as many words, times random numbers."""
+        """The short hashes of keys up to `_SHORT` bytes: rows of words, times random numbers."""
         offsets = offsets_view(keys).astype(np.int64)
         starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
         plain, words = int(offsets[-1] - offsets[0]), -(-int(lengths.max(initial=1)) // _WORD)
         factors = np.ascontiguousarray(self._factors_for(words)[: words + 1, 0])
-        # The bytes behind the last key: its row may reach that far.
+        # The row of the last key may reach beyond its end.
         text = np.zeros(plain + words * _WORD, np.uint8)
         if plain:
             text[:plain] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
         rows = np.ndarray((plain + 1,), f"V{words * _WORD}", text, strides=(1,))
         matrix = rows[starts].view("<u8").reshape(-1, words)
         for number in range(int(lengths.min()) // _WORD, words):
-            # Without what lies behind a key's end.
+            # Clear the bytes after a key's end.
             matrix[:, number] &= _MASKS[np.clip(lengths - number * _WORD, 0, _WORD)]
-        # The product keeps no more of a difference in the upper half of a word than reaches the lower one.
+        # A product modulo 2**64 keeps little of a difference in the upper half of a word. So that
+        # half is also folded into the lower one.
         matrix ^= matrix >> _HALF
         sums: UInt64Vector = matrix @ factors[1:] + lengths.astype(np.uint64) * factors[0]
         return sums
 
     def _of_chunk(self, keys: pa.Array) -> KeyHashes:
         if not len(keys):
-            return KeyHashes.joined([])
+            return KeyHashes.concat([])
         text, starts, lengths, closing = self._rows_of_words(keys)
         # A word at each byte, overlapping the next.
         words = np.ndarray((len(text) - _WORD + 1,), "<u8", text, strides=(1,))
@@ -203,27 +206,28 @@ class KeyHasher:
         complete, longest = shortest // _WORD, -(-length // _WORD)
         factors = self._factors_for(longest)
         sums = [start + factor * closing for start, factor in zip(*factors[:2], strict=True)]
-        # Usual, for names of files have numbers of fixed width: each key is as long as the others, and
-        # behind the one before.
+        # Usual, because file names contain numbers of fixed width: all keys have the same length,
+        # and follow each other without gaps.
         even = shortest == length and starts[-1] == (len(keys) - 1) * length
         rows = np.arange(len(keys))
         for number in range(longest):
-            place = number * _WORD
+            begin = number * _WORD
             if even:
-                here = np.ndarray((len(keys),), "<u8", text, place, (length,)).copy()
-                if place + _WORD > length:
-                    here &= np.uint64((1 << 8 * (length - place)) - 1)
+                here = np.ndarray((len(keys),), "<u8", text, begin, (length,)).copy()
+                if begin + _WORD > length:
+                    here &= np.uint64((1 << 8 * (length - begin)) - 1)
                 _add(sums, here, factors[2 + 2 * number :])
                 continue
             if number < complete:
-                _add(sums, words[starts + place], factors[2 + 2 * number :])
+                _add(sums, words[starts + begin], factors[2 + 2 * number :])
                 continue
-            # Those that reach this far are among those that reached the word before.
-            rows = rows[lengths[rows] > place]
-            # Without what lies behind a key's end. At least a byte is left: all shifts are below 64.
-            rest = np.minimum(lengths[rows] - place, _WORD)
+            # Keys that reach this word also reached the word before.
+            rows = rows[lengths[rows] > begin]
+            # Clear the bytes after a key's end. At least one byte is left, so all shifts are below
+            # 64.
+            rest = np.minimum(lengths[rows] - begin, _WORD)
             unused = (8 * (_WORD - rest)).astype(np.uint64)
-            here = (words[starts[rows] + place] << unused) >> unused
+            here = (words[starts[rows] + begin] << unused) >> unused
             some = [part[rows] for part in sums]
             _add(some, here, factors[2 + 2 * number :])
             for part, values in zip(sums, some, strict=True):
@@ -234,19 +238,19 @@ class KeyHasher:
     def _rows_of_words(
         self, keys: pa.Array
     ) -> tuple[npt.NDArray[np.uint8], Int64Vector, Int64Vector, UInt64Vector]:
-        """What is hashed of each key: bytes, where its own begin, how many, and a number more.
+        """For each key: the bytes to hash, where they begin, how many they are, and one more number.
 
-        The number is the key's own length, which also tells keys that were digested from others.
+        The number is the key's own length, which also distinguishes keys that were digested.
         """
         offsets = offsets_view(keys).astype(np.int64)
         starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
         closing = lengths.astype(np.uint64)
         plain = int(offsets[-1] - offsets[0])
         long = np.flatnonzero(lengths > _LONGEST)
-        # The bytes behind the last key: a word of it may reach that far.
+        # The last word of the last key may reach beyond its end.
         text = np.zeros(plain + len(long) * _DIGEST + _WORD, np.uint8)
         text[:plain] = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-        # A loop over keys, but only over the long ones, at which the bytes are what costs time.
+        # A loop over keys, but only over the long ones, where the bytes cost the time.
         for number, row in enumerate(long.tolist()):
             key = text[starts[row] : starts[row] + lengths[row]]
             digest = hashlib.blake2b(key.data, digest_size=_DIGEST, key=self._secret).digest()
@@ -255,7 +259,7 @@ class KeyHasher:
         return text, starts, lengths, closing
 
     def _factors_for(self, words: int) -> npt.NDArray[np.uint64]:
-        """The factors for keys of so many words; those that were used before stay."""
+        """The factors for keys of so many words; factors in use never change."""
         count = 2 + 2 * words
         with self._growing:
             missing = count - len(self._factors)

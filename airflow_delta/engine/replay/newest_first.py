@@ -1,11 +1,13 @@
-"""Reconcile a log of any length in bounded memory, by reading it from its newest end.
+"""Reconcile a log of any length in bounded memory, from its newest end.
 
-PROTOCOL.md, "Action Reconciliation": the newest mention of a file decides. Read backwards, that is
-the first one, so what survives of a batch is known at once and nothing of it need be kept, except
-which files were mentioned: as hashes, see `key_hashes` for the odds that two files share one.
+PROTOCOL.md, "Action Reconciliation": the newest action about a file decides. When the log is read
+backwards, that is the first one. So it is known at once which actions of a batch survive, and
+nothing of the batch must be kept except the hashes of its files (`key_hashes` has the probability
+that two files share one).
 
-The result is that of `reconcile`, which holds the actions in memory and answers in the order of the
-log. It is for whoever passes all actions on, as the writer of a checkpoint does.
+The surviving actions are the same as those of `reconcile`, which holds the actions in memory and
+returns them in log order. This module is for callers that pass every action on, such as the writer
+of a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 from airflow_delta.engine.replay.reconcile import (
     check_contradictions,
-    chosen,
     contradictions,
+    filter_actions,
     newest_mentions,
     values_of,
     warn_of_contradiction,
@@ -35,13 +37,13 @@ __all__ = ["Batch", "NewestFirst"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """File actions of a part of the log, reconciled among themselves.
+    """File actions of a part of the log, reconciled with each other.
 
     Attributes:
         actions: with `VERSION` and `POSITION`.
-        codes: the file of each action, the adds before the removes, as a number.
+        codes: the file of each action as a number; the adds come before the removes.
         files: the hashed key of each file, ascending.
-        newest: for each file the newest action about it.
+        newest: the newest action of each file.
     """
 
     actions: FileActions
@@ -51,7 +53,7 @@ class Batch:
 
 
 class NewestFirst:
-    """Tells which actions of a log survive, batch by batch, from the newest to the oldest.
+    """Finds the surviving actions of a log, batch by batch, from the newest to the oldest.
 
     The batches of the commits come first, then the rows of the checkpoint before them.
 
@@ -65,32 +67,32 @@ class NewestFirst:
         self._compactions = compactions or {}
         self._hasher = KeyHasher()
         self._seen = SeenKeys()
-        # A large commit comes in several batches: which one is coming, the number of the first key
-        # that came with it, and its files that newer commits had mentioned already.
+        # A large commit comes in several batches. These are its version, the number of the first
+        # key that it brought, and those of its files that newer commits had mentioned before.
         self._commit: int | None = None
         self._first_key = 0
         self._known_keys = SeenKeys()
         self._warned = False
 
     def batch(self, actions: FileActions) -> Batch:
-        """Prepare actions. Threads may do so for any batches at any time.
+        """Prepare actions. Several threads may prepare batches, in any order.
 
         Args:
-            actions: with `VERSION` and `POSITION`; a commit that is in several batches is in order.
+            actions: with `VERSION` and `POSITION`; the batches of one commit are in order.
         """
-        keys = KeyHashes.joined([self._hashes(actions.adds), self._hashes(actions.removes)])
-        codes, files = keys.numbered()
+        keys = KeyHashes.concat([self._hashes(actions.adds), self._hashes(actions.removes)])
+        codes, files = keys.factorize()
         newest = newest_mentions(codes, values_of(actions, POSITION))
         return Batch(actions, codes, files, newest)
 
     def survivors(self, batch: Batch) -> FileActions:
-        """The actions of a batch that no newer one overrides.
+        """The actions of a batch that no newer action overrides.
 
-        Where a commit has several actions for one file, the last one is taken, and `DeltaWarning`
-        tells of the first such case that is met.
+        If a commit has several actions for one file, the last one is used, and a `DeltaWarning`
+        reports the first such case.
 
         Args:
-            batch: its actions are older than those of all batches before.
+            batch: its actions must be older than those of all batches before.
 
         Returns:
             The actions without `VERSION` and `POSITION`.
@@ -101,7 +103,7 @@ class NewestFirst:
         known = self._mentioned_before(batch)
         wins = np.zeros(len(batch.codes), np.bool_)
         wins[batch.newest.compress(~known)] = True
-        return chosen(_without_places(batch.actions), wins)
+        return filter_actions(_without_log_positions(batch.actions), wins)
 
     def survivors_of_base(self, rows: pa.Table) -> pa.Table:
         """The rows of the checkpoint, adds or removes, whose files no commit mentions."""
@@ -110,15 +112,15 @@ class NewestFirst:
         keys = self._hashes(rows)
         order = keys.order()
         known = np.empty(len(keys), np.bool_)
-        known[order] = self._seen.contain(keys.pick(order))
+        known[order] = self._seen.contains(keys.pick(order))
         return rows.filter(bool_array(~known)) if known.any() else rows
 
     def _hashes(self, actions: pa.Table) -> KeyHashes:
         return self._hasher.hashes(file_keys(actions, table=self._table))
 
     def _mentioned_before(self, batch: Batch) -> BoolVector:
-        """Which files newer batches mention; from now on they include this one."""
-        # A warning of the first contradictory commit is enough; every compaction must be checked.
+        """Which files newer batches mention. This batch is recorded for the next ones."""
+        # One warning about a contradictory commit is enough, but every compaction must be checked.
         if (self._warned and not self._compactions) or not len(batch.codes):
             return self._seen.add(batch.files) >= 0
         versions = values_of(batch.actions, VERSION)
@@ -128,8 +130,8 @@ class NewestFirst:
             first_key, of_oldest = len(self._seen), None
             numbers = self._seen.add(batch.files)
         else:
-            # The files of the commit that may go on in the next batch come last, and so have the
-            # numbers from the first of them on to themselves.
+            # The oldest commit may continue in the next batch. Its files come last, so they have
+            # the numbers from the first of them on.
             of_oldest = _mentioned(batch, versions == oldest)
             numbers = np.empty(len(batch.files), np.int64)
             numbers[~of_oldest] = self._seen.add(batch.files.pick(~of_oldest))
@@ -151,7 +153,7 @@ class NewestFirst:
         return known
 
     def _report(self, batch: Batch, rows: Int64Vector) -> None:
-        """Refuse a compaction that contradicts itself; of the first commit that does so, warn."""
+        """Refuse a compaction that contradicts itself; warn about the first commit that does."""
         check_contradictions(batch.actions, rows, table=self._table, compactions=self._compactions)
         if not self._warned:
             warn_of_contradiction(batch.actions, int(rows[0]), table=self._table)
@@ -160,28 +162,28 @@ class NewestFirst:
     def _second_mentions(
         self, batch: Batch, versions: Int64Vector, numbers: Int64Vector
     ) -> Int64Vector:
-        """Actions about files that a batch before mentions for the same commit.
+        """The actions about files for which a batch before has an action of the same commit.
 
         Args:
-            batch: it goes on with the commit of the batch before.
-            versions: those of its actions.
-            numbers: those of its files that were known, among all keys.
+            batch: its newest commit is the oldest one of the batch before.
+            versions: the versions of its actions.
+            numbers: the numbers, among all keys, of its files that were known.
         """
         known = np.flatnonzero((numbers >= 0) & _mentioned(batch, versions == self._commit))
         twice = numbers[known] >= self._first_key
-        twice |= self._known_keys.contain(batch.files.pick(known))
+        twice |= self._known_keys.contains(batch.files.pick(known))
         files = known[twice]
         return batch.newest[files]
 
 
-def _without_places(actions: FileActions) -> FileActions:
-    """Actions without where they stood in the log: who needs no order needs it no more."""
-    places = [VERSION, POSITION]
-    return FileActions(actions.adds.drop_columns(places), actions.removes.drop_columns(places))
+def _without_log_positions(actions: FileActions) -> FileActions:
+    """Actions without their positions in the log, which are no longer needed."""
+    columns = [VERSION, POSITION]
+    return FileActions(actions.adds.drop_columns(columns), actions.removes.drop_columns(columns))
 
 
 def _mentioned(batch: Batch, actions: BoolVector) -> BoolVector:
-    """Which files some of the actions are about."""
+    """Which files have one of the given actions."""
     mentioned = np.zeros(len(batch.files), np.bool_)
     mentioned[batch.codes[actions]] = True
     return mentioned

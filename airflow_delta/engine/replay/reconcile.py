@@ -1,17 +1,17 @@
 """Reconcile file actions into live files and tombstones.
 
-PROTOCOL.md, "Action Reconciliation": the newest commit that mentions a file, told by its key
-(`file_key`), decides whether it is live or a tombstone. A checkpoint is the reconciled past: its
-rows hold unless a commit after it mentions the same file.
+PROTOCOL.md, "Action Reconciliation": the newest action with a file's key (`file_key`) decides
+whether the file is live or a tombstone. The rows of a checkpoint are reconciled already: they hold
+unless a later commit mentions the same file.
 
-So the commits after the checkpoint (the *tail*) are reconciled among themselves first, in memory,
-and the rows of the checkpoint (the *base*) stream past the keys that the tail mentions. Memory is
-in proportion to the tail, never to the checkpoint.
+So the commits after the checkpoint are reconciled with each other first, in memory. Then the rows
+of the checkpoint (the *base*) are streamed, and those with a key that the commits mention are
+dropped. Memory depends on the commits, never on the checkpoint.
 
-Within one commit the text asks for at most one action per file. Where a commit contradicts itself
-the later line wins, and `DeltaWarning` names the commit: refusing would lock people out of tables
-that other engines read. A compaction that does so isn't what its commits come to, in whatever order it
-has its lines; it is refused, and the commits are there to be read instead.
+A commit must have at most one action per file. If a commit contradicts itself, the later line wins
+and a `DeltaWarning` names the commit, because an error would make tables unreadable that other
+engines read. A compaction that contradicts itself isn't the reconciliation of its commits, whatever
+the order of its lines. It is refused, and the commits can be read instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.key_hashes import KeyHasher, KeyHashes
 
 __all__ = [
-    "ReconciledTail",
+    "ReconciledCommits",
     "check_contradictions",
-    "chosen",
     "contradictions",
+    "filter_actions",
     "newest_mentions",
+    "reconcile_commits",
     "reconcile_further",
-    "reconcile_tail",
     "values_of",
     "warn_of_contradiction",
 ]
@@ -56,15 +56,15 @@ _NO_COMPACTIONS: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class ReconciledTail:
-    """What the commits after a checkpoint come to.
+class ReconciledCommits:
+    """The reconciled file actions of the commits after a checkpoint.
 
     Attributes:
-        adds: the adds that are live at the end, in the order of the log.
-        removes: the removes that no later add undid, in the order of the log.
+        adds: the adds that are live at the end, in log order.
+        removes: the removes that no later add cancels, in log order.
         table: the table's location.
-        hashed: the hashed keys of all files that the commits mention, ascending, and what hashed them;
-            None where that is left until somebody asks.
+        hashed: the hashed keys of all files that the commits mention, ascending, and their hasher;
+            None until they are needed.
     """
 
     adds: pa.Table
@@ -74,41 +74,41 @@ class ReconciledTail:
 
     @lazy_property
     def keys(self) -> pa.Array:
-        """The keys themselves: of each file one action has survived."""
+        """The keys themselves. One action of each file has survived, so they are all here."""
         keys = _keys(FileActions(self.adds, self.removes), self.table)
         if keys.nbytes > _OFFSETS_REACH:
             keys = keys.cast(pa.large_string())
         return pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.nulls(0, keys.type)
 
     def survivors(self, base: pa.Table) -> pa.Table:
-        """The rows of a checkpoint that the tail doesn't mention."""
+        """The rows of a checkpoint that the commits don't override."""
         files, hasher = self._mentioned
         if not len(files) or not base.num_rows:
             return base
         keys = hasher.hashes(file_keys(base, table=self.table))
         order = keys.order()
         overridden = np.empty(len(keys), np.bool_)
-        overridden[order] = keys.pick(order).within(files)
+        overridden[order] = keys.pick(order).is_in(files)
         return base.filter(bool_array(~overridden)) if overridden.any() else base
 
     @lazy_property
     def _mentioned(self) -> tuple[KeyHashes, KeyHasher]:
-        """The files that override those of the checkpoint: of each one action has survived."""
+        """The files that override those of the checkpoint. One action of each has survived."""
         if self.hashed is not None:
             return self.hashed
         hasher = KeyHasher()
         actions = FileActions(self.adds, self.removes)
-        return hasher.hashes(_keys(actions, self.table)).numbered()[1], hasher
+        return hasher.hashes(_keys(actions, self.table)).factorize()[1], hasher
 
 
 _OFFSETS_REACH = 2**31 - 1
-"""Bytes of text that one array of strings can hold; beyond it offsets need 64 bits."""
+"""The bytes of text that one array of strings can hold; beyond it, offsets need 64 bits."""
 
 
-def reconcile_tail(
+def reconcile_commits(
     actions: FileActions, *, table: str, compactions: Mapping[int, str] = _NO_COMPACTIONS
-) -> ReconciledTail:
-    """Reconcile the file actions of consecutive commits among themselves.
+) -> ReconciledCommits:
+    """Reconcile the file actions of consecutive commits.
 
     Args:
         actions: with `VERSION` and `POSITION`; each table ascends by position.
@@ -119,7 +119,7 @@ def reconcile_tail(
         CorruptLogError: a compaction has more than one action for a file. Facts: version, path.
     """
     hasher = KeyHasher()
-    codes, files = hasher.hashes(_keys(actions, table)).numbered()
+    codes, files = hasher.hashes(_keys(actions, table)).factorize()
     positions = values_of(actions, POSITION)
     wins = np.zeros(len(positions), dtype=np.bool_)
     wins[newest_mentions(codes, positions)] = True
@@ -127,44 +127,44 @@ def reconcile_tail(
     if len(rows):
         check_contradictions(actions, rows, table=table, compactions=compactions)
         warn_of_contradiction(actions, int(rows[0]), table=table)
-    survivors = chosen(actions, wins)
-    return ReconciledTail(survivors.adds, survivors.removes, table, (files, hasher))
+    survivors = filter_actions(actions, wins)
+    return ReconciledCommits(survivors.adds, survivors.removes, table, (files, hasher))
 
 
-def reconcile_further(tail: ReconciledTail, news: FileActions) -> ReconciledTail:
-    """Carry a reconciled tail on by the commits after it.
+def reconcile_further(earlier: ReconciledCommits, news: FileActions) -> ReconciledCommits:
+    """Add later commits to reconciled commits.
 
-    What is new holds, and of what the tail has, all that isn't mentioned again.
+    All new actions hold, and those of the earlier commits whose files aren't mentioned again.
 
     Args:
-        tail: what the earlier commits come to; columns that are not in ``news`` are left out.
-        news: the file actions of the later commits, as in `reconcile_tail`.
+        earlier: the earlier commits; columns that are not in ``news`` are dropped.
+        news: the file actions of the later commits, as in `reconcile_commits`.
     """
-    old = FileActions(tail.adds, tail.removes)
-    later = reconcile_tail(news, table=tail.table)
+    old = FileActions(earlier.adds, earlier.removes)
+    later = reconcile_commits(news, table=earlier.table)
     first = int(values_of(old, POSITION).max(initial=-1)) + 1
-    adds = _followed(tail.adds, later.adds, later.keys, first, tail.table)
-    removes = _followed(tail.removes, later.removes, later.keys, first, tail.table)
-    return ReconciledTail(adds, removes, tail.table)
+    adds = _append_later(earlier.adds, later.adds, later.keys, first, earlier.table)
+    removes = _append_later(earlier.removes, later.removes, later.keys, first, earlier.table)
+    return ReconciledCommits(adds, removes, earlier.table)
 
 
 _CHUNKS = 8
-"""With more chunks than this, going through them costs more than putting them together."""
+"""With more chunks than this, iterating over them costs more than combining them."""
 
 
-def _followed(
+def _append_later(
     before: pa.Table, after: pa.Table, mentioned: pa.Array, first: int, table: str
 ) -> pa.Table:
-    """Rows that aren't mentioned again, and later rows, of which the first position may be ``first``."""
+    """Append later rows, from position ``first`` on, to the rows that aren't mentioned again."""
     again = pc.is_in(file_keys(before, table=table), value_set=mentioned)
     kept = before.select(after.column_names)
     if pc.any(again).as_py():
         kept = kept.filter(pc.invert(again))
     if not after.num_rows:
         return kept
-    place = after.schema.get_field_index(POSITION)
+    index = after.schema.get_field_index(POSITION)
     positions = pc.add(after[POSITION], scalar_of(first, pa.int64()))
-    moved = after.set_column(place, after.schema.field(place), positions)
+    moved = after.set_column(index, after.schema.field(index), positions)
     rows = pa.concat_tables([kept, moved]) if kept.num_rows else moved
     return rows if rows[POSITION].num_chunks <= _CHUNKS else rows.combine_chunks()
 
@@ -184,21 +184,21 @@ def values_of(actions: FileActions, column: str) -> Int64Vector:
 
 
 def newest_mentions(codes: Int64Vector, positions: Int64Vector) -> Int64Vector:
-    """For each file the row of the newest action about it.
+    """For each file, the row of the newest action about it.
 
     Args:
         codes: each action's file, numbered from 0 without gaps.
-        positions: each action's place in the log.
+        positions: each action's position in the log.
     """
     newest = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    # Assigned in ascending order of position, the last value written for a key is its newest.
+    # Values are assigned in ascending order of position, so the last one of a file is its newest.
     order = np.argsort(positions, kind="stable")
     newest[codes[order]] = order
     return newest
 
 
 def contradictions(codes: Int64Vector, versions: Int64Vector) -> Int64Vector:
-    """The rows that are about the same file as another row of the same commit, but for one of each.
+    """The rows about a file for which the same commit has an earlier row.
 
     Args:
         codes: each action's file, numbered from 0 without gaps.
@@ -221,21 +221,21 @@ def check_contradictions(
 
     Args:
         actions: with `VERSION`.
-        rows: `contradictions` among them: of the adds, then of the removes.
+        rows: the rows that `contradictions` has found: of the adds, then of the removes.
         table: the table's location, for errors.
         compactions: the versions whose actions come from a compaction, with its path.
 
     Raises:
-        CorruptLogError: one of the rows is of a compaction.
+        CorruptLogError: one of the rows comes from a compaction.
     """
     if not compactions:
         return
     versions = values_of(actions, VERSION)[rows]
     of_compactions = np.flatnonzero(np.isin(versions, list(compactions)))
     if len(of_compactions):
-        place = int(of_compactions[0])
-        version = int(versions[place])
-        file = _path_of(actions, int(rows[place]))
+        first = int(of_compactions[0])
+        version = int(versions[first])
+        file = _path_of(actions, int(rows[first]))
         finding = f"it has more than one action for the file {file!r}, expected one"
         raise unreconciled(finding, version=version, path=compactions[version], table=table)
 
@@ -251,7 +251,7 @@ def _path_of(actions: FileActions, row: int) -> str:
 
 
 def warn_of_contradiction(actions: FileActions, row: int, *, table: str) -> None:
-    """Warn that a commit has more than one action for the file of a row (of adds, then removes)."""
+    """Warn that a commit has more than one action for the file of a row (adds, then removes)."""
     version = int(values_of(actions, VERSION)[row])
     warnings.warn(
         f"{table}: commit {version} has more than one action for the file "
@@ -262,8 +262,8 @@ def warn_of_contradiction(actions: FileActions, row: int, *, table: str) -> None
     )
 
 
-def chosen(actions: FileActions, mask: BoolVector) -> FileActions:
-    """The actions that a mask chooses, which is of the adds, then of the removes."""
+def filter_actions(actions: FileActions, mask: BoolVector) -> FileActions:
+    """The actions that a mask selects, which covers the adds, then the removes."""
     adds = actions.adds.num_rows
     return FileActions(
         _filtered(actions.adds, mask[:adds]), _filtered(actions.removes, mask[adds:])
@@ -273,7 +273,7 @@ def chosen(actions: FileActions, mask: BoolVector) -> FileActions:
 def _filtered(rows: pa.Table, mask: BoolVector) -> pa.Table:
     if mask.all():
         return rows
-    # Half the columns of a usual log are null everywhere, and copying nulls costs like anything.
+    # Half the columns of a usual log are null everywhere, and copying nulls is expensive.
     filled = [name for name in rows.column_names if rows[name].null_count < len(mask)]
     # In the default pool, zeroing huge pages would cost more than filtering.
     kept = pc.filter(rows.select(filled), bool_array(mask), memory_pool=parsing_pool())

@@ -1,9 +1,9 @@
-"""Whether any of millions of keys comes twice: answered for little while they stream past.
+"""Find out cheaply whether any of millions of keys comes twice, while they stream past.
 
-A checkpoint holds each file once. In one that doesn't, a file would be counted twice, so their keys are
-compared while the files of a table are listed. A short hash of each is kept and sorted in the end, which
-takes a tenth of the time that reading the keys took. That two of them are equal is only a suspicion: the
-caller then looks at the keys themselves.
+A checkpoint holds each file once; otherwise the file would be counted twice. So the keys are
+compared while the files of a table are listed. A short hash of each key is kept, and the hashes are
+sorted at the end. That takes a tenth of the time of reading the keys. Two equal hashes are only a
+suspicion: the caller then compares the keys themselves.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ __all__ = ["RepeatedKeys"]
 
 
 class RepeatedKeys:
-    """Suspects keys that come more than once. Not for use by several threads at once."""
+    """Detects keys that probably come more than once. Not for use by several threads at once."""
 
     def __init__(self) -> None:
         self._hasher = KeyHasher()
         self._met: list[UInt64Vector] = []
 
-    def meet(self, keys: pa.ChunkedArray) -> bool:
-        """Take in keys.
+    def add(self, keys: pa.ChunkedArray) -> bool:
+        """Add keys.
 
         Args:
             keys: strings without nulls.
 
         Returns:
-            Whether one seems to come directly after itself: a row that is repeated a million times is
-            suspected before the others are read.
+            Whether two neighbours seem to be equal: a row that is repeated a million times is
+            noticed before the others are read.
         """
         hashes = self._hasher.short_hashes(keys)
         self._met.append(hashes)
         return bool((hashes[1:] == hashes[:-1]).any())
 
     def any(self) -> bool:
-        """Whether one of the keys seems to have come more than once. To be asked in the end, once."""
+        """Whether a key seems to have come more than once. Call it once, at the end."""
         hashes = np.concatenate([np.empty(0, np.uint64), *self._met])
         self._met.clear()
         hashes.sort()

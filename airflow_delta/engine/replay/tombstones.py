@@ -1,10 +1,11 @@
-"""When a tombstone has expired.
+"""The expiry of tombstones.
 
-PROTOCOL.md, "Add File and Remove File": a ``remove`` stays in the state of the table, as a tombstone,
-until the retention of removed files (``delta.deletedFileRetentionDuration``) has passed since its
-``deletionTimestamp``. One without a timestamp was deleted at 0, which is long ago.
+PROTOCOL.md, "Add File and Remove File": a ``remove`` stays in the state of the table, as a
+tombstone, until the retention of removed files (``delta.deletedFileRetentionDuration``) has passed
+since its ``deletionTimestamp``. A remove without a timestamp has the timestamp 0, so it has
+expired.
 
-An expired remove is left out of checkpoints, and overrides what it removed all the same.
+Checkpoints leave out an expired remove, but it still cancels the file's earlier adds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def expired(removes: pa.Table, oldest_ms: int) -> pa.ChunkedArray:
 
     Args:
         removes: with at least ``deletionTimestamp``.
-        oldest_ms: the retention before now, in epoch ms; what was deleted then or before has expired.
+        oldest_ms: now minus the retention, in epoch ms. Files deleted then or before have expired.
     """
     return pc.less_equal(deletion_times(removes), scalar_of(oldest_ms, pa.int64()))
 

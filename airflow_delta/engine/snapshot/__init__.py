@@ -1,1 +1,1 @@
-"""Snapshots: the state of a table at one version, loaded as little and as late as can be."""
+"""Snapshots: the state of a table at one version. As little as possible is loaded, when it is needed."""

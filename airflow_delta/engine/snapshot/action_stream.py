@@ -1,8 +1,8 @@
-"""The file actions of a version as one stream, in bounded memory: what a checkpoint is written from.
+"""Stream the file actions of a version in bounded memory, to write a checkpoint from them.
 
-The log is read from its newest end: first the commits, of which every action is final as soon as it
-is read (`newest_first`), then the rows of the checkpoint before them that no commit mentions. Of what
-has passed nothing stays but a hash per file that a commit mentions.
+The log is read from its newest end. First come the commits: which of their actions survive is known
+as soon as they are read (`newest_first`). Then come the rows of the checkpoint that no commit
+mentions. Only a hash for each file that a commit mentions stays in memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def stream_file_actions(state: LogState, *, oldest_tombstone_ms: int) -> Iterato
 
     Args:
         state: the state of the version.
-        oldest_tombstone_ms: see ``tombstones.expired``. Expired removes are left out, and still
-            override what they removed.
+        oldest_tombstone_ms: see ``tombstones.expired``. Expired removes are left out, but still
+            cancel older adds.
 
     Raises:
-        CorruptLogError, ObjectNotFoundError: a file can't be read, or the checkpoint or a compaction holds
-            a file twice.
-            `LogState.recover` may help; what has streamed until then must be thrown away.
+        CorruptLogError, ObjectNotFoundError: a file can't be read, or the checkpoint or a
+        compaction holds a file twice. `LogState.recover` may help; then the caller must discard the
+        rows that it has got.
     """
     compacted = compacted_versions(state.segment.plan())
     replay = NewestFirst(table=state.segment.table, compactions=compacted)

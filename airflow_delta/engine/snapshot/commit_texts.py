@@ -1,7 +1,8 @@
-"""The contents of commits, read a few at a time, for a log may be larger than memory.
+"""Read the contents of commits, a few at a time, because a log may be larger than memory.
 
-From a local disk they are read one by one; over a network in runs of some megabytes, whose files are
-asked for all at once. Draw them while those before are being parsed.
+From a local disk they are read one by one. From a remote store they are read in runs of some
+megabytes, with all files of a run requested at once. The next commits can be read while earlier
+ones are parsed.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ _RUN_FILES = 256
 def commit_texts(
     storage: Storage, commits: Iterable[LogCommit | CompactedCommits], *, table: str
 ) -> Iterator[tuple[int, bytes]]:
-    """The contents of commits, each with the version that it is read as, in the order of the commits.
+    """Read commits; give the content of each with the version that it is read as, in order.
 
     Args:
         storage: where the log is.
-        commits: commits, and compactions that stand for commits.
+        commits: commits, and compactions that replace commits.
         table: the table's location, for errors.
 
     Raises:
         ObjectNotFoundError: a file vanished since it was listed.
-        CorruptLogError: a compaction isn't what its pledge says.
+        CorruptLogError: a compaction doesn't match its pledge.
     """
     run_bytes = _RUN_BYTES if storage.capabilities.remote else 0
     for run in _runs(commits, run_bytes):
         contents = read_commits(storage, run)
         contents.reverse()
         for commit in run:
-            content = contents.pop()  # so that it can be forgotten before the run ends
+            content = contents.pop()  # Its memory can be freed before the run ends.
             if content is None:
                 raise ObjectNotFoundError(
                     f"{commit.path} vanished after it was listed: a cleanup may be running",
@@ -52,12 +53,12 @@ def commit_texts(
 
 
 def unusual_paths(commits: Iterable[LogCommit | CompactedCommits]) -> dict[int, str]:
-    """The files that don't have the name of a commit, by the version they are read as."""
+    """The files that don't have the name of a commit, by the version that they are read as."""
     return {_version(file): file.path for file in commits if not isinstance(file, Commit)}
 
 
 def compacted_versions(commits: Iterable[LogCommit | CompactedCommits]) -> dict[int, str]:
-    """The compactions among files, by the version they are read as."""
+    """The compactions among files, by the version that they are read as."""
     return {file.end: file.path for file in commits if isinstance(file, CompactedCommits)}
 
 

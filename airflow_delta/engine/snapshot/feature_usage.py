@@ -1,19 +1,25 @@
-"""The files of a version that need a feature, as far as the log tells.
+"""Find the files of a version that need a feature, as far as the log shows.
 
-=======================================  ================================================================
+=======================================
+================================================================
 feature                                  files
-=======================================  ================================================================
-``deletionVectors``                      with a deletion vector, or with the path of a removed file with one
+=======================================
+================================================================
+``deletionVectors``                      with a deletion vector, or with the path of a removed file
+with one
 ``rowTracking``                          with row ids or a row commit version
-``columnMapping``                        all, while the mode isn't ``none``: they may call columns otherwise
-any other                                none, or only the files themselves can tell
-=======================================  ================================================================
+``columnMapping``                        all, unless the mode is ``none``: their column names may
+differ
+any other                                none, or only the data files themselves show it
+=======================================
+================================================================
 
-A file without a deletion vector can share its path with a removed one that has one: rows were deleted, and
-a restore brought them back. To a reader who knows no deletion vectors the two are the same file, and it
-depends on the order in a checkpoint whether that is live. So it has to be another file as well.
+A file without a deletion vector can share its path with a removed file that has one: rows were
+deleted, and a restore brought them back. For readers without support of deletion vectors the two
+are the same file. Whether they take it as live depends on the order in a checkpoint. So this file
+must be rewritten as well.
 
-What of the metadata needs a feature is in ``features/dropping.py``.
+``features/dropping.py`` finds the parts of the metadata that need a feature.
 """
 
 from __future__ import annotations
@@ -67,7 +73,7 @@ def files_with(feature: str, snapshot: Snapshot) -> pa.Table:
 
 
 def paths_with_vectors(actions: pa.Table, *, table: str) -> pa.Array:
-    """The paths of files with deletion vectors, as `path_keys` has them.
+    """The paths of files with deletion vectors, in the form of `path_keys`.
 
     Args:
         actions: adds or removes.
@@ -78,10 +84,10 @@ def paths_with_vectors(actions: pa.Table, *, table: str) -> pa.Array:
 
 
 def path_keys(paths: pa.ChunkedArray, *, table: str) -> pa.ChunkedArray:
-    """Paths so that equal ones are the same file: the keys of files without deletion vectors.
+    """The keys of files without deletion vectors: equal for all spellings of a path.
 
     Args:
-        paths: as the log has them.
+        paths: as in the log.
         table: the table's location.
     """
     vectors = pa.nulls(len(paths), DELETION_VECTOR_TYPE)

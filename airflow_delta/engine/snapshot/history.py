@@ -1,17 +1,17 @@
-"""Versions and the times of their commits: history and time travel.
+"""History and time travel: versions and the times of their commits.
 
 in-commit-timestamps.md and PROTOCOL.md, "Commit Provenance Information". A commit's time is
 
-* its ``inCommitTimestamp``, for versions at or above the enablement version of the table (all
-  versions, where in-commit timestamps are on and no enablement version is told);
-* else the modification time of its file, made to ascend: a file never counts as younger than the
-  commit before it plus one millisecond (edge cases A21).
+* its ``inCommitTimestamp``, for versions from the table's enablement version on (all versions, if
+  in-commit timestamps are enabled without an enablement version);
+* otherwise the modification time of its file, adjusted to ascend: it is at least one millisecond
+  after the time of the commit before (edge cases A21).
 
-File times ascend from the oldest commit that is still there, so that every question gets the same
-answer whichever checkpoint a snapshot starts from. A history of the newest few commits is the one
-exception: it looks at no more than 100 older ones, as other engines do, for the price of a long log
-would be out of proportion. The times that it tells are those of the whole log unless a file from before
-these has a time later than theirs.
+File times ascend from the oldest commit that still exists, so every question gets the same answer
+whichever checkpoint a snapshot starts from. A history of the newest few commits is the exception.
+It considers at most 100 older commits, as other engines do, because the cost of a long log would be
+out of proportion. Its times differ from those of the whole log only if a file before these 100 has
+a time later than theirs.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = ["Timeline"]
 
 _SETTLING = 100
-"""How many commits before the oldest one told a limited history looks at, for file times to settle:
-as many as Delta Spark does."""
+"""Commits before the oldest one listed that a limited history considers for the times of files, as
+many as Delta Spark does."""
 
 
 class Timeline:
-    """The commits that are there, with their times.
+    """The existing commits of a table, with their times.
 
     Args:
         storage: where the log is.
-        segment: of the newest version; commits after it, made meanwhile, are left out.
-        protocol: of the newest version.
-        metadata: of the newest version; the two say where in-commit timestamps begin.
-        newest: the ``commitInfo`` of the newest version, where it is known.
+        segment: the segment of the newest version; commits made since then are left out.
+        protocol: the protocol of the newest version.
+        metadata: its metadata. The two show where in-commit timestamps begin.
+        newest: the ``commitInfo`` of the newest version, if it is known.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Timeline:
         self._newest_info = newest
 
     def _known(self, start: int) -> tuple[LogCommit, ...]:
-        """The newest commits, from a version on: those that the segment spares looking for."""
+        """The newest commits, from a version on, as far as the segment contains them."""
         return tuple(commit for commit in self._segment.commits if commit.version >= start)
 
     @lazy_property
@@ -92,20 +92,20 @@ class Timeline:
 
     @property
     def commits(self) -> CommitRun:
-        """The commits whose files are there, contiguous up to the newest.
+        """The existing commits, contiguous up to the newest.
 
-        None is missing after the checkpoint of the segment, or there were no segment; cleanup may
-        have taken older ones.
+        None is missing after the checkpoint of the segment, or the segment wouldn't exist. A
+        cleanup may have deleted older ones.
         """
         return self._log.commits
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """The versions of the complete checkpoints, as far as names tell, ascending."""
+        """The versions of the complete checkpoints, ascending, judged by their names."""
         return self._log.checkpoints
 
     def _commits_from(self, start: int) -> CommitRun:
-        """The commits from a version on, without a look at older ones."""
+        """The commits from a version on, without listing older ones."""
         known = self._known(start)
         end = known[0].version - 1 if known else self._latest
         older = newest_commits(self._storage, oldest=start, newest=end) if end >= start else ()
@@ -114,14 +114,14 @@ class Timeline:
     @lazy_property
     def _file_times(self) -> array[int]:
         """The ascending file times of `commits`."""
-        return _ascending(self.commits.times)
+        return _make_ascending(self.commits.times)
 
     @property
     def earliest_recreatable(self) -> int:
-        """The oldest version whose state can be rebuilt from what is there.
+        """The oldest version whose state can be rebuilt.
 
         Raises:
-            VersionNotFoundError: none can.
+            VersionNotFoundError: no version can.
         """
         first = self.commits.first if self.commits else self._latest + 1
         if first == 0:
@@ -141,26 +141,26 @@ class Timeline:
         """The time of a commit, in epoch milliseconds.
 
         Raises:
-            VersionNotFoundError: the commit's file is gone, so that its time is unknown.
-            CorruptLogError: the commit should hold its time and doesn't.
+            VersionNotFoundError: the commit's file is gone, so its time is unknown.
+            CorruptLogError: the commit should contain its time, but doesn't.
         """
         if self._is_in_commit(version):
             return self._in_commit_time_of(version)
-        place = version - self.commits.first
-        if not 0 <= place < len(self.commits):
+        index = version - self.commits.first
+        if not 0 <= index < len(self.commits):
             raise self._commit_is_gone(version)
-        return self._file_times[place]
+        return self._file_times[index]
 
     def version_at(self, timestamp_ms: int, *, can_return_latest: bool = False) -> int:
-        """The newest version that was there at a time.
+        """The newest version that existed at a time.
 
         Args:
             timestamp_ms: epoch milliseconds.
-            can_return_latest: a time after the newest commit means the newest version.
+            can_return_latest: for a time after the newest commit, return the newest version.
 
         Raises:
-            TimestampOutOfRangeError: it is before the oldest version that can be rebuilt, or after
-                the newest commit without ``can_return_latest``.
+            TimestampOutOfRangeError: the time is before the oldest version that can be rebuilt, or
+                after the newest commit without ``can_return_latest``.
         """
         first, last = self._first_timed(self.earliest_recreatable), self._latest
         if timestamp_ms > (end := self.timestamp_ms(last)):
@@ -182,10 +182,10 @@ class Timeline:
         return low
 
     def segment_at(self, version: int) -> LogSegment:
-        """The files that rebuild a version, for which the log needn't be searched again.
+        """The files that rebuild a version, without searching the log again.
 
         Args:
-            version: one up to the newest.
+            version: a version up to the newest.
 
         Raises:
             VersionNotFoundError: the version can't be rebuilt.
@@ -198,11 +198,11 @@ class Timeline:
         return load_segment(self._storage, version=version, start=start, verified=newest.verified)
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """What the commits say of themselves, newest first, with the times that readers use.
+        """The ``commitInfo`` of the commits, newest first, with the times that readers use.
 
         Args:
-            limit: at most so many; None for all whose files are there. With a limit, the times of
-                files ascend from 100 commits before the oldest one told; see the module.
+            limit: the maximum number; None for all existing commits. With a limit, the times of
+                files ascend from 100 commits before the oldest one returned; see the module.
 
         Raises:
             CorruptLogError: a commit is empty or can't be parsed.
@@ -210,13 +210,13 @@ class Timeline:
         if limit == 0:
             return []
         commits, times = self._newest(limit)
-        told = commits if limit is None else commits[-limit:]
-        versions = range(told.first + len(told) - 1, told.first - 1, -1)
-        sizes = dict(zip(reversed(versions), told.sizes, strict=True))
-        paths = {version: commit.path for version, commit in told.unbackfilled.items()}
+        listed = commits if limit is None else commits[-limit:]
+        versions = range(listed.first + len(listed) - 1, listed.first - 1, -1)
+        sizes = dict(zip(reversed(versions), listed.sizes, strict=True))
+        paths = {version: commit.path for version, commit in listed.unbackfilled.items()}
         raw = read_commit_infos(self._storage, versions, paths=paths, sizes=sizes)
-        start = self._first_in_commit(told.first, versions.start + 1)
-        # A commit that was there and is gone has been cleaned up meanwhile.
+        start = self._first_in_commit(listed.first, versions.start + 1)
+        # A commit that has vanished has been cleaned up in the meantime.
         infos = (CommitInfo.from_json(raw[v] or {}, version=v) for v in versions if v in raw)
         return [
             replace(info, timestamp_ms=_in_commit_time(info, self._table))
@@ -226,15 +226,15 @@ class Timeline:
         ]
 
     def _newest(self, limit: int | None) -> tuple[CommitRun, array[int]]:
-        """At least so many of the newest commits, and their file times."""
+        """At least as many of the newest commits as requested, and their file times."""
         start = 0 if limit is None else max(0, self._latest - limit + 1)
         if start and not self._is_in_commit(start):
-            # In-commit timestamps depend on nothing, file times on those of older commits.
+            # In-commit timestamps are independent; the times of files depend on older commits.
             start = max(0, start - _SETTLING)
         if not start:
             return self.commits, self._file_times
         commits = self._commits_from(start)
-        return commits, _ascending(commits.times)
+        return commits, _make_ascending(commits.times)
 
     def _first_timed(self, earliest: int) -> int:
         """The oldest version that can be rebuilt and whose time is known."""
@@ -245,8 +245,9 @@ class Timeline:
         return source is TimestampSource.COMMIT_INFO
 
     def _first_in_commit(self, start: int, end: int) -> int:
-        """The first version from ``start`` on with an in-commit timestamp; ``end`` if none is below."""
-        # Once they are there all later versions have them, and asking takes a while.
+        """The first version with an in-commit timestamp, from ``start`` to before ``end``; or ``end``."""
+        # From the first such version on all versions have one, so a binary search saves reading
+        # commits.
         return start + bisect_left(range(start, end), True, key=self._is_in_commit)
 
     def _in_commit_time_of(self, version: int) -> int:
@@ -291,8 +292,8 @@ class Timeline:
         )
 
 
-def _ascending(times: Iterable[int]) -> array[int]:
-    """The times of files, each made later than the one before it."""
+def _make_ascending(times: Iterable[int]) -> array[int]:
+    """The times of files, adjusted so that each is later than the one before."""
     ascending = array("q")
     previous = -1
     # The rule is a recurrence: each value needs the one before.

@@ -1,15 +1,16 @@
-"""The commits after a snapshot: how whoever holds one learns what was committed since.
+"""Find the commits after a snapshot, so that its holder needn't open the table again.
 
-Opening a table again costs a hint, a listing, a checkpoint and every commit after it. Whoever holds a
-snapshot needs just the commits that are new, and carries it on by them (`Snapshot.carried_on`).
+Opening a table costs a hint, a listing, a checkpoint and every commit after it. A process that
+holds a snapshot needs only the new commits, and advances the snapshot with them
+(`Snapshot.advance`).
 
-That is right only while the log is still the one that the snapshot was read from. A cleanup may have
-taken the new commits as well; or the table was deleted, and another one created in its place. Then the
-snapshot's own newest commit is gone, or is another file by size and time, and so that file is looked at
-as well, each time. Any doubt (a gap, a commit of zero bytes) is left to a fresh look at the log, which
-has the words for it.
+That is correct only while the log is still the one from which the snapshot was read. A cleanup may
+have deleted the new commits as well, or the table may have been deleted and created anew. Then the
+snapshot's newest commit is gone, or has another size or time; so that file is checked each time. In
+any doubt (a gap, a commit of zero bytes) the caller must open the table again, which reports errors
+with the right message.
 
-Of a managed table it is the commit owner who tells which commits are new; see `ratified`.
+For a managed table the commit owner lists the new commits; see `ratified`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.snapshot.ratified import ratified_after
-from airflow_delta.engine.snapshot.tail import read_light_tail
+from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["NewCommits", "commits_after", "is_newest", "read_new_commits"]
 
 _PROBES = 32
-"""So many commits are asked for one by one, where that is cheaper than listing; then it isn't."""
+"""New commits to look up one by one on a file system; for more, a listing is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewCommits:
-    """Consecutive commits, read.
+    """Consecutive commits that have been read.
 
     Attributes:
         commits: their files, ascending by version.
-        parsed: what they say.
+        parsed: their actions.
     """
 
     commits: tuple[LogCommit, ...]
@@ -53,17 +54,17 @@ class NewCommits:
 def commits_after(
     storage: Storage, known: LogCommit, owned: OwnedTable | None = None
 ) -> tuple[LogCommit, ...] | None:
-    """The commits that follow one, up to the newest.
+    """The commits after a known one, up to the newest.
 
     Args:
         storage: where the log is.
-        known: a commit as an earlier look had it.
-        owned: the table and its commit owner, as of the known commit; None for a table that the file
-            system manages.
+        known: a commit that was found earlier.
+        owned: the table and its commit owner, as of the known commit; None for a table without
+            commit owner.
 
     Returns:
-        The commits, none where the known one is the newest. None where the known one isn't there any
-        more, or what follows is no whole log.
+        The commits; none if the known one is the newest. None if the known commit no longer exists,
+        or if the following ones aren't a complete log.
 
     Raises:
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
@@ -71,7 +72,7 @@ def commits_after(
     """
     logged: tuple[Commit, ...] | None
     if isinstance(known, Commit):
-        # What is in the log is proven, even where the owner's books lag behind it.
+        # A commit in the log counts, even if the owner doesn't know yet that it is backfilled.
         logged = _logged_after(storage, known)
     else:
         logged = () if owned is not None and _is_there(storage, known) else None
@@ -85,7 +86,7 @@ def _logged_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
     if storage.capabilities.remote:
         found = list_log(storage, start=known.version).commits
     else:
-        # A directory of a file system gives all its names or none, however many there are.
+        # A file system lists all names of a directory or none, however many there are.
         found = tuple(_one_by_one(storage, known.version))
     if not found or found[0] != known:
         return None
@@ -101,39 +102,39 @@ def _logged_after(storage: Storage, known: Commit) -> tuple[Commit, ...] | None:
 def is_newest(storage: Storage, segment: LogSegment, owned: OwnedTable | None = None) -> bool:
     """Whether a version is still the newest of its table.
 
-    That the name of the next commit is free doesn't tell: where a cleanup has taken the commits after
-    the version, or the table was deleted and made anew, the name is free and long past.
+    It isn't enough that the next commit doesn't exist: a cleanup may have deleted the later
+    commits, or the table may have been deleted and created anew.
 
     Args:
         storage: where the log is.
-        segment: the part of the log that gave the version.
+        segment: the segment of the version.
         owned: see `commits_after`.
 
     Raises:
-        TableNotFoundError: there is no table any more.
+        TableNotFoundError: the table no longer exists.
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
     known = segment.last_commit
     if known is not None and (owned is not None or isinstance(known, Commit)):
         return commits_after(storage, known, owned) == ()
-    # Known by its checkpoint alone: there is no commit to be recognised.
+    # The version has only a checkpoint: there is no commit to recognise the log by.
     return find_latest_version(storage) == segment.version
 
 
 def read_new_commits(storage: Storage, commits: tuple[LogCommit, ...], *, table: str) -> NewCommits:
-    """Read commits and parse what a snapshot is carried on by.
+    """Read and parse the commits with which a snapshot is advanced.
 
     Raises:
         ObjectNotFoundError: one vanished since it was listed.
         CorruptLogError: one breaks the protocol.
         StorageError: the store failed.
     """
-    return NewCommits(commits, read_light_tail(storage, commits, table=table))
+    return NewCommits(commits, parse_common_columns(storage, commits, table=table))
 
 
 def _is_there(storage: Storage, known: LogCommit) -> bool:
-    """Whether a commit that wasn't backfilled is still there; its name alone tells that it is the same."""
+    """Whether an un-backfilled commit still exists. Its name alone identifies it."""
     try:
         storage.head(known.path)
     except ObjectNotFoundError:

@@ -1,13 +1,13 @@
-"""The newest snapshot of a table, for whoever writes to it again and again.
+"""Keep the newest snapshot of a table, for processes that write to it repeatedly.
 
-A job that makes a thousand small commits opens the table a thousand times. The last snapshot is kept
-here, and carried on by the commits that are new; see `new_commits` for what makes that right.
+A job that makes a thousand small commits opens the table a thousand times. This module keeps the
+last snapshot, and advances it with the new commits; `new_commits` explains when that is correct.
 
-That the newest commit is still the same file is told by its size and time. Some remote stores tell the
-time in whole seconds, and one file may replace another within one. So a commit that was a few seconds
-old when it was seen is recognised by its ``txnId``, which is read once more.
+The newest commit is recognised by its size and time. Some remote stores report times in whole
+seconds, and one file may replace another within a second. So a commit that was only a few seconds
+old when it was seen is recognised by its ``txnId``, which is read again.
 
-Which commits of a managed table are new is for its commit owner to say, who is asked each time.
+The commit owner of a managed table decides which commits are new, and is asked every time.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from airflow_delta.engine.log.files import Commit, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
 from airflow_delta.engine.snapshot.new_commits import commits_after, read_new_commits
 from airflow_delta.engine.snapshot.opening import open_newest
+from airflow_delta.engine.snapshot.segment_commits import info_of
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["NewestSnapshot"]
 
 _MOST_BYTES = 32 << 20
-"""A snapshot whose commits after the checkpoint have more text than this isn't kept in memory."""
+"""A snapshot isn't kept in memory if the text of its commits after the checkpoint is longer."""
 
 _SOME_COMMITS = 100
-"""After so many new commits, and as many as there were, the log is looked at for a newer checkpoint."""
+"""After so many new commits, plus as many as there were, the log is searched for a newer checkpoint."""
 
 _YOUNG_MS = 5_000
-"""A commit is settled at this age, by our clock, which may not be the store's."""
+"""A commit of this age can't be replaced within the same second. Our clock may differ from the
+store's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class _Kept:
     """What is known of a table.
 
     Attributes:
-        snapshot: given to nobody, and only ever read: each caller gets a copy.
-        most_commits: with more after the checkpoint the table is opened again.
-        txn_id: that of the newest commit; None where it has none, or nobody has looked.
-        seen_ms: a time, in epoch ms, after which the newest commit was there.
+        snapshot: never handed out, and only read: each caller gets a copy.
+        most_commits: with more commits after the checkpoint, the table is opened again.
+        txn_id: the ``txnId`` of the newest commit; None if it has none or wasn't read.
+        seen_ms: a time, in epoch ms, before the newest commit was seen.
     """
 
     snapshot: Snapshot
@@ -59,7 +60,7 @@ class _Kept:
 
 
 class NewestSnapshot:
-    """Opens a table once and then follows it. May be asked by several threads.
+    """Opens a table once and then follows it. Several threads may use it.
 
     Args:
         storage: where the table is.
@@ -72,17 +73,17 @@ class NewestSnapshot:
         self._kept: _Kept | None = None
 
     def get(self) -> Snapshot:
-        """The newest snapshot, its commits parsed; see `open_newest` for the errors.
+        """The newest snapshot, with its commits parsed; see `open_newest` for the errors.
 
-        It is to be written to: where the commit owner can't tell whether there are newer ones, that is an
-        error.
+        The caller will write to it. So it is an error if the commit owner can't be asked for newer
+        commits.
         """
-        kept = self._followed() or self._opened()
+        kept = self._advance_kept() or self._open()
         size = sum(commit.size for commit in kept.snapshot.segment.commits)
         self._kept = kept if size <= _MOST_BYTES else None
-        return kept.snapshot.copied()
+        return kept.snapshot.duplicate()
 
-    def _opened(self) -> _Kept:
+    def _open(self) -> _Kept:
         seen_ms = _now_ms()
         snapshot = open_newest(self._storage, owners=self._owners, for_writing=True, parsed=True)
         most_commits = 2 * len(snapshot.segment.commits) + _SOME_COMMITS
@@ -93,7 +94,7 @@ class NewestSnapshot:
                 txn_id = self._txn_id(known)
         return _Kept(snapshot, most_commits, txn_id, seen_ms)
 
-    def _followed(self) -> _Kept | None:
+    def _advance_kept(self) -> _Kept | None:
         kept, seen_ms = self._kept, _now_ms()
         if kept is None:
             return None
@@ -102,16 +103,16 @@ class NewestSnapshot:
         commits = None if known is None else commits_after(self._storage, known, owned)
         if commits is None or len(kept.snapshot.segment.commits) + len(commits) > kept.most_commits:
             return None
-        with suppress(ObjectNotFoundError):  # a cleanup runs
+        with suppress(ObjectNotFoundError):  # A cleanup is running.
             if self._may_be_another(kept):
                 return None
             if not commits:
                 return replace(kept, seen_ms=seen_ms)
             news = read_new_commits(self._storage, commits, table=kept.snapshot.table)
-            info = info_of(news.parsed.small, commits[-1].version)
-            newest = kept.snapshot.carried_on(news.commits, news.parsed)
+            info = info_of(news.parsed.non_file_actions, commits[-1].version)
+            newest = kept.snapshot.advance(news.commits, news.parsed)
             if _table_of(self._owner_of(newest)) != _table_of(owned):
-                return None  # the next commits are to be looked for elsewhere
+                return None  # The owner has changed: later commits must be looked for elsewhere.
             return _Kept(
                 newest,
                 kept.most_commits,
@@ -131,7 +132,7 @@ class NewestSnapshot:
         return kept.txn_id is None or self._txn_id(known) != kept.txn_id
 
     def _is_young(self, commit: LogCommit | None, seen_ms: int) -> TypeGuard[Commit]:
-        """Whether a commit, when it was seen, could still be replaced without its time showing it."""
+        """Whether a commit could still be replaced, when it was seen, by one of the same time."""
         if not (isinstance(commit, Commit) and self._storage.capabilities.remote):
             return False
         return commit.modified_ms % 1000 == 0 and seen_ms - commit.modified_ms < _YOUNG_MS
@@ -146,5 +147,5 @@ def _table_of(owned: OwnedTable | None) -> ManagedTable | None:
 
 
 def _now_ms() -> int:
-    """The clock by which commits are young, in epoch milliseconds."""
+    """The clock for the age of commits, in epoch milliseconds."""
     return time.time_ns() // 1_000_000

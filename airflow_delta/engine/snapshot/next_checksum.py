@@ -1,24 +1,25 @@
-"""Leave a version checksum beside a commit or a checkpoint, where its content is certain and cheap.
+"""Write a version checksum beside a commit or a checkpoint, if its content is certain and cheap.
 
 The file (``log/version_checksum.py``) is optional, and a wrong one is worse than none: Delta Spark
-refuses to write a checkpoint that disagrees with it. So nothing is written that isn't certain, and failing
-to write is no more than a `DeltaWarning`. An existing file is kept, unless it tells of another commit than
-the one just made, by its ``txnId``: then it is left from a version of that number that was taken back.
+refuses to write a checkpoint that disagrees with it. So only certain facts are written, and a
+failure to write gives only a `DeltaWarning`. An existing file is kept, unless its ``txnId`` is that
+of another commit than the one just made. Then it was left by an earlier commit of the same version
+that was rolled back.
 
 ===========================================  =====================================================
-field                                        told
+field                                        content
 ===========================================  =====================================================
-``tableSizeBytes``, ``numFiles``             by whoever wrote the checkpoint; after a commit by the
-                                             live files, unless they are many: see ``next_totals``.
-                                             Without them there is no file
-``numDeletedRecordsOpt``,                    likewise, where the table supports deletion vectors
+``tableSizeBytes``, ``numFiles``             as counted by the writer of the checkpoint; after a
+                                             commit by the live files, unless they are many: see
+                                             ``next_totals``. Without them there is no file
+``numDeletedRecordsOpt``,                    likewise, if the table supports deletion vectors
 ``numDeletionVectorsOpt``
-``protocol``, ``metadata``                   as they are in force
+``protocol``, ``metadata``                   the actions in force
 ``setTransactions``                          all, unless they are many or some expire with time
 ``domainMetadata``                           all that aren't removed, unless they are many
 ``txnId``                                    as in the ``commitInfo``
-``inCommitTimestampOpt``                     as in the ``commitInfo``, where the version has such a
-                                             timestamp; if it can't be told there is no file
+``inCommitTimestampOpt``                     as in the ``commitInfo``, if the version has such a
+                                             timestamp; if it is unknown there is no file
 histograms, ``allFiles``                     never
 ===========================================  =====================================================
 
@@ -53,7 +54,7 @@ from airflow_delta.engine.model.actions import (
     Txn,
 )
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.replay.small_actions import SmallState
+from airflow_delta.engine.replay.non_file_actions import NonFileState
 from airflow_delta.engine.snapshot.next_totals import FileTotals, next_totals
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -92,7 +93,7 @@ class MadeCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What a checksum tells of a version, beside the totals."""
+    """The content of a checksum, apart from the totals."""
 
     number: int
     table: str
@@ -103,9 +104,9 @@ class _Version:
 
 
 def leave_next_checksum(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> bool:
-    """Leave the checksum of the version that a commit has made, if it is cheap.
+    """Write the checksum of the version that a commit has made, if it is cheap.
 
-    Warns with `DeltaWarning` where that fails, because the commit is made all the same.
+    A failure gives a `DeltaWarning`, because the commit has succeeded.
 
     Args:
         storage: where the table is.
@@ -120,16 +121,16 @@ def leave_next_checksum(storage: Storage, base: Snapshot | None, commit: MadeCom
 
 
 def leave_checksum(snapshot: Snapshot, totals: FileTotals) -> bool:
-    """Leave the checksum of a version whose files have been counted, as by writing a checkpoint.
+    """Write the checksum of a version whose files have been counted, such as by writing a checkpoint.
 
-    Warns with `DeltaWarning` where that fails. The protocol of the version must let us write.
+    A failure gives a `DeltaWarning`. The protocol of the version must let us write.
 
     Args:
-        snapshot: of the version.
-        totals: over its live files.
+        snapshot: the version.
+        totals: the totals over its live files.
 
     Returns:
-        Whether it was written. False where the version has one, or its commit is gone.
+        Whether it was written. False if the version has one, or if its commit is gone.
     """
     segment = snapshot.segment
     if segment.checksum is not None or segment.last_commit is None:
@@ -153,7 +154,7 @@ def _write_next(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> 
 
 
 def _is_stale(storage: Storage, info: CommitInfo) -> bool:
-    """Whether the checksum beside the commit just made is that of another one."""
+    """Whether the checksum beside the commit just made belongs to another commit."""
     try:
         there = read_checksum(storage, info.version)
     except CorruptLogError:
@@ -168,7 +169,7 @@ def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
         snapshot.table,
         snapshot.protocol,
         snapshot.metadata,
-        snapshot.state.small.transactions,
+        snapshot.state.non_file_state.transactions,
         snapshot.domains,
     )
     raw = read_commit_info(storage, snapshot.version, path=path)
@@ -177,15 +178,15 @@ def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
 
 
 def _after(base: Snapshot | None, commit: MadeCommit, table: str) -> _Version:
-    """The version that a commit has made of the one before it."""
-    small = SmallState() if base is None else base.state.small
-    domains = {**small.domains, **commit.domains}
+    """The version that a commit has made from the one before it."""
+    non_file_state = NonFileState() if base is None else base.state.non_file_state
+    domains = {**non_file_state.domains, **commit.domains}
     return _Version(
         commit.version,
         table,
         commit.protocol,
         commit.metadata,
-        {**small.transactions, **commit.transactions},
+        {**non_file_state.transactions, **commit.transactions},
         {name: domain for name, domain in domains.items() if not domain.removed},
     )
 

@@ -1,19 +1,18 @@
-"""Totals over the live files of the version that a commit makes, where they can be told cheaply.
+"""Compute totals over the live files of the version that a commit makes, if that is cheap.
 
-They are never taken from the checksum of the version before. An ``add`` may name a file that is live
-already, as one does that rewrites statistics, or one that repeats a commit; it says nothing of it, and
-whoever adds it to a sum counts the file twice. So the files themselves are looked at:
+The totals aren't derived from the checksum of the version before. An ``add`` may be for a file that
+is already live, such as one that rewrites statistics or repeats a commit. Nothing in the action
+shows that, and adding it to a sum would count the file twice. So the files themselves are read:
 
 =================================  ===============================================================
-the commit makes                   the totals are told by
+the commit makes                   the totals are computed from
 =================================  ===============================================================
 version 0                          the commit
-a version after others, in a log   the files before it, which are in memory, and the commit
-without checkpoint
-a version after one whose          likewise: they are few enough to be read for it
-checksum tells of at most `FEW`
-files
-any other version                  nobody; the next checkpoint counts again
+a later version, in a log without  the files before it, which are in memory, and the commit
+checkpoint
+a version after one whose          likewise: they are few enough to be read
+checksum has at most `FEW` files
+any other version                  nothing; the next checkpoint counts again
 =================================  ===============================================================
 """
 
@@ -34,7 +33,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 __all__ = ["FEW", "FileTotals", "next_totals"]
 
 FEW = 10_000
-"""So many files are looked at after each commit: about a megabyte of a checkpoint."""
+"""The most files to read after each commit: about a megabyte of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ class FileTotals:
     """Counts and sums over live files.
 
     Attributes:
-        num_files: how many there are.
-        size_in_bytes: their sizes added up.
-        num_deletion_vectors: how many have a deletion vector; None where nobody counted.
-        num_deleted_records: how many rows those delete; None where nobody counted.
+        num_files: the number of files.
+        size_in_bytes: the sum of their sizes.
+        num_deletion_vectors: the number of files with a deletion vector; None if it wasn't counted.
+        num_deleted_records: the number of rows that those delete; None if it wasn't counted.
     """
 
     num_files: int = 0
@@ -57,41 +56,41 @@ class FileTotals:
 def next_totals(
     base: Snapshot | None, adds: Sequence[AddFile], removes: Sequence[RemoveFile]
 ) -> FileTotals | None:
-    """The totals after a commit; None where telling them would cost too much or isn't certain.
+    """The totals after a commit; None if they would cost too much or aren't certain.
 
     Args:
         base: the version before; None for a new table.
-        adds: what the commit adds: at most one of each logical file.
-        removes: what it removes: live files of the version before.
+        adds: the files that the commit adds: each logical file at most once.
+        removes: the files that it removes: live files of the version before.
 
     Raises:
         CorruptLogError: the log or the checksum of the version before can't be read.
         StorageError: the store failed.
     """
-    added = _sums(adds)
+    added = _sum_adds(adds)
     if base is None:
         return FileTotals(*added)
     if base.segment.checkpoint is not None:
-        told = read_checksum(base.state.storage, base.version)
-        if told is None or told.num_files > FEW:
+        checksum = read_checksum(base.state.storage, base.version)
+        if checksum is None or checksum.num_files > FEW:
             return None
-    staying = _sums_of_staying(base, [*adds, *removes])
+    staying = _sum_staying(base, [*adds, *removes])
     if staying is None:
         return None
     return FileTotals(*map(sum, zip(staying, added, strict=True)))
 
 
-def _sums(adds: Sequence[AddFile]) -> tuple[int, int, int, int]:
-    """As in `FileTotals`. Loops over the files of one commit, which came as objects."""
+def _sum_adds(adds: Sequence[AddFile]) -> tuple[int, int, int, int]:
+    """The totals of adds, as in `FileTotals`. A loop over the files of one commit, which are objects."""
     vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
     deleted = sum(vector.cardinality for vector in vectors)
     return len(adds), sum(add.size for add in adds), len(vectors), deleted
 
 
-def _sums_of_staying(
+def _sum_staying(
     base: Snapshot, touched: Sequence[AddFile | RemoveFile]
 ) -> tuple[int, int, int, int] | None:
-    """Over the live files that a commit doesn't mention; None if one tells no size."""
+    """The totals of the live files that a commit doesn't mention; None if one has no size."""
     live = base.state.live_adds((*FILE_KEY_COLUMNS, "size"))
     mentioned = keys_of_files(touched, table=base.table)
     keys = file_keys(live, table=base.table)

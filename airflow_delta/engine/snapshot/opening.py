@@ -1,12 +1,12 @@
-"""Opening a table, while others commit to it and clean it up.
+"""Open a table while others commit to it and clean it up.
 
-Between the listing of a log and the reading of its files a cleanup may take them. The state then looks
-for other files that give the same version, for a snapshot never changes the version that it has told.
-Where a cleanup is so eager that there are none left, a version that was asked for is gone. But whoever
-asked for the newest gets the one that is the newest by then.
+Between the listing of a log and the reading of its files, a cleanup may delete them. The state then
+looks for other files that give the same version, because a snapshot never changes its version. If a
+cleanup leaves none, the requested version is gone. But a caller that wants the newest version gets
+the one that is the newest by then.
 
-The newest version of a managed table is what its commit owner says; see `ratified`. Whoever leaves the
-owners out opens what the log directory has, as maintenance must.
+The commit owner of a managed table decides which version is the newest; see `ratified`. Without the
+owners, the newest version is the one in the log directory, which is what maintenance needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = ["open_newest", "open_snapshot"]
 
 _ATTEMPTS = 10
-"""So many newest versions may vanish while they are opened; each time the log has moved on."""
+"""How often the newest version may vanish while it is opened; each time the log has advanced."""
 
 
 def open_snapshot(
@@ -35,19 +35,20 @@ def open_snapshot(
     owners: CommitOwners | None = None,
     verified: bool = False,
 ) -> Snapshot:
-    """A version of a table, without its file actions, which are read when asked for.
+    """Open a version of a table, without its file actions, which are read when they are needed.
 
     Args:
         storage: where the table is.
         version: the version; None for the newest.
-        owners: the commit owners that may know newer versions than the log; None not to ask any.
+        owners: the commit owners that may know newer versions than the log; None to use the log
+            alone.
         verified: see `load_segment`.
 
     Raises:
         TableNotFoundError: there is no table.
         VersionNotFoundError: the log can't rebuild the version.
         CorruptLogError: a file of the log breaks the protocol.
-        UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
+        UnsupportedFeatureError: reading the table needs a feature that the engine doesn't support.
         InvalidTableError: protocol and metadata contradict each other.
         StorageError: the store failed.
     """
@@ -77,20 +78,20 @@ def open_newest(
     find: Callable[[Storage], LogSegment] | None = None,
     parsed: bool = False,
 ) -> Snapshot:
-    """The newest version of a table.
+    """Open the newest version of a table.
 
     Args:
         storage: where the table is.
         owners: see `open_snapshot`.
-        for_writing: fail where the owner can't be asked, instead of warning that the version may not be
-            the newest; and ``verified``.
+        for_writing: fail if the owner can't be reached, instead of warning that the version may not
+            be the newest. Also ``verified``.
         verified: see `load_segment`.
-        find: finds the files that rebuild the newest version that the log has; None: `load_segment`.
-        parsed: also parse the commits after the checkpoint, so that a broken one is found out.
+        find: finds the files that rebuild the newest version in the log; None: `load_segment`.
+        parsed: also parse the commits after the checkpoint, so that a broken one is found now.
 
     Raises:
         CommitOwnerError: see ``for_writing``.
-        VersionNotFoundError: again and again the newest version vanished while it was opened.
+        VersionNotFoundError: the newest version vanished repeatedly while it was opened.
         DeltaError: see `open_snapshot`.
     """
     find = find or partial(load_segment, verified=verified or for_writing)
@@ -98,7 +99,9 @@ def open_newest(
     while True:
         attempts += 1
         try:
-            snapshot = _opened(Snapshot(storage, find(storage)), owners, for_writing=for_writing)
+            snapshot = _with_owner_commits(
+                Snapshot(storage, find(storage)), owners, for_writing=for_writing
+            )
         except (VersionNotFoundError, _LogHasChangedError) as error:
             if attempts < _ATTEMPTS:
                 continue
@@ -111,14 +114,16 @@ def open_newest(
 
 
 class _LogHasChangedError(Exception):
-    """The log isn't any more what the snapshot was made from, or never was what its owner says."""
+    """The log has changed since the snapshot was made, or doesn't match what its owner says."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self.snapshot = snapshot
 
 
-def _opened(logged: Snapshot, owners: CommitOwners | None, *, for_writing: bool) -> Snapshot:
+def _with_owner_commits(
+    logged: Snapshot, owners: CommitOwners | None, *, for_writing: bool
+) -> Snapshot:
     if owners is None:
         return logged
     newest = with_ratified_commits(logged, owners, for_writing=for_writing)

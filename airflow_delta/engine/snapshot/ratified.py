@@ -1,17 +1,18 @@
 """The newest commits of a managed table, which its commit owner knows and the log doesn't have yet.
 
-managed-commits.md, "Reading managed-commit tables" and "Getting Un-backfilled Commits from Commit Owner".
-The log is listed first, then the owner is asked. What was backfilled in between is in neither answer; the
-newest ratified version, which the owner tells as well, gives that away, and one more listing finds it: an
-owner forgets a commit only when its copy is in the log (edge cases F4, L14).
+managed-commits.md, "Reading managed-commit tables" and "Getting Un-backfilled Commits from Commit
+Owner". The log is listed first, then the owner is asked. A commit that was backfilled in between is
+in neither answer. The owner also returns the newest ratified version, which reveals such a commit,
+and one more listing finds it: an owner forgets a commit only when its copy is in the log (edge
+cases F4, L14).
 
-Which files there are in ``_commits`` says nothing, and isn't looked at. Where the owner and the log both
-have a version, that of the log counts, because its being there proves it; should the two differ, somebody
-wrote past the owner, and a `DeltaWarning` says so.
+The files in ``_commits`` prove nothing and aren't listed. If both the owner and the log have a
+version, the one in the log counts, because its presence proves it. If the two differ, somebody has
+bypassed the owner, and a `DeltaWarning` says so.
 
-What is ratified stays so, unless the owner's books were taken back to an older state, as by a backup that
-was restored. So whoever goes on from a commit that wasn't backfilled has the owner say once more that it
-counts (`ratified_after`).
+A ratified commit stays ratified, unless the owner's store was reset to an older state, for instance
+from a backup. So before a reader continues from an un-backfilled commit, the owner must confirm it
+again (`ratified_after`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.log.commit_file import is_as_ratified
 from airflow_delta.engine.log.files import LogCommit, UnbackfilledCommit, commit_path
 from airflow_delta.engine.log.listing import list_log
+from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["lacking_commits", "ratified_after", "with_ratified_commits"]
@@ -42,25 +43,26 @@ __all__ = ["lacking_commits", "ratified_after", "with_ratified_commits"]
 def with_ratified_commits(
     snapshot: Snapshot, owners: CommitOwners, *, for_writing: bool = False
 ) -> Snapshot | None:
-    """The newest version of a table, from the newest one that the log has.
+    """Advance a snapshot from the newest version in the log to the newest ratified one.
 
-    Where the owner isn't known here, can't be reached or doesn't have the table, the snapshot stays as it
-    is, with a `DeltaWarning` that it may be stale; and so it does where the table doesn't tell its owner as
-    it should, for that binds writers alone. One of a table that the file system manages stays as it is in
-    any case.
+    If the owner isn't known here, can't be reached or doesn't have the table, the snapshot stays as
+    it is, with a `DeltaWarning` that it may be stale. The same happens if the table breaks the
+    rules for naming its owner, because they bind only writers. A snapshot of a table without commit
+    owner always stays as it is.
 
     Args:
-        snapshot: of the newest version that the log has.
+        snapshot: the newest version in the log.
         owners: the commit owners to be asked.
-        for_writing: raise the error, and give no snapshot that may be stale.
+        for_writing: raise the error instead of returning a snapshot that may be stale.
 
     Returns:
-        The snapshot; None where the log has changed meanwhile so that it must be looked at afresh.
+        The snapshot; None if the log has changed in the meantime so that it must be read again.
 
     Raises:
         CommitOwnerError, InvalidTableError: see ``for_writing``.
         CorruptLogError: a commit breaks the protocol.
-        UnsupportedFeatureError: reading the newest version needs a feature that the engine lacks.
+        UnsupportedFeatureError: reading the newest version needs a feature that the engine doesn't
+            support.
     """
     storage = snapshot.state.storage
     try:
@@ -81,10 +83,10 @@ def with_ratified_commits(
     if not commits:
         return snapshot
     try:
-        parsed = read_light_tail(storage, commits, table=snapshot.table)
+        parsed = parse_common_columns(storage, commits, table=snapshot.table)
     except ObjectNotFoundError:
         return None
-    return snapshot.carried_on(commits, parsed)
+    return snapshot.advance(commits, parsed)
 
 
 def ratified_after(
@@ -94,26 +96,26 @@ def ratified_after(
 
     Args:
         storage: where the log is.
-        known: a commit that was ratified when it was found, and whose file is there.
+        known: a commit that was ratified when it was found, and whose file exists.
         owned: the table and its owner.
 
     Returns:
-        The commits, ascending without a gap; un-backfilled ones at the end. None where the log doesn't
-        have what the owner says is backfilled, because it was cleaned up or is damaged; and where the
-        known commit is ratified no more.
+        The commits, ascending without a gap; un-backfilled ones at the end. None if the log lacks
+        commits that are backfilled according to the owner, because it was cleaned up or is damaged.
+        Also None if the known commit is no longer ratified.
 
     Raises:
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
         StorageError: the store failed.
     """
-    told = owned.owner.get_commits(owned.table, known.version)
-    own = next((commit for commit in told.commits if commit.version == known.version), None)
+    answer = owned.owner.get_commits(owned.table, known.version)
+    own = next((commit for commit in answer.commits if commit.version == known.version), None)
     if isinstance(known, UnbackfilledCommit):
         stands = _is_copied(storage, known) if own is None else own.path == known.path
         if not stands:
             return None
-    later = [commit for commit in told.commits if commit.version > known.version]
-    return _joined(storage, known.version, later, told.latest_table_version)
+    later = [commit for commit in answer.commits if commit.version > known.version]
+    return _join_commits(storage, known.version, later, answer.latest_table_version)
 
 
 def _is_copied(storage: Storage, commit: UnbackfilledCommit) -> bool:
@@ -125,11 +127,11 @@ def _is_copied(storage: Storage, commit: UnbackfilledCommit) -> bool:
 
 
 def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...] | None:
-    """As `ratified_after`, with a look at commits that the snapshot has from the log."""
+    """As `ratified_after`, and check the commits that the snapshot has from the log."""
     storage = snapshot.state.storage
     listed = {commit.version: commit for commit in snapshot.segment.commits}
-    told = owned.owner.get_commits(owned.table, min(listed, default=snapshot.version + 1))
-    for tracked in told.commits:
+    answer = owned.owner.get_commits(owned.table, min(listed, default=snapshot.version + 1))
+    for tracked in answer.commits:
         logged = listed.get(tracked.version)
         if logged is not None and not _is_copied(storage, tracked):
             warnings.warn(
@@ -140,11 +142,11 @@ def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...
                 DeltaWarning,
                 stacklevel=4,
             )
-    commits = tuple(commit for commit in told.commits if commit.version > snapshot.version)
-    return _joined(storage, snapshot.version, commits, told.latest_table_version)
+    commits = tuple(commit for commit in answer.commits if commit.version > snapshot.version)
+    return _join_commits(storage, snapshot.version, commits, answer.latest_table_version)
 
 
-def _joined(
+def _join_commits(
     storage: Storage, version: int, tracked: Sequence[UnbackfilledCommit], latest: int
 ) -> tuple[LogCommit, ...] | None:
     first = tracked[0].version if tracked else latest + 1
@@ -152,7 +154,7 @@ def _joined(
     if first > version + 1:
         logged = list_log(storage, start=version + 1, end=first - 1).commits
     commits = (*logged, *tracked)
-    # What the owner says is the newest version may be any number: compare lengths, not a list of it.
+    # The owner's newest version may be any number: compare lengths, without a list of that length.
     follow = all(commit.version == version + 1 + at for at, commit in enumerate(commits))
     if (
         len(commits) != max(version, latest) - version
@@ -164,12 +166,13 @@ def _joined(
 
 
 def lacking_commits(snapshot: Snapshot) -> CorruptLogError:
-    """The error over versions that neither the log nor the owner has."""
+    """Create the error about versions that neither the log nor the owner has."""
     return CorruptLogError(
         f"the commit owner {snapshot.properties.commit_owner!r} has ratified versions after "
-        f"{snapshot.version}, the newest that the log leads to, but not all of them are in the log or "
-        "among the commits that it tracks: some were lost. Put them back from a backup; readers may "
-        "ask for a version up to that one. If there is none, have the owner give them up (accept_log)",
+        f"{snapshot.version}, the newest version in the log, but some of them are neither in the log nor "
+        "among the commits that the owner tracks: they were lost. Put them back from a backup; until "
+        "then, readers may load a version up to that one. Without a backup, have the owner give them up "
+        "(accept_log)",
         table=snapshot.table,
         version=snapshot.version + 1,
     )

@@ -11,7 +11,7 @@ __all__ = ["num_rows"]
 
 
 def num_rows(files: pa.Table) -> int | None:
-    """Live rows: records less those that deletion vectors delete; None where a file doesn't tell.
+    """Live rows: records minus those that deletion vectors delete; None if a file has no count.
 
     Args:
         files: adds with ``stats`` and ``deletionVector``.

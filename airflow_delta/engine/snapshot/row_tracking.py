@@ -1,9 +1,9 @@
-"""What a table says about the identity of its rows.
+"""The row tracking of a table.
 
 Spec: PROTOCOL.md, "Row Tracking". The feature is *supported* once the protocol lists it: from then
-on writers give row ids out. It is *enabled* once ``delta.enableRowTracking`` is true as well: only
-then every file has its ids, and readers may rely on them. The ids of single rows are made by
-``spark/reader/row_tracking.py``.
+on writers assign row ids. It is *enabled* once ``delta.enableRowTracking`` is true as well: only
+then every file has its ids, and readers may rely on them. ``spark/reader/row_tracking.py`` computes
+the ids of single rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class RowTracking:
     """Row tracking of a table whose protocol supports it.
 
     Attributes:
-        enabled: whether row ids and row commit versions are there to be read.
+        enabled: whether readers may rely on row ids and row commit versions.
         row_id_column: the hidden column of data files with row ids; None without one.
         row_commit_version_column: the hidden column with row commit versions; None without one.
-        high_water_mark: the highest row id that was ever given out; -1 for none.
+        high_water_mark: the highest row id that was ever assigned; -1 for none.
     """
 
     enabled: bool
@@ -46,7 +46,7 @@ def row_tracking(
     properties: TableProperties,
     domains: Mapping[str, DomainMetadata],
 ) -> RowTracking | None:
-    """The row tracking of a table, None where its protocol doesn't support it.
+    """The row tracking of a table; None if its protocol doesn't support it.
 
     Raises:
         InvalidTableError: the high water mark can't be read, or the property is neither true nor

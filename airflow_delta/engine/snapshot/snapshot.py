@@ -1,11 +1,12 @@
 """`Snapshot`: the state of a table at one version.
 
-Opening one reads the hint, one listing, the small columns of the checkpoint and the commits after
-it. Files, tombstones and statistics are read when they are asked for, with the columns asked for.
+Opening a snapshot reads the hint, one listing, the non-file actions of the checkpoint and the
+commits after it. Files, tombstones and statistics are read when they are needed, and only the
+columns needed.
 
-So are the libraries: pyarrow and numpy take ten times the time and the memory of opening a table, and
-who asks for its version, schema or history needs neither. The modules that need them are imported
-inside the methods about files.
+Libraries are loaded late as well: importing pyarrow and numpy takes ten times the time and memory
+of opening a table, and the version, the schema and the history need neither. So the methods about
+files import the modules that use them.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.history import Timeline
 from airflow_delta.engine.snapshot.row_tracking import RowTracking, row_tracking
+from airflow_delta.engine.snapshot.segment_commits import info_of
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.snapshot.table_schema import table_schema
-from airflow_delta.engine.snapshot.tail import info_of
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ class Snapshot:
 
     Args:
         storage: where the table is.
-        segment: the part of the log that gives the version.
-        state: what that comes to, where it is known; see `carried_on`.
-        info: the ``commitInfo`` of the version, where it is known.
+        segment: the segment of the version.
+        state: the reconciled actions of the segment, if they are known; see `advance`.
+        info: the ``commitInfo`` of the version, if it is known.
 
     Raises:
         CorruptLogError: a commit breaks the protocol, or protocol or metadata are missing.
-        UnsupportedFeatureError: reading the table needs a feature that the engine lacks.
+        UnsupportedFeatureError: reading the table needs a feature that the engine doesn't support.
         InvalidTableError: protocol and metadata contradict each other.
     """
 
@@ -79,13 +80,13 @@ class Snapshot:
     ) -> None:
         self._state = LogState(storage, segment) if state is None else state
         self._info = info
-        small = self._state.small
-        if small.protocol is None or small.metadata is None:
-            missing = "protocol" if small.protocol is None else "metaData"
+        non_file_state = self._state.non_file_state
+        if non_file_state.protocol is None or non_file_state.metadata is None:
+            missing = "protocol" if non_file_state.protocol is None else "metaData"
             raise without_action(
                 missing, version=self.version, checkpoint=self.segment.checkpoint, table=self.table
             )
-        self._protocol, self._metadata = small.protocol, small.metadata
+        self._protocol, self._metadata = non_file_state.protocol, non_file_state.metadata
         check_readable(self._protocol, self._metadata, table=self.table)
 
     def __repr__(self) -> str:
@@ -118,24 +119,24 @@ class Snapshot:
 
     @property
     def metadata(self) -> Metadata:
-        """Schema, partition columns and configuration, as the log has them."""
+        """Schema, partition columns and configuration, as they are in the log."""
         return self._metadata
 
     @lazy_property
     def schema(self) -> StructType:
-        """The schema, logical names.
+        """The schema, with logical names.
 
         Raises:
-            InvalidTableError: the schema can't be parsed, or partition columns aren't in it.
+            InvalidTableError: the schema can't be parsed, or lacks a partition column.
         """
         return table_schema(self._metadata, table=self.table)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema as Arrow's; see ``arrow/types.py``.
+        """The schema in Arrow's types; see ``arrow/types.py``.
 
         Raises:
-            InvalidTableError: see `schema`; or a column's type has no counterpart in Arrow.
+            InvalidTableError: see `schema`; or a column's type has no Arrow equivalent.
         """
         from airflow_delta.engine.arrow.types import to_arrow_schema
 
@@ -148,59 +149,60 @@ class Snapshot:
 
     @property
     def transactions(self) -> Mapping[str, Txn]:
-        """The newest transaction of each application, expired ones left out.
+        """The newest transaction of each application, without expired ones.
 
         PROTOCOL.md, "Transaction Identifiers"; ``delta.setTransactionRetentionDuration``.
         """
         retention = self.properties.set_transaction_retention_ms
         if retention is None:
-            return self._state.small.transactions
+            return self._state.non_file_state.transactions
         oldest = _now_ms() - retention
         return {
             app: txn
-            for app, txn in self._state.small.transactions.items()
+            for app, txn in self._state.non_file_state.transactions.items()
             if txn.last_updated is not None and txn.last_updated >= oldest
         }
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
         """The configuration of each metadata domain."""
-        return self._state.small.domains
+        return self._state.non_file_state.domains
 
     @property
     def features(self) -> tuple[FeatureStatus, ...]:
-        """What each table feature, known or listed by the protocol, means for the table."""
+        """The status of each table feature that the engine knows or the protocol lists."""
         return describe_features(self._protocol, self._metadata, table=self.table)
 
     @property
     def row_tracking(self) -> RowTracking | None:
-        """Where row ids and row commit versions come from; None without the feature.
+        """The source of row ids and row commit versions; None without the feature.
 
         Raises:
             InvalidTableError: the high water mark of row ids can't be read.
         """
         return row_tracking(self._protocol, self.properties, self.domains)
 
-    def carried_on(self, commits: Sequence[LogCommit], parsed: ParsedCommits) -> Snapshot:
-        """The snapshot of the version that commits after this one have made.
+    def advance(self, commits: Sequence[LogCommit], parsed: ParsedCommits) -> Snapshot:
+        """The snapshot of the version that later commits have made.
 
         Args:
             commits: the commits, from the next version on.
-            parsed: what they say; see `read_light_tail`.
+            parsed: their actions; see `parse_common_columns`.
 
         Raises:
             CorruptLogError: a commit breaks the protocol.
-            UnsupportedFeatureError: reading the later version needs a feature that the engine lacks.
+            UnsupportedFeatureError: reading the later version needs a feature that the engine
+                doesn't support.
             InvalidTableError: its protocol and metadata contradict each other.
         """
         segment = self.segment.extended(commits)
-        state = self._state.carried_on(segment, parsed)
-        info = info_of(parsed.small, segment.version)
+        state = self._state.advance(segment, parsed)
+        info = info_of(parsed.non_file_actions, segment.version)
         return Snapshot(self._state.storage, segment, state=state, info=info)
 
-    def copied(self) -> Snapshot:
-        """The same snapshot for another user, who may be another thread."""
-        state = self._state.copied()
+    def duplicate(self) -> Snapshot:
+        """A copy of the snapshot for another user, perhaps in another thread."""
+        state = self._state.duplicate()
         return Snapshot(self._state.storage, self.segment, state=state, info=self._info)
 
     @lazy_property
@@ -219,7 +221,7 @@ class Snapshot:
         """When this version was committed, in epoch milliseconds.
 
         Raises:
-            VersionNotFoundError: the commit's file is gone, so that its time is unknown.
+            VersionNotFoundError: the commit's file is gone, so its time is unknown.
         """
         return self.timeline.timestamp_ms(self.version)
 
@@ -228,8 +230,8 @@ class Snapshot:
         """When this version was committed, in UTC; see `timestamp_ms`.
 
         Raises:
-            VersionNotFoundError: the commit's file is gone, so that its time is unknown.
-            InvalidTableError: the log has a number that is no time of the years 1 to 9999.
+            VersionNotFoundError: the commit's file is gone, so its time is unknown.
+            InvalidTableError: the number in the log is no time of the years 1 to 9999.
         """
         moment = utc_datetime(self.timestamp_ms)
         if moment is None:
@@ -248,16 +250,17 @@ class Snapshot:
 
         Args:
             columns: columns of the protocol's ``add``, at least one; None for all.
-            predicate: over the columns of the table; leaves out files of which partition values or
-                statistics tell that no row matches. The others may still hold rows that don't. A text as in
-                SQL (``"day >= '2026-01-01' AND region IN ('eu', 'us')"``), a list of tuples as pyarrow and
-                deltalake take it (``[("day", ">=", "2026-01-01"), ("region", "in", ["eu", "us"])]``), or a
+            predicate: over the columns of the table. Leaves out files whose partition values or
+                statistics show that no row matches; the other files may still have rows that don't
+                match. It is a text as in SQL (``"day >= '2026-01-01' AND region IN ('eu',
+                'us')"``), a list of tuples as for pyarrow and deltalake (``[("day", ">=",
+                "2026-01-01"), ("region", "in", ["eu", "us"])]``), or a
                 `pyarrow.compute.Expression`.
 
         Raises:
-            InvalidArgumentError: there's no such column, or none is asked for; or the predicate can't be
-                parsed, isn't over the table's columns, or compares one with what its type can't be compared
-                with.
+            InvalidArgumentError: a column doesn't exist, or ``columns`` is empty; or the predicate
+                can't be parsed, uses other columns than the table's, or compares a column with a
+                value of an incomparable type.
         """
         wanted = _checked_columns(columns, self.table)
         if predicate is None:
@@ -272,7 +275,7 @@ class Snapshot:
             mapping_mode=mapping_mode(self._protocol, self._metadata, table=self.table),
             table=self.table,
         )
-        if not pruner.columns:  # the answer is the same for all files
+        if not pruner.columns:  # The answer is the same for all files.
             return pruner.prune(self._state.live_adds(wanted))
         return self._state.live_adds(wanted, row_filter=pruner)
 
@@ -280,7 +283,7 @@ class Snapshot:
         """The removed files that are still protected from vacuum: one row per ``remove``.
 
         A tombstone expires ``delta.deletedFileRetentionDuration`` after its ``deletionTimestamp``;
-        one without a timestamp has expired.
+        without a timestamp it has expired.
 
         Args:
             include_expired: also those that the next checkpoint would drop.
@@ -292,17 +295,17 @@ class Snapshot:
         return removes if include_expired else unexpired(removes, oldest)
 
     def file_uris(self, predicate: PredicateLike | None = None) -> list[str]:
-        """Where the live files are: absolute, decoded.
+        """The absolute, decoded locations of the live files.
 
         Args:
             predicate: see `files`.
         """
-        # A loop in Python: the answer is Python strings.
+        # A loop in Python, because the result is Python strings.
         paths = self.files(columns=["path"], predicate=predicate)["path"].to_pylist()
         return [resolve(self.table, path) for path in paths]
 
     def verify(self) -> VerifyResult:
-        """Compare this version with its checksum file, where a writer left one.
+        """Compare this version with its checksum file, if there is one.
 
         Raises:
             CorruptLogError: the checksum file can't be read.
@@ -313,19 +316,19 @@ class Snapshot:
 
     @lazy_property
     def num_files(self) -> int:
-        """How many live files there are."""
+        """The number of live files."""
         return len(self._sizes)
 
     @lazy_property
     def size_in_bytes(self) -> int:
-        """The sizes of the live files added up."""
+        """The sum of the sizes of the live files."""
         import pyarrow.compute as pc
 
         return int(pc.sum(self._sizes).as_py() or 0)
 
     @lazy_property
     def num_rows(self) -> int | None:
-        """Live rows, without those that deletion vectors delete; None where a file doesn't tell."""
+        """Live rows, without those that deletion vectors delete; None if a file has no count."""
         from airflow_delta.engine.snapshot.row_counts import num_rows
 
         return num_rows(self.files(columns=["stats", "deletionVector"]))
@@ -347,9 +350,9 @@ def _checked_columns(columns: Sequence[str] | None, table: str) -> tuple[str, ..
             table=table,
         )
     if not columns:
-        # A table without columns has no rows either, so that even the number of files would be lost.
+        # A table without columns has no rows, so even the number of files would be lost.
         raise InvalidArgumentError(
-            "no columns are asked for: name one, or None for all", table=table
+            "no columns are requested: name one, or None for all", table=table
         )
     return tuple(columns)
 

@@ -1,12 +1,12 @@
-"""What a segment of the log comes to, read when asked for and only the columns asked for.
+"""The reconciled actions of a log segment, read when they are needed, and only the columns needed.
 
-Checkpoints and compactions are an optimisation: whatever they say can be told from other files of the
-log too. So one that turns out to be damaged is left out, with a `DeltaWarning` that names it: in place
-of a checkpoint the state starts from the one before, in the end from the first commit (edge cases A5),
-and in place of a compaction the commits are read. Files that vanish between listing and reading (a
-cleanup runs) cause one fresh listing.
+Checkpoints and compactions are an optimisation: other files of the log contain the same. So a
+damaged one is left out, with a `DeltaWarning` that names it. In the case of a checkpoint, the state
+starts from the one before, finally from the first commit (edge cases A5); in the case of a
+compaction, the commits are read. If files vanish between listing and reading because a cleanup
+runs, the log is listed once more.
 
-Arrow is imported where file actions are read; see ``snapshot.py`` for why.
+Arrow is imported where file actions are read; ``snapshot.py`` says why.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.older_segments import OlderSegments
 from airflow_delta.engine.log.segment import LogSegment, load_segment
 from airflow_delta.engine.log.version_checksum import read_checksum
-from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
-from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.replay.non_file_actions import NonFileState, reconcile_non_file_actions
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -63,51 +63,53 @@ class LogState:
         self._gone: set[str] = set()
         self._older: OlderSegments | None = None
         self._reader: CheckpointReader | None = None
-        self._tail: Tail | None = None
-        self._small: SmallState | None = None
+        self._segment_commits: SegmentCommits | None = None
+        self._non_file_state: NonFileState | None = None
 
-    def carried_on(self, segment: LogSegment, news: ParsedCommits) -> LogState:
-        """The state of a later version, without reading again what has been read.
+    def advance(self, segment: LogSegment, news: ParsedCommits) -> LogState:
+        """The state of a later version, without reading anything again.
 
         Args:
             segment: the segment of the later version: this one's, extended.
-            news: what the commits say that are new; see `read_light_tail`.
+            news: the actions of the new commits; see `parse_common_columns`.
 
         Raises:
-            CorruptLogError: an action that is new lacks a field or has one of the wrong type.
+            CorruptLogError: a new action lacks a field or has one of the wrong type.
         """
         later = LogState(self.storage, segment)
         later._excluded = set(self._excluded)
-        later._small = reconcile_small_actions(
+        later._non_file_state = reconcile_non_file_actions(
             (
                 (action.kind, action.value, f"commit {action.version}: {action.kind}")
-                for action in news.small
+                for action in news.non_file_actions
             ),
-            self.small,
+            self.non_file_state,
         )
-        later._tail = self._commits().followed_by(segment.plan(), news)
+        later._segment_commits = self._commits().advance(segment.plan(), news)
         return later
 
-    def copied(self) -> LogState:
-        """The same state for another user: what is found out by one isn't seen by the other."""
+    def duplicate(self) -> LogState:
+        """A copy of the state for another user, which is independent of this one from now on."""
         same = LogState(self.storage, self.segment)
-        same._excluded, same._small, same._tail = set(self._excluded), self._small, copy(self._tail)
+        same._excluded = set(self._excluded)
+        same._non_file_state = self._non_file_state
+        same._segment_commits = copy(self._segment_commits)
         return same
 
     @property
     def excluded(self) -> frozenset[str]:
-        """The paths of checkpoints and compactions that couldn't be read as they should be."""
+        """The paths of checkpoints and compactions that turned out damaged."""
         return frozenset(self._excluded)
 
     @property
-    def small(self) -> SmallState:
+    def non_file_state(self) -> NonFileState:
         """Protocol, metadata, transactions and domains."""
-        if self._small is None:
-            self._small = self._attempt(self._read_small)
-        return self._small
+        if self._non_file_state is None:
+            self._non_file_state = self._attempt(self._read_non_file_state)
+        return self._non_file_state
 
     def parse_commits(self) -> None:
-        """Parse the commits after the checkpoint now, so that a broken one is found out.
+        """Parse the commits after the checkpoint now, so that a broken one is found.
 
         Raises:
             CorruptLogError: a commit breaks the protocol.
@@ -122,49 +124,49 @@ class LogState:
 
         Args:
             columns: the columns.
-            row_filter: leaves out files, by columns that needn't be among those.
+            row_filter: leaves out files, by columns that needn't be among ``columns``.
         """
         from airflow_delta.engine.arrow.action_schema import ADD_FIELDS
 
         tables = self._attempt(
             lambda: list(self._stream(columns, adds=True, row_filter=row_filter))
         )
-        return _joined(tables, columns, ADD_FIELDS)
+        return _concat_columns(tables, columns, ADD_FIELDS)
 
     def removes(self, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """One row per file that is removed and not live again; expired ones are still there."""
+        """One row per file that is removed and not live again, including expired ones."""
         from airflow_delta.engine.arrow.action_schema import REMOVE_FIELDS
 
         tables = self._attempt(lambda: list(self._stream(columns, adds=False)))
-        return _joined(tables, columns, REMOVE_FIELDS)
+        return _concat_columns(tables, columns, REMOVE_FIELDS)
 
     def stream(self, *, adds: bool) -> Iterator[pa.Table]:
         """All columns of the live adds, or of the removes, batch by batch in bounded memory.
 
         Raises:
-            CorruptLogError, ObjectNotFoundError: a file can't be read. `recover` may help; what
-                has streamed until then must be thrown away.
+            CorruptLogError, ObjectNotFoundError: a file can't be read. `recover` may help; then the
+            caller must discard the rows that it has got.
         """
         yield from self._stream(None, adds=adds)
 
     def read_through(self) -> None:
-        """Read every action once and keep none, so that a damaged checkpoint is left out now.
+        """Read every action once, without keeping any, so that a damaged checkpoint is left out now.
 
         Raises:
-            CorruptLogError, ObjectNotFoundError: the log can't be read by any of its checkpoints.
+            CorruptLogError, ObjectNotFoundError: the log can't be read from any of its checkpoints.
         """
         self._attempt(lambda: [sum(1 for _ in self.stream(adds=adds)) for adds in (True, False)])
 
     def recover(self, error: CorruptLogError | ObjectNotFoundError) -> None:
-        """Leave out what an error says can't be read, so that reading anew may succeed.
+        """Leave out the file that an error is about, so that the caller can read again.
 
-        Each call leaves out more, and at last the error stands.
+        Each call leaves out more, until the error is raised again.
 
         Raises:
-            CorruptLogError, ObjectNotFoundError: the error itself, where nothing is left that could
-                be left out: the fault lies in a commit.
+            CorruptLogError, ObjectNotFoundError: the error itself, if nothing can be left out any
+            more: the fault is in a commit.
         """
-        # What is wrong with an action says where the action stands instead.
+        # An error about an action has the location of the action instead of a path.
         path = getattr(error, "path", None) or getattr(error, "where", None) or ""
         compaction = next((c for c in self.segment.compactions if path.startswith(c.path)), None)
         stale = _is_of_absence(error) or (_is_of_checkpoint(path) and self._was_replaced())
@@ -174,7 +176,8 @@ class LogState:
         elif compaction is not None:
             self._without_compaction(compaction, error)
         elif self.segment.checkpoint_actions is not None:
-            # The hint is the lesser authority: the checkpoint's own word comes before an older one.
+            # Before an older checkpoint is used, read the checkpoint itself: the hint is less
+            # reliable.
             self.segment = replace(self.segment, checkpoint_actions=None)
             self._forget()
         elif self.segment.checkpoint is not None and _is_of_checkpoint(path):
@@ -183,9 +186,9 @@ class LogState:
             raise error
 
     def _was_replaced(self) -> bool:
-        """Whether what seems damaged may be whole: parts of two files, one put in place of the other.
+        """Whether the checkpoint isn't damaged, but was replaced or deleted while it was read.
 
-        Or it isn't there any more: then what it names may be gone as well.
+        A deleted checkpoint's sidecars may be gone as well.
         """
         checkpoint = self.segment.checkpoint
         try:
@@ -207,8 +210,8 @@ class LogState:
             DeltaWarning,
             stacklevel=3,
         )
-        told = self._small
-        logged, unbackfilled = _parted(self.segment)
+        before = self._non_file_state
+        logged, unbackfilled = _split_unbackfilled(self.segment)
         if self._older is None:
             self._older = OlderSegments(
                 self.storage,
@@ -220,31 +223,31 @@ class LogState:
         segment = self._older.without(checkpoint.path).extended(unbackfilled)
         self.segment = self._with_usable_compactions(segment)
         self._forget()
-        self._check_same(told, error)
+        self._check_same(before, error)
 
     def _without_compaction(
         self, compaction: CompactedCommits, error: CorruptLogError | ObjectNotFoundError
     ) -> None:
-        """Read the commits that a compaction stands for, because it can't be read."""
+        """Read the commits that a compaction covers, because it can't be read."""
         warnings.warn(
             f"{self.segment.table}: the compaction {compaction.path} can't be used ({error.message}); "
             "reading the commits instead. Delete it, and compact the log again",
             DeltaWarning,
             stacklevel=3,
         )
-        told = self._small
+        before = self._non_file_state
         self._excluded.add(compaction.path)
         self.segment = self._with_usable_compactions(self.segment)
         self._forget()
-        self._check_same(told, error)
+        self._check_same(before, error)
 
     def _check_same(
-        self, told: SmallState | None, error: CorruptLogError | ObjectNotFoundError
+        self, before: NonFileState | None, error: CorruptLogError | ObjectNotFoundError
     ) -> None:
-        """What was told of the table before must hold still, or the damage went further than seen."""
-        if told is not None and (told.protocol, told.metadata) != (
-            self.small.protocol,
-            self.small.metadata,
+        """Raise the error if protocol or metadata have changed: then there is more damage."""
+        if before is not None and (before.protocol, before.metadata) != (
+            self.non_file_state.protocol,
+            self.non_file_state.metadata,
         ):
             raise error
 
@@ -256,7 +259,7 @@ class LogState:
                 self.recover(error)
 
     def _reload(self) -> None:
-        """Find the files of the version afresh: the version, once told of, stays."""
+        """Find the files of the version again; the version itself must stay the same."""
         self._older = None
         version = self.segment.version
         load = partial(
@@ -268,7 +271,8 @@ class LogState:
         try:
             segment = load(version=version)
         except VersionNotFoundError as error:
-            # Not backfilled, up to now: the files that the commit owner told of are still the version.
+            # They weren't backfilled: the files that the commit owner returned still make up the
+            # version.
             rest = [commit for commit in self.segment.commits if commit.version > error.latest]
             if not rest or not all(isinstance(commit, UnbackfilledCommit) for commit in rest):
                 raise
@@ -281,7 +285,7 @@ class LogState:
         return replace(segment, compactions=usable)
 
     def _forget(self) -> None:
-        self._reader = self._tail = self._small = None
+        self._reader = self._segment_commits = self._non_file_state = None
 
     def _checkpoint(self) -> CheckpointReader | None:
         if self._reader is None and self.segment.checkpoint is not None:
@@ -293,29 +297,29 @@ class LogState:
             )
         return self._reader
 
-    def _read_small(self) -> SmallState:
+    def _read_non_file_state(self) -> NonFileState:
         reader = self._checkpoint()
         base = None
         if reader is not None:
-            base = reconcile_small_actions(
-                (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
+            base = reconcile_non_file_actions(
+                (kind, value, f"{reader.path}: {kind}") for kind, value in reader.non_file_actions()
             )
-        tail = self._commits()
-        small = reconcile_small_actions(
+        commits = self._commits()
+        non_file_state = reconcile_non_file_actions(
             (
-                (action.kind, action.value, f"{tail.name_of(action.version)}: {action.kind}")
-                for action in tail.small()
+                (action.kind, action.value, f"{commits.name_of(action.version)}: {action.kind}")
+                for action in commits.non_file_actions()
             ),
             base,
         )
-        if small.protocol is None or small.metadata is None:
+        if non_file_state.protocol is None or non_file_state.metadata is None:
             self._check_first_compaction()
-        return small
+        return non_file_state
 
     def _check_first_compaction(self) -> None:
-        """Where protocol or metadata are lacking, tell whether a compaction has lost them.
+        """If protocol or metadata are missing, check whether a compaction has lost them.
 
-        That can only be one from version 0 on: any other one is compared with its checksum.
+        Only one from version 0 on can have: any other is compared with its checksum.
         """
         for file in self.segment.plan()[:1]:
             if isinstance(file, CompactedCommits) and file.start == 0:
@@ -326,19 +330,21 @@ class LogState:
                 )
 
     def _files_in_checkpoint(self) -> int | None:
-        """How many live files the checkpoint must have, by the version checksum, if there is one."""
+        """The number of live files in the checkpoint by the version checksum; None without one."""
         file = self.segment.checkpoint_checksum
         try:
             checksum = None if file is None else read_checksum(self.storage, file.version)
         except CorruptLogError:
-            return None  # it is optional in every way
+            return None  # The checksum is optional.
         return None if checksum is None else checksum.num_files
 
-    def _commits(self) -> Tail:
-        if self._tail is None:
+    def _commits(self) -> SegmentCommits:
+        if self._segment_commits is None:
             segment = self.segment
-            self._tail = Tail(self.storage, segment.plan(), table=segment.table)
-        return self._tail
+            self._segment_commits = SegmentCommits(
+                self.storage, segment.plan(), table=segment.table
+            )
+        return self._segment_commits
 
     def _stream(
         self,
@@ -351,7 +357,7 @@ class LogState:
         from airflow_delta.engine.checkpoint.distinct_files import each_file_once
 
         looked_at = () if row_filter is None else row_filter.columns
-        tail = self._commits().files(columns if columns is None else (*columns, *looked_at))
+        commits = self._commits().files(columns if columns is None else (*columns, *looked_at))
         reader = self._checkpoint()
         if reader is not None:
             wanted = columns if columns is None else (*columns, "path", "deletionVector")
@@ -361,18 +367,18 @@ class LogState:
                     reader,
                     reader.adds(wanted, row_filter=row_filter),
                     table=self.segment.table,
-                    # A filter leaves files out.
+                    # A filter leaves files out, so their number isn't known.
                     count=self._files_in_checkpoint if row_filter is None else lambda: None,
                 )
-            yield from map(tail.survivors, rows)
-        newest = tail.adds if adds else tail.removes
+            yield from map(commits.survivors, rows)
+        newest = commits.adds if adds else commits.removes
         if row_filter is not None:
             newest = row_filter.prune(newest)
-        # Where an action stood in the log no longer matters, and checkpoints don't tell it.
+        # The position of an action in the log no longer matters, and checkpoints don't store it.
         yield newest.drop_columns([VERSION, POSITION])
 
 
-def _parted(segment: LogSegment) -> tuple[int, tuple[UnbackfilledCommit, ...]]:
+def _split_unbackfilled(segment: LogSegment) -> tuple[int, tuple[UnbackfilledCommit, ...]]:
     """The newest version of a segment that was in the log when it was found, and the commits after it."""
     rest: list[UnbackfilledCommit] = []
     for commit in reversed(segment.commits):
@@ -393,10 +399,10 @@ def _is_of_checkpoint(path: str) -> bool:
     return ".checkpoint." in path or "/_sidecars/" in path
 
 
-def _joined(
+def _concat_columns(
     tables: list[pa.Table], columns: tuple[str, ...] | None, fields: dict[str, pa.DataType]
 ) -> pa.Table:
-    """One table of just the wanted columns, whatever else the sources brought."""
+    """One table with just the wanted columns, whatever else the sources have."""
     import pyarrow as pa
 
     names = [name for name in fields if columns is None or name in columns]

@@ -1,4 +1,4 @@
-"""Points in time as users give them, and as the log has them: epoch milliseconds."""
+"""Points in time: as users give them, and as epoch milliseconds, as in the log."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Find the commit that set a transaction identifier: how a retry recognises its own work.
+"""Find the commit that set a transaction identifier, so that a retry recognises its own commit.
 
-The state knows the newest identifier of each application, so one that it doesn't know costs no
-reading of commits, unless the table lets identifiers expire: then a checkpoint may have dropped it.
-Which commit set an identifier, and whether one that was set before the newest was set at all, only the
-commits tell. The ones below the checkpoint are no longer needed for anything else: they may be gone or
-damaged, and that must not keep anyone from writing.
+The state has the newest identifier of each application. So if it doesn't know an application, no
+commit must be read, unless the table lets identifiers expire: then a checkpoint may have dropped
+it. Only the commits show which of them set an identifier, and whether an identifier before the
+newest was set at all. Commits below the checkpoint are needed for nothing else. They may be gone or
+damaged, and that must not prevent anyone from writing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
+from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.commit_file import read_commits
 from airflow_delta.engine.log.files import LogCommit
@@ -25,16 +25,16 @@ __all__ = ["TransactionSearch"]
 
 _RUN_COMMITS = 64
 _RUN_BYTES = 16 << 20
-"""Commits are read in runs, which end at whichever comes first."""
+"""Commits are read in runs, which end at the first of these two limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """What a search through the whole log has come upon.
+    """The result of a search through the whole log.
 
     Attributes:
-        oldest: the oldest version whose commit was there.
-        newest: the newest commit. While it is there, as it was, so is what came before it.
+        oldest: the oldest version whose commit exists.
+        newest: the newest commit. While it exists unchanged, so do the commits before it.
         found: the newest version that set each identifier: application and number.
     """
 
@@ -44,7 +44,7 @@ class _Searched:
 
 
 class TransactionSearch:
-    """Searches a table, and no commit twice if it wasn't there. May be asked by several threads."""
+    """Searches a table, without reading any commit twice. Several threads may use it."""
 
     def __init__(self) -> None:
         self._searched: _Searched | None = None
@@ -54,22 +54,22 @@ class TransactionSearch:
     ) -> int | None:
         """The table version whose commit set a transaction identifier.
 
-        PROTOCOL.md, "Transaction Identifiers". The commits are searched from the newest back. A damaged
-        one is passed over with a `DeltaWarning`.
+        PROTOCOL.md, "Transaction Identifiers". The commits are searched from the newest back. A
+        damaged one is skipped with a `DeltaWarning`.
 
         Args:
             snapshot: the newest one.
             app_id: the application.
             version: the application's version, as it was set.
-            ascending: whether the application's versions only grow, so that one above its newest can't
-                have been set.
+            ascending: whether the application's versions only grow, so that no version above its
+                newest can have been set.
 
         Returns:
-            The version. Where the state holds the identifier, but its commit is gone or damaged: the
-            oldest version that can be told to hold it. None where the state doesn't know the
-            application, and where no commit that is there and whole set the identifier.
+            The version. If the state has the identifier, but its commit is gone or damaged: the
+            oldest version that certainly has it. None if the state doesn't know the application, or
+            if no existing, undamaged commit set the identifier.
         """
-        newest = snapshot.state.small.transactions.get(app_id)
+        newest = snapshot.state.non_file_state.transactions.get(app_id)
         if newest is None and snapshot.properties.set_transaction_retention_ms is None:
             return None
         if newest is not None and ascending and version > newest.version:
@@ -86,8 +86,8 @@ class TransactionSearch:
                 identifiers = _identifiers(commit, content, table=snapshot.table)
             except CorruptLogError as error:
                 if held:
-                    # No later commit set it, so this version holds it; whether the one before does is
-                    # what can't be told.
+                    # No later commit set it, so this version has it; whether the one before has it
+                    # is unknown.
                     return oldest
                 _warn(commit, app_id, version, error, table=snapshot.table)
                 continue
@@ -120,7 +120,7 @@ class TransactionSearch:
 
 
 def _identifiers(commit: LogCommit, content: bytes, *, table: str) -> list[tuple[str, int]]:
-    actions = find_small_actions([(commit.version, content)], kinds=("txn",), table=table)
+    actions = find_non_file_actions([(commit.version, content)], kinds=("txn",), table=table)
     pairs = [(action.value.get("appId"), action.value.get("version")) for action in actions]
     return [(app, v) for app, v in pairs if isinstance(app, str) and isinstance(v, int)]
 

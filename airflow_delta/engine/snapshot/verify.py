@@ -1,25 +1,25 @@
-"""Compare the state that the log gives for a version with the writer's own totals of it.
+"""Compare the state that the log gives for a version with the totals that its writer recorded.
 
-A writer may leave a version checksum (``<version>.crc``, see ``log/version_checksum.py``) beside its
-commit. Whatever it tells is compared with what the checkpoint and the commits come to; where they
+A writer may leave a version checksum (``<version>.crc``, see ``log/version_checksum.py``) beside
+its commit. Its fields are compared with the state from the checkpoint and the commits. If they
 differ, the log, a reader or the writer of the checksum is wrong. Nothing else trusts the file, so a
 wrong checksum misleads nobody (edge cases A18 to A20).
 
 ========================================  ========================================================
 field                                     rule
 ========================================  ========================================================
-``inCommitTimestampOpt``                  there exactly where the version has such a timestamp
+``inCommitTimestampOpt``                  present exactly if the version has such a timestamp
 ``setTransactions``                       with a retention, expired ones may be missing
 ``domainMetadata``                        no removed ones
-``allFiles``                              all fields except ``dataChange``, which tells of the
-                                          commit and not of the state; statistics by content
+``allFiles``                              all fields except ``dataChange``, which belongs to the
+                                          commit and not to the state; statistics by content
 ``fileSizeHistogram``                     bin i counts the sizes from its boundary up to the next
 ``deletedRecordCountsHistogramOpt``       ten bins: 0, 1 to 9, 10 to 99, up to 10,000,000 to
                                           2³¹ - 2, and more
 ========================================  ========================================================
 
-A field that the file doesn't tell is not checked, nor is ``txnId`` or a timestamp where cleanup has
-taken the commit.
+Fields that the file lacks are not checked. Nor are ``txnId`` and a timestamp if a cleanup has
+deleted the commit.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _V = TypeVar("_V")
 _SHOWN_DIFFERENCES = 100
 
 _DELETED_RECORD_BINS = np.array([0, *(10**n for n in range(8)), 2**31 - 1], np.int64)
-"""Where each bin of ``deletedRecordCountsHistogramOpt`` begins."""
+"""The lower boundaries of the bins of ``deletedRecordCountsHistogramOpt``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the checksum and the log tell differently.
+    """One value that differs between the checksum and the log.
 
     Attributes:
-        what: the field of the checksum file, with the key of the entry where it holds many.
-        expected: what the checksum says; None where it lacks the entry.
-        found: what the log says; None where it lacks the entry.
+        what: the field of the checksum file, with the key of the entry if it has several.
+        expected: the value in the checksum; None if it lacks the entry.
+        found: the value in the log; None if it lacks the entry.
     """
 
     what: str
@@ -77,12 +77,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What comparing a version with its checksum brought.
+    """The result of comparing a version with its checksum.
 
     Attributes:
         version: the version.
-        checked: the fields of the checksum file that were compared; empty where there is no file.
-        differences: what didn't agree.
+        checked: the fields of the checksum file that were compared; empty if there is no file.
+        differences: the values that differ.
     """
 
     version: int
@@ -90,7 +90,7 @@ class VerifyResult:
     differences: tuple[Difference, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values: at most a hundred differences, and how many there are."""
+        """The result as plain JSON values: at most a hundred differences, and their total number."""
         return {
             "version": self.version,
             "checked": list(self.checked),
@@ -103,21 +103,21 @@ class VerifyResult:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A field of the checksum, and the entries in which the two sides differ."""
+    """A field of the checksum, and the entries that differ."""
 
     name: str
     differences: tuple[Difference, ...]
 
 
 def verify(state: LogState, *, unexpired: Mapping[str, Txn]) -> VerifyResult:
-    """Compare a version with its checksum file, where there is one.
+    """Compare a version with its checksum file, if there is one.
 
     Args:
-        state: of the version.
+        state: the state of the version.
         unexpired: its transactions without those whose retention has passed.
 
     Raises:
-        CorruptLogError: the log is damaged, or the checksum file is none.
+        CorruptLogError: the log is damaged, or the checksum file is invalid.
         StorageError: the store failed.
     """
     version = state.segment.version
@@ -126,7 +126,7 @@ def verify(state: LogState, *, unexpired: Mapping[str, Txn]) -> VerifyResult:
         return VerifyResult(version, (), ())
     checks = [
         *_totals(state, checksum),
-        *_small_actions(state, checksum, unexpired),
+        *_non_file_actions(state, checksum, unexpired),
         *_commit(state, checksum),
         *_files(state, checksum),
     ]
@@ -166,9 +166,9 @@ def _totals(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
 
 
 def _file_size_histogram(
-    state: LogState, told: dict[str, Any], sizes: npt.NDArray[np.int64]
+    state: LogState, histogram: dict[str, Any], sizes: npt.NDArray[np.int64]
 ) -> _Check:
-    boundaries = told.get("sortedBinBoundaries")
+    boundaries = histogram.get("sortedBinBoundaries")
     if not (
         isinstance(boundaries, list)
         and all(isinstance(boundary, int) for boundary in boundaries)
@@ -188,43 +188,45 @@ def _file_size_histogram(
         "fileCounts": _counts(bins, len(boundaries)),
         "totalBytes": totals.tolist(),
     }
-    return _equal("fileSizeHistogram", {name: told.get(name) for name in found}, found)
+    return _equal("fileSizeHistogram", {name: histogram.get(name) for name in found}, found)
 
 
-def _small_actions(
+def _non_file_actions(
     state: LogState, checksum: VersionChecksum, unexpired: Mapping[str, Txn]
 ) -> Iterator[_Check]:
-    small = state.small
+    non_file_state = state.non_file_state
     if checksum.metadata is not None:
-        yield _equal("metadata", checksum.metadata, small.metadata)
+        yield _equal("metadata", checksum.metadata, non_file_state.metadata)
     if checksum.protocol is not None:
-        yield _equal("protocol", checksum.protocol, small.protocol)
+        yield _equal("protocol", checksum.protocol, non_file_state.protocol)
     if checksum.set_transactions is not None:
-        told = {txn.app_id: txn for txn in checksum.set_transactions}
+        recorded = {txn.app_id: txn for txn in checksum.set_transactions}
         found = {
-            app: txn for app, txn in small.transactions.items() if app in told or app in unexpired
+            app: txn
+            for app, txn in non_file_state.transactions.items()
+            if app in recorded or app in unexpired
         }
-        yield _same_entries("setTransactions", told, found)
+        yield _same_entries("setTransactions", recorded, found)
     if checksum.domain_metadata is not None:
         domains = {domain.domain: domain for domain in checksum.domain_metadata}
-        yield _same_entries("domainMetadata", domains, dict(small.domains))
+        yield _same_entries("domainMetadata", domains, dict(non_file_state.domains))
 
 
 def _commit(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
-    """What the commit itself tells: the id of its transaction and its in-commit timestamp."""
-    commit, small = state.segment.last_commit, state.small
-    if commit is None or small.protocol is None or small.metadata is None:
+    """The fields of the commit itself: the id of its transaction and its in-commit timestamp."""
+    commit, non_file_state = state.segment.last_commit, state.non_file_state
+    if commit is None or non_file_state.protocol is None or non_file_state.metadata is None:
         return
     try:
         raw = read_commit_info(state.storage, commit.version, path=commit.path)
     except ObjectNotFoundError:
-        # Cleaned up since it was listed: as if it had been gone before.
+        # A cleanup has deleted it since the listing: treat it as if it had never been there.
         return
     info = CommitInfo.from_json(raw or {}, version=commit.version)
     if checksum.txn_id is not None and info.txn_id is not None:
         yield _equal("txnId", checksum.txn_id, info.txn_id)
     source = timestamp_source(
-        commit.version, small.protocol, small.metadata, table=state.segment.table
+        commit.version, non_file_state.protocol, non_file_state.metadata, table=state.segment.table
     )
     timestamp = info.in_commit_timestamp_ms if source is TimestampSource.COMMIT_INFO else None
     if checksum.in_commit_timestamp is not None or timestamp is not None:
@@ -234,14 +236,14 @@ def _commit(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
 def _files(state: LogState, checksum: VersionChecksum) -> Iterator[_Check]:
     if checksum.all_files is None:
         return
-    # A loop over files: writers tell all files only where they are few (50, in practice).
+    # A loop over files: writers list all files only if they are few (50, in practice).
     try:
-        told = _by_key(AddFile.from_json(file, "allFiles") for file in checksum.all_files)
+        recorded = _by_key(AddFile.from_json(file, "allFiles") for file in checksum.all_files)
     except CorruptLogError as error:
         raise _damaged(state, error.message) from error
     rows = state.live_adds().to_pylist()
     live = _by_key(AddFile.from_json(_with_dicts(row), "add") for row in rows)
-    yield _same_entries("allFiles", told, live)
+    yield _same_entries("allFiles", recorded, live)
 
 
 def _damaged(state: LogState, reason: str) -> CorruptLogError:
@@ -256,13 +258,13 @@ def _damaged(state: LogState, reason: str) -> CorruptLogError:
 
 
 def _with_dicts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of Arrow as the JSON object that it stands for."""
+    """A row of Arrow as the JSON object that it represents."""
     maps = {name: dict(row[name]) for name in ("partitionValues", "tags") if row[name] is not None}
     return {**row, "dataChange": False, **maps}
 
 
 def _by_key(files: Iterable[AddFile]) -> dict[str, tuple[AddFile, object]]:
-    """By path and deletion vector: what is compared of each file."""
+    """The compared fields of each file, by path and deletion vector."""
     found = {}
     for file in files:
         vector = file.deletion_vector
@@ -274,15 +276,15 @@ def _by_key(files: Iterable[AddFile]) -> dict[str, tuple[AddFile, object]]:
 
 def _statistics(text: str | None) -> object:
     try:
-        return _told(json.loads(text)) if text else None
+        return _without_nulls(json.loads(text)) if text else None
     except (ValueError, RecursionError):
         return text
 
 
-def _told(value: object) -> object:
-    """JSON without nulls and empty objects: a checkpoint doesn't tell them from what is missing."""
+def _without_nulls(value: object) -> object:
+    """JSON without nulls and empty objects, which a checkpoint treats like missing fields."""
     if isinstance(value, dict):
-        entries = {key: _told(item) for key, item in value.items()}
+        entries = {key: _without_nulls(item) for key, item in value.items()}
         return {key: item for key, item in entries.items() if item is not None} or None
     return value
 
@@ -306,7 +308,7 @@ def _same_entries(name: str, expected: Mapping[_K, _V], found: Mapping[_K, _V]) 
 def _bins(
     values: npt.NDArray[np.int64], boundaries: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The bin of each value, the last one whose boundary isn't above it."""
+    """The bin of each value: the last one whose boundary isn't above it."""
     return np.maximum(np.searchsorted(boundaries, values, side="right") - 1, 0)
 
 

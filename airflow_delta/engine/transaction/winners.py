@@ -107,9 +107,9 @@ class Meanwhile:
 
         Raises:
             MetadataChangedError: it is of another table, created in the place of this one.
-            DeltaError: see `Snapshot.carried_on`.
+            DeltaError: see `Snapshot.advance`.
         """
-        newest = self.opened or self.base.carried_on(self.commits.commits, self.commits.parsed)
+        newest = self.opened or self.base.advance(self.commits.commits, self.commits.parsed)
         _check_is_same_table(self.base, newest)
         return newest
 
@@ -210,7 +210,7 @@ def _winners(
 ) -> Iterator[Winner]:
     small: defaultdict[int, defaultdict[str, list[Mapping[str, Any]]]]
     small = defaultdict(lambda: defaultdict(list))
-    for action in commits.parsed.small:
+    for action in commits.parsed.non_file_actions:
         small[action.version][action.kind].append(action.value)
     for commit in commits.commits:
         winner = _winner(

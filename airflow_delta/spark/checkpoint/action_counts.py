@@ -114,11 +114,11 @@ def _counted(actions: FileActions, table: str, oldest_tombstone_ms: int) -> Acti
         [_rows(actions.adds, table, live=True), _rows(actions.removes, table, live=False)]
     )
     in_base = pc.equal(rows[VERSION], scalar_of(BASE_VERSION, pa.int64()))
-    base, tail = rows.filter(in_base), rows.filter(pc.invert(in_base))
+    base, commits = rows.filter(in_base), rows.filter(pc.invert(in_base))
     met = pc.value_counts(base["key"])
     twice = pc.struct_field(met, "values").filter(pc.greater(pc.struct_field(met, "counts"), 1))
     # The last of each group is the newest action of a file.
-    ordered = tail.sort_by([(VERSION, "ascending"), (POSITION, "ascending")])
+    ordered = commits.sort_by([(VERSION, "ascending"), (POSITION, "ascending")])
     newest = ordered.group_by("key", use_threads=False).aggregate(
         [(name, "last") for name in _COUNTED]
     )

@@ -30,7 +30,7 @@ from airflow_delta.engine.checkpoint.sidecars.layout import SidecarLayout, Sidec
 from airflow_delta.engine.checkpoint.sidecars.tags import facts_of_rows
 from airflow_delta.engine.log.files import sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
-from airflow_delta.engine.replay.reconcile import reconcile_tail
+from airflow_delta.engine.replay.reconcile import reconcile_commits
 from airflow_delta.engine.replay.tombstones import unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 from airflow_delta.spark.checkpoint.key_shuffle import Parcel, StorageAddress, gathered
@@ -98,11 +98,11 @@ def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
     """
     both = (actions.adds, actions.removes)
     adds, removes = (_where_base(found, wanted=False) for found in both)
-    tail = reconcile_tail(_in_one_order(adds, removes), table=table)
+    commits = reconcile_commits(_in_one_order(adds, removes), table=table)
     base = (_where_base(found, wanted=True) for found in both)
     live, gone = (
-        pa.concat_tables([tail.survivors(old), new]).drop_columns(_PLACES)
-        for old, new in zip(base, (tail.adds, tail.removes), strict=True)
+        pa.concat_tables([commits.survivors(old), new]).drop_columns(_PLACES)
+        for old, new in zip(base, (commits.adds, commits.removes), strict=True)
     )
     return live, gone
 

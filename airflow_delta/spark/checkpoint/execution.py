@@ -1,6 +1,6 @@
 """`write_checkpoint`: a checkpoint computed by Spark, for logs that are too large for one machine.
 
-1. The driver opens the version with the engine: protocol, metadata and the other small actions, and
+1. The driver opens the version with the engine: protocol, metadata and the other non-file actions, and
    which files its log consists of.
 2. Executors count the live files and the tombstones, dealt out by a hash of their keys, and sample
    the keys (`action_counts`). The version checksum, where there is one, must tell the same.
@@ -50,7 +50,7 @@ from airflow_delta.engine.checkpoint.v2_write import publish_top_level
 from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     ExpectedFiles,
-    SmallContent,
+    NonFileContent,
     Written,
     write_classic_checkpoint,
 )
@@ -261,9 +261,9 @@ class _Job:
             )
         return counts
 
-    def _small(self) -> SmallContent:
+    def _small(self) -> NonFileContent:
         snapshot = self._snapshot
-        return SmallContent(
+        return NonFileContent(
             snapshot.protocol,
             snapshot.metadata,
             tuple(snapshot.transactions.values()),

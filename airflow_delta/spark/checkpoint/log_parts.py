@@ -30,7 +30,7 @@ from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit, V2Checkpoint
 from airflow_delta.engine.log.segment import LogSegment
-from airflow_delta.engine.snapshot.tail import read_tail
+from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = [
@@ -127,7 +127,7 @@ def read_part(
     wanted = None if columns is None else tuple(columns)
     match part:
         case CommitPart(commits):
-            parsed = read_tail(storage, commits, columns=wanted, table=storage.root)
+            parsed = parse_commit_files(storage, commits, columns=wanted, table=storage.root)
             yield "add", parsed.files.adds
             yield "remove", parsed.files.removes
         case FilePart(file, exact_size, share, shares):

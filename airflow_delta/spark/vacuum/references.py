@@ -27,8 +27,8 @@ from airflow_delta.engine.maintenance.table_files.removals import REMOVED
 from airflow_delta.engine.maintenance.vacuum.aliases import folded_names
 from airflow_delta.engine.maintenance.vacuum.references import References, references
 from airflow_delta.engine.replay.tombstones import unexpired
+from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import read_tail
 from airflow_delta.spark.checkpoint.action_files import reconciled
 from airflow_delta.spark.checkpoint.key_shuffle import (
     ByHash,
@@ -155,7 +155,7 @@ def _removed(
     """The places of files, and of deletion vectors, that some commits have removed."""
     root = address.root
     try:
-        told = read_tail(address.open(), part.commits, columns=REMOVED, table=root)
+        told = parse_commit_files(address.open(), part.commits, columns=REMOVED, table=root)
     except ObjectNotFoundError:
         last = part.commits[-1]
         end = last.end if isinstance(last, CompactedCommits) else last.version

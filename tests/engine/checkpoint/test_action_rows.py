@@ -39,7 +39,7 @@ def files(*kinds: str) -> Iterator[FileActionTable]:
 def written(*kinds: str) -> tuple[bytes, ActionRows]:
     stream = io.BytesIO()
     with new_action_file(stream, checkpoint_schema(), table="t", version=7) as rows:
-        rows.write_small(SMALL)
+        rows.write_non_file_actions(SMALL)
         rows.write_files(files(*kinds))
     return stream.getvalue(), rows
 
@@ -171,13 +171,13 @@ def test_row_groups_of_another_file_are_taken_if_they_are_alike() -> None:
     other = stored_in(content)
     stream = io.BytesIO()
     with new_action_file(stream, checkpoint_schema(), table="t", version=8) as rows:
-        rows.write_small(SMALL)
-        assert all(rows.takes(other, group) for group in other.groups)
+        rows.write_non_file_actions(SMALL)
+        assert all(rows.can_append(other, group) for group in other.groups)
     with new_action_file(
         io.BytesIO(), checkpoint_schema(stats=False), table="t", version=8
     ) as rows:
-        rows.write_small(SMALL)
-        assert not any(rows.takes(other, group) for group in other.groups)
+        rows.write_non_file_actions(SMALL)
+        assert not any(rows.can_append(other, group) for group in other.groups)
 
 
 def other_writer(**settings: Any) -> StoredFile:
@@ -194,13 +194,13 @@ def other_writer(**settings: Any) -> StoredFile:
 def test_row_groups_of_other_writers_are_not_taken(settings: dict[str, Any]) -> None:
     other = other_writer(**settings)
     with new_action_file(io.BytesIO(), checkpoint_schema(), table="t", version=8) as rows:
-        rows.write_small(SMALL)
-        assert not any(rows.takes(other, group) for group in other.groups)
+        rows.write_non_file_actions(SMALL)
+        assert not any(rows.can_append(other, group) for group in other.groups)
 
 
 def unfinished(stream: io.BytesIO) -> ActionRows:
     rows = ActionRows(stream, checkpoint_schema(), table="t", version=7)
-    rows.write_small(SMALL)
+    rows.write_non_file_actions(SMALL)
     rows.write_files(files("add", "remove"))
     return rows
 
@@ -209,7 +209,7 @@ def unfinished(stream: io.BytesIO) -> ActionRows:
 def test_a_footer_that_tells_other_numbers_is_noticed(attribute: str) -> None:
     rows = unfinished(io.BytesIO())
     setattr(rows, attribute, getattr(rows, attribute) + 1)
-    with pytest.raises(InvalidTableError, match=r"version 7 was not written: its footer tells"):
+    with pytest.raises(InvalidTableError, match=r"version 7 was not written: its footer has"):
         rows.close()
 
 
@@ -237,7 +237,7 @@ def test_paths_may_be_longer_than_statistics(monkeypatch: pytest.MonkeyPatch, le
     long = add_row(1, path="x" * length)
     stream = io.BytesIO()
     with new_action_file(stream, checkpoint_schema(), table="t", version=7) as rows:
-        rows.write_small(SMALL)
+        rows.write_non_file_actions(SMALL)
         rows.write_files([("add", add_table([add_row(2), add_row(3), long, long, add_row(4)]))])
     assert [len(path) for path in paths(stream.getvalue(), "add")].count(length) == 2
 
@@ -271,7 +271,7 @@ def test_typed_columns_count_before_they_are_made(
     monkeypatch.setattr(action_rows, "_MOST_TYPED_BYTES", 6_000)
     stream = io.BytesIO()
     with new_action_file(stream, wide(columns), table="t", version=7) as file:
-        file.write_small(SMALL)
+        file.write_non_file_actions(SMALL)
         adds = add_table([add_row(n, stats=None) for n in range(100)])
         file.write_files([("add", adds), ("remove", remove_table([remove_row(1)] * 100))])
     footer = pq.read_metadata(io.BytesIO(stream.getvalue()))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_delta.engine.checkpoint import action_rows, incremental_v2
-from airflow_delta.engine.checkpoint.base_check import check_told
+from airflow_delta.engine.checkpoint.base_check import check_expected_files
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.checkpoint.write import ExpectedFiles
@@ -105,7 +105,7 @@ def test_a_file_that_comes_again_is_told_of(tables: list[Any]) -> None:
 )
 def test_what_a_checksum_tells_is_compared(told: ExpectedFiles, agrees: bool) -> None:
     def compare() -> None:
-        check_told(told, num_adds=2, adds_size=30, path="c", version=7, table="t")
+        check_expected_files(told, num_adds=2, adds_size=30, path="c", version=7, table="t")
 
     if agrees:
         compare()

@@ -41,7 +41,7 @@ def reader_of(root: str) -> CheckpointReader:
 
 
 def actions(reader: CheckpointReader, kind: str) -> list[Any]:
-    return [value for name, value in reader.small_actions() if name == kind]
+    return [value for name, value in reader.non_file_actions() if name == kind]
 
 
 def state(table: DeltaTable) -> list[dict[str, Any]]:

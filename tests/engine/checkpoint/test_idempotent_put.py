@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_delta.engine.checkpoint.idempotent_put import own_file, put_own
+from airflow_delta.engine.checkpoint.idempotent_put import open_idempotent_writer, put_idempotently
 from airflow_delta.engine.errors import ObjectExistsError, StorageError
 from tests.engine.checkpoint.contents import memory
 from tests.faulty_storage import Fault, FaultyStorage, How
@@ -13,7 +13,7 @@ CONTENT = b"".join(PIECES)
 
 
 def publish(storage: FaultyStorage, *, replaces: bool = False) -> None:
-    with own_file(storage, PATH, replaces=replaces) as file:
+    with open_idempotent_writer(storage, PATH, replaces=replaces) as file:
         for piece in PIECES:
             file.write(piece)
         assert file.tell() == len(CONTENT)
@@ -66,7 +66,7 @@ def test_what_fails_in_the_block_is_no_meeting() -> None:
     storage.create(PATH, b"")
     with (
         pytest.raises(ObjectExistsError, match="of something else"),
-        own_file(storage, PATH, replaces=False),
+        open_idempotent_writer(storage, PATH, replaces=False),
     ):
         raise ObjectExistsError("of something else", path=PATH)
 
@@ -80,8 +80,8 @@ def test_a_store_that_can_not_be_asked_is_an_error() -> None:
 
 def test_content_that_meets_itself_is_put() -> None:
     storage = memory()
-    put_own(FaultyStorage(storage, Fault("create", how=How.REPEAT)), PATH, CONTENT)
+    put_idempotently(FaultyStorage(storage, Fault("create", how=How.REPEAT)), PATH, CONTENT)
     assert storage.read(PATH) == CONTENT
     with pytest.raises(ObjectExistsError, match="there is such an object"):
-        put_own(storage, PATH, CONTENT[:-1] + b"!")
+        put_idempotently(storage, PATH, CONTENT[:-1] + b"!")
     assert storage.read(PATH) == CONTENT

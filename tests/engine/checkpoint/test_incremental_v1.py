@@ -22,7 +22,7 @@ from airflow_delta.engine.checkpoint.row_encoder import RowEncoder
 from airflow_delta.engine.checkpoint.write import (
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
+    NonFileContent,
     write_classic_checkpoint,
 )
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError, ObjectNotFoundError
@@ -34,8 +34,8 @@ from airflow_delta.engine.log.files import (
     checkpoint_path,
 )
 from airflow_delta.engine.parquet.stitch import StitchedFile, stored_in
-from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
-from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits, reconcile_commits
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.engine.checkpoint.contents import (
@@ -98,7 +98,7 @@ def tail_of(
     storage: MemoryStorage,
     adds: Iterable[dict[str, Any]] = (),
     removes: Iterable[dict[str, Any]] = (),
-) -> ReconciledTail:
+) -> ReconciledCommits:
     tables = [add_table(list(adds)), remove_table(list(removes))]
     first = tables[0].num_rows
     placed = [
@@ -107,7 +107,7 @@ def tail_of(
         )
         for table, start in zip(tables, (0, first), strict=True)
     ]
-    return reconcile_tail(FileActions(*placed), table=storage.root)
+    return reconcile_commits(FileActions(*placed), table=storage.root)
 
 
 def follow(
@@ -117,7 +117,7 @@ def follow(
     *,
     base: Checkpoint | None = None,
     oldest_ms: int = 0,
-    small: SmallContent | None = None,
+    small: NonFileContent | None = None,
     expected: ExpectedFiles | None = None,
 ) -> CheckpointWritten:
     """Write the checkpoint of version 8."""
@@ -452,14 +452,14 @@ def checkpointed(root: Path) -> CheckpointWritten:
     snapshot = delta.snapshot()
     segment = snapshot.segment
     assert segment.checkpoint is not None
-    small = SmallContent(
+    small = NonFileContent(
         snapshot.protocol, snapshot.metadata, tuple(snapshot.transactions.values()), ()
     )
     return write_incremental_classic(
         delta.storage,
         small,
         segment.checkpoint,
-        Tail(delta.storage, segment.plan(), table=segment.table).files(None),
+        SegmentCommits(delta.storage, segment.plan(), table=segment.table).files(None),
         oldest_tombstone_ms=0,
         version=snapshot.version,
         table=snapshot.table,

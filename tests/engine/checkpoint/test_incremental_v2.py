@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta.engine.checkpoint import incremental_v2
-from airflow_delta.engine.checkpoint.incremental_v2 import merged_with
+from airflow_delta.engine.checkpoint.incremental_v2 import choose_merged_sidecars
 from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.sidecars import layout as sidecar_layout
 from airflow_delta.engine.errors import (
@@ -357,11 +357,11 @@ def test_many_commits_are_streamed(table: Table, monkeypatch: pytest.MonkeyPatch
     """They needn't fit into memory, which all actions of a checkpoint from the previous one must."""
     table.commit([file("x", 1)])
     size = table.table.storage.head(commit_file(1)).size
-    monkeypatch.setattr(checkpoint_base, "_TAIL_BYTES", size)
+    monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size)
     snapshot = table.table.delta().snapshot()
     plan = plan_checkpoint(snapshot)
     assert plan.incremental
-    monkeypatch.setattr(checkpoint_base, "_TAIL_BYTES", size - 1)
+    monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size - 1)
     assert not plan_checkpoint(snapshot).incremental
     # Recovery may have made the tail longer than it was planned with.
     result = execute_checkpoint(snapshot.state.storage, snapshot, plan)
@@ -414,7 +414,7 @@ def test_which_sidecars_are_merged(
     monkeypatch: pytest.MonkeyPatch, new: int, small: list[int], expected: Sequence[int]
 ) -> None:
     monkeypatch.setattr(incremental_v2, "_SMALL_ROWS", 25_000)
-    assert merged_with(new, small) == list(expected)
+    assert choose_merged_sidecars(new, small) == list(expected)
 
 
 @given(st.lists(st.integers(1, 4), min_size=300, max_size=400))
@@ -425,7 +425,7 @@ def test_merging_costs_little_and_keeps_few(news: list[int]) -> None:
         small: list[int] = []
         written = 0
         for new in news:
-            merged = merged_with(new, small)
+            merged = choose_merged_sidecars(new, small)
             rows = new + sum(small[place] for place in merged)
             small = [n for place, n in enumerate(small) if place not in merged] + [rows]
             written += rows

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from airflow_delta.engine.checkpoint.path_ranges import (
     PathRanges,
     any_within,
-    parsed_ranges,
-    ranges_of,
+    find_ranges,
+    parse_ranges,
     ranges_text,
 )
 
@@ -20,7 +20,7 @@ PATHS = st.text(st.sampled_from("\x01/ab\U0010ffff"), max_size=12)
 
 
 def ranges(paths: list[str]) -> PathRanges | None:
-    return ranges_of(pa.chunked_array([pa.array(paths, pa.string())]))
+    return find_ranges(pa.chunked_array([pa.array(paths, pa.string())]))
 
 
 def test_a_range_for_each_directory() -> None:
@@ -54,8 +54,8 @@ def test_what_lies_in_them(path: str, inside: bool) -> None:
 def test_the_text_says_the_same() -> None:
     found = ranges(DAYS)
     assert found is not None
-    assert parsed_ranges(ranges_text(found)) == found
-    assert parsed_ranges("one two three") is None
+    assert parse_ranges(ranges_text(found)) == found
+    assert parse_ranges("one two three") is None
 
 
 @pytest.mark.parametrize(

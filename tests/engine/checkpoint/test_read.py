@@ -134,7 +134,7 @@ def test_a_classic_checkpoint_gives_back_what_was_written() -> None:
     assert (reader.version, reader.path) == (7, result.path)
     assert reader.metadata is None
     assert reader.sidecars == ()
-    assert reader.small_actions() == [
+    assert reader.non_file_actions() == [
         ("protocol", given.protocol.to_json()),
         ("metaData", METADATA.to_json()),
         *(("txn", txn.to_json()) for txn in given.transactions),
@@ -155,7 +155,7 @@ def test_all_parts_of_a_multipart_checkpoint_are_read() -> None:
         storage.create(path, sidecar_bytes(numbers, numbers))
         parts.append(storage.head(path))
     reader = open_checkpoint(storage, MultipartCheckpoint(7, tuple(parts)), table="t")
-    assert reader.small_actions() == []
+    assert reader.non_file_actions() == []
     assert paths(reader.adds(["size"])) == [add_row(n)["path"] for n in (1, 2, 3)]
     assert paths(reader.removes()) == [remove_row(n)["path"] for n in (1, 2, 3)]
 
@@ -186,7 +186,7 @@ def test_sidecars_are_followed_from_every_kind_of_top_level(form: str) -> None:
     assert reader.metadata is not None
     assert reader.metadata.version == 7
     assert [sidecar.path for sidecar in reader.sidecars] == ["a.parquet", "b.parquet"]
-    assert ("protocol", PROTOCOL_JSON) in reader.small_actions()
+    assert ("protocol", PROTOCOL_JSON) in reader.non_file_actions()
 
 
 def test_file_actions_may_stand_in_the_lines_themselves() -> None:
@@ -206,7 +206,7 @@ def test_file_actions_may_stand_in_the_lines_themselves() -> None:
     )
     reader = open_checkpoint(storage, checkpoint, table="t")
     assert reader.metadata == CheckpointMetadata(7)
-    assert reader.small_actions()[1] == ("metaData", METADATA.to_json())
+    assert reader.non_file_actions()[1] == ("metaData", METADATA.to_json())
     (live,) = reader.adds()
     assert [row["tags"] for row in live.to_pylist()] == [[("a", "b")]] * 2
     assert paths([live]) == [add_row(1)["path"], add_row(2)["path"]]
@@ -249,7 +249,7 @@ def test_a_missing_sidecar_is_damage_to_the_checkpoint_and_named() -> None:
     storage.delete(["_delta_log/_sidecars/b.parquet"])
     checkpoint = put_parquet(storage, [there, gone], v2_checkpoint_path(7, UUID, "parquet"))
     reader = open_checkpoint(storage, checkpoint, table="t")
-    assert len(reader.small_actions()) == 4
+    assert len(reader.non_file_actions()) == 4
     with pytest.raises(
         CorruptLogError, match=r"sidecar _delta_log/_sidecars/b\.parquet is missing"
     ):
@@ -277,7 +277,7 @@ def test_a_sidecar_that_is_named_twice_is_damage(spelling: str) -> None:
 def test_a_missing_checkpoint_is_missing() -> None:
     gone = ClassicCheckpoint(7, f"_delta_log/{7:020}.checkpoint.parquet", 10, 0)
     with pytest.raises(ObjectNotFoundError, match="checkpoint"):
-        open_checkpoint(memory(), gone, table="t").small_actions()
+        open_checkpoint(memory(), gone, table="t").non_file_actions()
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_broken_lines_are_damage(text: bytes) -> None:
     path = v2_checkpoint_path(7, UUID, "json")
     storage.create(path, text)
     with pytest.raises(CorruptLogError, match=f"{path} is damaged: line"):
-        open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+        open_checkpoint(storage, checkpoint_at(storage, path), table="t").non_file_actions()
 
 
 def test_an_action_beside_a_null_is_found() -> None:
@@ -326,7 +326,7 @@ def test_an_action_beside_a_null_is_found() -> None:
     rows = [f'{{"add":null,"{kind}":{json.dumps(value)}}}' for kind, value in kinds]
     storage.create(path, "\n".join([*rows, '{"remove":null}', '{"add":{}']).encode())
     reader = open_checkpoint(storage, checkpoint_at(storage, path), table="t")
-    assert list(reader.small_actions()) == kinds
+    assert list(reader.non_file_actions()) == kinds
 
 
 def naive_rows(root: Path, checkpoint: Checkpoint) -> list[dict[str, Any]]:
@@ -378,7 +378,7 @@ def test_checkpoints_of_other_engines_read_as_plain_parquet_does(
             for kind, value in row.items()
             if value is not None and kind not in ("add", "remove")
         )
-        assert Counter(kind for kind, _ in reader.small_actions()) == kinds
+        assert Counter(kind for kind, _ in reader.non_file_actions()) == kinds
         for kind, tables in (("add", reader.adds()), ("remove", reader.removes())):
             found = [row for table in tables for row in table.to_pylist()]
             expected = [row[kind] for row in naive if row.get(kind)]
@@ -424,7 +424,7 @@ from airflow_delta.engine.storage.local import LocalStorage
 storage = LocalStorage(sys.argv[1])
 for checkpoint in list_log(storage).checkpoints:
     reader = open_checkpoint(storage, checkpoint, table="t")
-    print(json.dumps([reader.small_actions(), len(reader.sidecars)]))
+    print(json.dumps([reader.non_file_actions(), len(reader.sidecars)]))
 print(*sorted({"pyarrow", "numpy"} & set(sys.modules)))
 """
 
@@ -465,7 +465,7 @@ def put_json_with_files(root: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [put_own, put_top_level, put_json_with_files])
-def test_small_actions_are_read_without_pyarrow(
+def test_non_file_actions_are_read_without_pyarrow(
     tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
     # Importing it takes longer than opening a table.
@@ -474,7 +474,7 @@ def test_small_actions_are_read_without_pyarrow(
     assert loaded == ""
     (checkpoint,) = list_log(LocalStorage(str(tmp_path))).checkpoints
     reader = open_checkpoint(LocalStorage(str(tmp_path)), checkpoint, table="t")
-    assert [(kind, value) for kind, value in found] == reader.small_actions()
+    assert [(kind, value) for kind, value in found] == reader.non_file_actions()
     assert num_sidecars == len(reader.sidecars)
 
 
@@ -509,9 +509,9 @@ def with_codec(data: bytes, compression: str) -> bytes:
 def test_what_only_pyarrow_can_read_is_read_with_it() -> None:
     storage = memory()
     path = write_classic_checkpoint(storage, content(), version=7, table="t").path
-    plain = open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+    plain = open_checkpoint(storage, checkpoint_at(storage, path), table="t").non_file_actions()
     storage.replace(path, with_codec(storage.read(path), "zstd"))
-    packed = open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+    packed = open_checkpoint(storage, checkpoint_at(storage, path), table="t").non_file_actions()
     assert packed == plain
 
 
@@ -520,4 +520,4 @@ def test_damage_is_told_as_pyarrow_finds_it() -> None:
     path = write_classic_checkpoint(storage, content(), version=7, table="t").path
     storage.replace(path, storage.read(path)[:-1])
     with pytest.raises(CorruptLogError, match=rf"{path} is damaged: it can't be read as Parquet"):
-        open_checkpoint(storage, checkpoint_at(storage, path), table="t").small_actions()
+        open_checkpoint(storage, checkpoint_at(storage, path), table="t").non_file_actions()

@@ -274,7 +274,7 @@ def test_the_struct_equals_what_spark_makes_of_the_same_text(
     root = golden_case("delta-1.2.1-only-struct-stats")
     (checkpoint,) = list_log(LocalStorage(str(root))).checkpoints
     reader = open_checkpoint(LocalStorage(str(root)), checkpoint, table=str(root))
-    (metadata_json,) = [value for kind, value in reader.small_actions() if kind == "metaData"]
+    (metadata_json,) = [value for kind, value in reader.non_file_actions() if kind == "metaData"]
     meta = Metadata.from_json(metadata_json, "test")
     meta = replace(meta, configuration={**meta.configuration, STRUCT: "true"})
     typed = typed_columns(Protocol(1, 2), meta, table=str(root))

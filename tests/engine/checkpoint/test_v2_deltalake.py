@@ -14,7 +14,7 @@ from airflow_delta.engine.checkpoint.v2_write import (
     publish_top_level,
     write_v2_checkpoint,
 )
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, NonFileContent
 from airflow_delta.engine.log.files import checkpoint_path, v2_checkpoint_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.storage.local import LocalStorage
@@ -29,7 +29,7 @@ from tests.engine.checkpoint.contents import (
 from tests.log_builder import write_commit
 
 ADDS = [add_row(n) for n in range(5)]
-SMALL = SmallContent(PROTOCOL_V2, METADATA, (), ())
+SMALL = NonFileContent(PROTOCOL_V2, METADATA, (), ())
 
 
 def write_table(root: Path, top_level: str) -> None:

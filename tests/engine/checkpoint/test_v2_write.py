@@ -17,7 +17,7 @@ from airflow_delta.engine.checkpoint.v2_write import (
     publish_top_level,
     write_v2_checkpoint,
 )
-from airflow_delta.engine.checkpoint.write import ExpectedFiles, SmallContent, Written
+from airflow_delta.engine.checkpoint.write import ExpectedFiles, NonFileContent, Written
 from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidTableError,
@@ -43,7 +43,7 @@ from tests.faulty_storage import Fault, FaultyStorage, How
 JSON = v2_checkpoint_path(7, "80a083e8-7026-4e79-81be-64bd76c43a11", "json")
 PARQUET = v2_checkpoint_path(7, "80a083e8-7026-4e79-81be-64bd76c43a11", "parquet")
 CLASSIC = checkpoint_path(7)
-SMALL = SmallContent(
+SMALL = NonFileContent(
     PROTOCOL_V2,
     METADATA,
     (Txn("app", 5, 1_700_000_000_000), Txn("other", -1)),

@@ -55,7 +55,7 @@ def test_each_row_is_one_action_and_v1_kinds_only() -> None:
     assert set(rows[0]) == {"protocol", "metaData", "txn", "domainMetadata", "add", "remove"}
 
 
-def test_small_actions_keep_their_fields() -> None:
+def test_non_file_actions_keep_their_fields() -> None:
     rows = rows_written()
     assert [row["txn"] for row in rows if row["txn"]] == [
         {"appId": "app", "version": 5, "lastUpdated": 1_700_000_000_000},
@@ -178,9 +178,9 @@ def test_kinds_have_row_groups_of_their_own_told_by_null_counts(
 def row_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:
     gathered = action_rows._Gathered()
     for table in tables:
-        yield from gathered.full(table)
+        yield from gathered.add(table)
     if gathered.rows:
-        yield gathered.taken()
+        yield gathered.take()
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,4 +1,4 @@
-"""Parquet files of small actions for the tests of this folder, and what pyarrow reads in them."""
+"""Parquet files of non-file actions for the tests of this folder, and what pyarrow reads in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
-from airflow_delta.engine.parquet.rows import read_small_rows
+from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.thrift import ThriftStruct, decode, encode
 from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -116,14 +116,14 @@ def stored(rows: Sequence[dict[str, Any]], schema: pa.Schema = SCHEMA, **options
 
 def here(data: bytes) -> Rows:
     """What this package reads."""
-    return read_small_rows(io.BytesIO(data), size=len(data), kinds=SMALL_KINDS)
+    return read_non_file_rows(io.BytesIO(data), size=len(data), kinds=SMALL_KINDS)
 
 
 def by_pyarrow(data: bytes) -> Rows:
     """What the engine reads with pyarrow."""
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
     storage.create("file.parquet", data)
-    return ActionFile(storage, FileInfo("file.parquet", len(data), 0)).small_actions()
+    return ActionFile(storage, FileInfo("file.parquet", len(data), 0)).non_file_actions()
 
 
 def footer_of(data: bytes) -> ThriftStruct:

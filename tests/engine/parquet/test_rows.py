@@ -19,7 +19,7 @@ from airflow_delta.engine.checkpoint.layout import null_structs
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.rows import read_small_rows
+from airflow_delta.engine.parquet.rows import read_non_file_rows
 from airflow_delta.engine.parquet.thrift import BINARY, I32, LIST, ThriftList, ThriftStruct
 from tests.conftest import golden_manifest
 from tests.engine.parquet.files import (
@@ -339,4 +339,4 @@ def test_errors_of_the_storage_pass() -> None:
             raise StorageError("the store is down")
 
     with pytest.raises(StorageError, match="the store is down"):
-        read_small_rows(Broken(stored([])), size=100, kinds=SMALL_KINDS)
+        read_non_file_rows(Broken(stored([])), size=100, kinds=SMALL_KINDS)

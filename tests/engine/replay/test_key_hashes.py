@@ -102,7 +102,7 @@ def test_the_order_is_that_of_pairs(hashes: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_parts_are_joined_in_their_order(count: int) -> None:
     part = KeyHashes(np.array([1, 2], np.uint64), np.array([3, 4], np.uint64))
-    assert pairs(KeyHashes.joined([part] * count)) == [(1, 3), (2, 4)] * count
+    assert pairs(KeyHashes.concat([part] * count)) == [(1, 3), (2, 4)] * count
 
 
 # Short hashes

@@ -15,7 +15,7 @@ from airflow_delta.engine.arrow.json import lines as json_lines
 from airflow_delta.engine.arrow.json.reader import parse_commits, stream_commits
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.replay.newest_first import NewestFirst
-from airflow_delta.engine.replay.reconcile import reconcile_tail
+from airflow_delta.engine.replay.reconcile import reconcile_commits
 from tests.log_builder import add, remove
 from tests.table_builder import lines, replay
 
@@ -78,7 +78,9 @@ def test_the_same_as_in_memory_wherever_the_log_is_cut(
         found = survivors(history, slice_bytes=slice_bytes)
     with warnings.catch_warnings(record=True) as expected_told:
         warnings.simplefilter("always")
-        expected = reconcile_tail(parse_commits(contents(history), table=TABLE).files, table=TABLE)
+        expected = reconcile_commits(
+            parse_commits(contents(history), table=TABLE).files, table=TABLE
+        )
     assert rows(found.adds) == rows(expected.adds)
     assert rows(found.removes) == rows(expected.removes)
     assert len(told) == len(expected_told)

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow.json.reader import parse_commits
 from airflow_delta.engine.errors import DeltaWarning
-from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits, reconcile_commits
 from tests.log_builder import add, remove
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x" * 20, "sizeInBytes": 3, "cardinality": 1}
 
 
-def tail(*commits: list[dict]) -> ReconciledTail:
+def tail(*commits: list[dict]) -> ReconciledCommits:
     texts = [
         (version, "".join(json.dumps(a) + "\n" for a in [{}, *actions]).encode())
         for version, actions in enumerate(commits)
     ]
-    return reconcile_tail(parse_commits(texts, table="t").files, table="t")
+    return reconcile_commits(parse_commits(texts, table="t").files, table="t")
 
 
 def paths(table: pa.Table) -> list[str]:

@@ -19,7 +19,7 @@ def column(keys: list[str]) -> pa.ChunkedArray:
 def test_a_key_that_comes_twice_is_suspected_in_the_end(batches: list[list[str]]) -> None:
     repeated = RepeatedKeys()
     for keys in batches:
-        repeated.meet(column(keys))
+        repeated.add(column(keys))
     met = [key for keys in batches for key in keys]
     assert repeated.any() == (len(set(met)) < len(met))
 
@@ -28,4 +28,4 @@ def test_a_key_that_comes_twice_is_suspected_in_the_end(batches: list[list[str]]
     ("keys", "suspected"), [(["a", "b", "b"], True), (["a", "b", "a"], False), ([], False)]
 )
 def test_one_right_after_itself_is_suspected_at_once(keys: list[str], suspected: bool) -> None:
-    assert RepeatedKeys().meet(column(keys)) is suspected
+    assert RepeatedKeys().add(column(keys)) is suspected

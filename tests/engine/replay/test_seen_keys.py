@@ -42,14 +42,14 @@ def test_what_was_added_is_there_and_nothing_else(
         patch.setattr(seen_keys, "_LARGE", room[1])
         seen, model = SeenKeys(), dict[Pair, int]()
         for batch in batches:
-            assert seen.contain(hashes(batch)).tolist() == [pair in model for pair in batch]
+            assert seen.contains(hashes(batch)).tolist() == [pair in model for pair in batch]
             distinct = sorted({*batch})
             expected = [model.get(pair, -1) for pair in distinct]
             assert seen.add(hashes(distinct)).tolist() == expected
             for pair in distinct:
                 model.setdefault(pair, len(model))
             assert len(seen) == len(model)
-    assert seen.contain(hashes(sorted(model))).all()
+    assert seen.contains(hashes(sorted(model))).all()
 
 
 def test_many_keys_in_many_batches() -> None:
@@ -63,8 +63,8 @@ def test_many_keys_in_many_batches() -> None:
     seen = SeenKeys()
     for part in np.array_split(np.arange(len(keys)), 100):
         batch = keys.pick(part)
-        assert not seen.contain(batch).any()
+        assert not seen.contains(batch).any()
         assert (seen.add(batch.pick(batch.order())) == -1).all()
-    assert seen.contain(keys).all()
-    assert not seen.contain(never).any()
+    assert seen.contains(keys).all()
+    assert not seen.contains(never).any()
     assert sorted(seen.add(keys).tolist()) == list(range(40_000))

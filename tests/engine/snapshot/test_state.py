@@ -11,7 +11,7 @@ import pytest
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.files import CompactedCommits
 from airflow_delta.engine.log.segment import load_segment
-from airflow_delta.engine.snapshot.tail import read_tail
+from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from tests.faulty_storage import Fault, FaultyStorage
 from tests.log_builder import PROTOCOL, add, metadata, remove
 from tests.table_builder import (
@@ -95,7 +95,7 @@ def test_no_checkpoint_is_made_of_a_compaction_that_lost_lines() -> None:
         segment = load_segment(table.storage)
         # What tasks of Spark read.
         with pytest.raises(CorruptLogError, match=name(2, 4)):
-            read_tail(table.storage, segment.plan(), columns=(), table=table.uri)
+            parse_commit_files(table.storage, segment.plan(), columns=(), table=table.uri)
         with told(name(2, 4)):
             assert table.delta().checkpoint().written
         table.storage.delete(commits(HISTORY))

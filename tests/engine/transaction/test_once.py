@@ -145,7 +145,7 @@ def test_a_try_is_found_though_a_checkpoint_has_dropped_its_identifier(tmp_path:
     write(table, 7)
     table.checkpoint()
     again = DeltaTable(str(tmp_path))
-    assert again.snapshot().state.small.transactions == {}
+    assert again.snapshot().state.non_file_state.transactions == {}
     result = write(again, 7)
     assert (result.version, result.repeated, versions(table)) == (1, True, 1)
 

@@ -32,7 +32,7 @@ __all__ = [
     "NO_ACTION",
     "SMALL_KINDS",
     "InvalidLineError",
-    "SmallAction",
+    "NonFileAction",
     "file_columns",
     "read_line",
 ]
@@ -64,7 +64,7 @@ class InvalidLineError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SmallAction:
+class NonFileAction:
     """An action of a commit that is not a file action.
 
     Attributes:

@@ -20,7 +20,7 @@ from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
     NO_ACTION,
     InvalidLineError,
-    SmallAction,
+    NonFileAction,
     read_line,
 )
 from airflow_delta.engine.arrow.json.line_locations import (
@@ -30,7 +30,7 @@ from airflow_delta.engine.arrow.json.line_locations import (
     path_of,
 )
 
-__all__ = ["find_small_actions"]
+__all__ = ["find_non_file_actions"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -46,13 +46,13 @@ _OTHER_LINE_NEXT = re.compile(
 _FILE_ACTION_HERE = re.compile(_FILE_ACTION)
 
 
-def find_small_actions(
+def find_non_file_actions(
     commits: Iterable[tuple[int, bytes]],
     *,
     kinds: Collection[str],
     table: str,
     paths: Mapping[int, str] = NO_PATHS,
-) -> tuple[SmallAction, ...]:
+) -> tuple[NonFileAction, ...]:
     """The actions of some kinds, in log order.
 
     Args:
@@ -66,7 +66,7 @@ def find_small_actions(
             protocol allows.
     """
     names = tuple(f'"{kind}"'.encode() for kind in kinds)
-    found: list[SmallAction] = []
+    found: list[NonFileAction] = []
     position = 0
     for version, content in commits:
         if not content:
@@ -85,7 +85,7 @@ def find_small_actions(
                         table=table,
                     ) from error
                 if action is not None and action[0] in kinds:
-                    found.append(SmallAction(version, *action, position + start))
+                    found.append(NonFileAction(version, *action, position + start))
         position += len(content) + 1
     return tuple(found)
 

@@ -37,7 +37,7 @@ from airflow_delta.engine.arrow.json.exact import (
     NO_ACTION,
     SMALL_KINDS,
     InvalidLineError,
-    SmallAction,
+    NonFileAction,
     file_columns,
     read_line,
 )
@@ -47,7 +47,7 @@ from airflow_delta.engine.arrow.numpy_arrays import int64_array, int64_view
 from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
 
-__all__ = ["ParsedCommits", "SmallAction", "parse_commits", "stream_commits"]
+__all__ = ["NonFileAction", "ParsedCommits", "parse_commits", "stream_commits"]
 
 _Digest = TypeVar("_Digest")
 
@@ -71,11 +71,11 @@ class ParsedCommits:
 
     Attributes:
         files: the file actions, in log order.
-        small: every other known action, in log order.
+        non_file_actions: every other known action, in log order.
     """
 
     files: FileActions
-    small: tuple[SmallAction, ...]
+    non_file_actions: tuple[NonFileAction, ...]
 
 
 def parse_commits(
@@ -112,7 +112,7 @@ def parse_commits(
             pa.concat_tables([part.files.adds for part in parts]),
             pa.concat_tables([part.files.removes for part in parts]),
         ),
-        tuple(action for part in parts for action in part.small),
+        tuple(action for part in parts for action in part.non_file_actions),
     )
 
 
@@ -176,7 +176,7 @@ def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass(slots=True)
 class _SliceResult:
-    small: list[SmallAction] = field(default_factory=list)
+    non_file_actions: list[NonFileAction] = field(default_factory=list)
     batches: dict[str, list[pa.RecordBatch]] = field(
         default_factory=lambda: {kind: [] for kind in FILE_KINDS}
     )
@@ -211,8 +211,8 @@ class _Parser:
             pa.Table.from_batches(_in_log_order(result.batches[kind]), self._schemas[kind])
             for kind in FILE_KINDS
         )
-        small = sorted(result.small, key=lambda action: action.position)
-        return ParsedCommits(FileActions(adds, removes), tuple(small))
+        non_file = sorted(result.non_file_actions, key=lambda action: action.position)
+        return ParsedCommits(FileActions(adds, removes), tuple(non_file))
 
     def _read(self, source: Slice) -> _SliceResult:
         """All actions of a slice; what takes the exact path may come out of order."""
@@ -269,8 +269,8 @@ class _Parser:
                 numbers[kind].append(number)
                 rows[kind].append(value)
             elif kind in self._kinds:
-                small = SmallAction(versions[number], kind, value, positions[number])
-                result.small.append(small)
+                non_file = NonFileAction(versions[number], kind, value, positions[number])
+                result.non_file_actions.append(non_file)
         for kind in FILE_KINDS:
             if rows[kind]:
                 chosen = lines.pick(numbers[kind])

@@ -16,23 +16,23 @@ from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
     SMALL_KINDS,
     InvalidLineError,
-    SmallAction,
+    NonFileAction,
     read_line,
 )
 from airflow_delta.engine.arrow.json.line_locations import NO_PATHS
 from airflow_delta.engine.arrow.json.lines import Slice, cut_slices, index_lines
 from airflow_delta.engine.arrow.parallel import map_ordered
 
-__all__ = ["scan_small_actions"]
+__all__ = ["scan_non_file_actions"]
 
 
-def scan_small_actions(
+def scan_non_file_actions(
     commits: Iterable[tuple[int, bytes]],
     *,
     kinds: Collection[str],
     table: str,
     paths: Mapping[int, str] = NO_PATHS,
-) -> tuple[SmallAction, ...]:
+) -> tuple[NonFileAction, ...]:
     """The actions of some kinds, in log order.
 
     Args:
@@ -53,7 +53,7 @@ def scan_small_actions(
     return tuple(action for found in map_ordered(scan, slices) for action in found)
 
 
-def _scan(source: Slice, *, kinds: Collection[str], others: Iterable[bytes]) -> list[SmallAction]:
+def _scan(source: Slice, *, kinds: Collection[str], others: Iterable[bytes]) -> list[NonFileAction]:
     lines = index_lines(source)
     lines = lines.select(lines.stops > lines.starts)
     for prefix in others:
@@ -67,5 +67,5 @@ def _scan(source: Slice, *, kinds: Collection[str], others: Iterable[bytes]) -> 
         except InvalidLineError as error:
             raise lines.corrupt(number, str(error)) from error
         if action is not None and action[0] in kinds:
-            found.append(SmallAction(versions[number], *action, positions[number]))
+            found.append(NonFileAction(versions[number], *action, positions[number]))
     return found

@@ -89,7 +89,7 @@ class ActionFile:
         _ = self._source.footer
         return self
 
-    def small_actions(self) -> list[tuple[str, dict[str, Any]]]:
+    def non_file_actions(self) -> list[tuple[str, dict[str, Any]]]:
         """The actions that aren't about files, as (kind, JSON object) in the order of the rows.
 
         Fields that are null are left out, as they would be in JSON.

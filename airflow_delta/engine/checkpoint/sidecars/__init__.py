@@ -1,1 +1,1 @@
-"""Sidecars of V2 checkpoints: how files are spread over them, written, tagged and reused."""
+"""Sidecars of V2 checkpoints: layout, tags, writing and reuse."""

@@ -1,19 +1,19 @@
-"""How file actions are laid out in sidecars, so that a change to the table touches few of them.
+"""The layout of file actions in sidecars: a change to the table should affect few sidecars.
 
-An incremental checkpoint writes anew only the sidecars that a change touches (`incremental_v2`). So
-rows that tend to change together lie together:
+An incremental checkpoint rewrites only the sidecars that a change affects (`incremental_v2`). So
+rows that tend to change together are stored together:
 
 * adds and removes never share a sidecar;
-* adds are sorted by partition values, then by path, and a sidecar ends with a partition where one
-  ends near: what deletes, rewrites or extends a partition touches the sidecars of that partition;
+* adds are sorted by partition values, then by path, and a sidecar ends at the end of a partition if
+  one is near. So a change to a partition affects the sidecars of that partition;
 * removes are sorted by ``deletionTimestamp``: they expire in that order, sidecar by sidecar.
 
-Sorting all of a large table would need all of it in memory. So rows are sorted in runs of some hundred
-megabytes: a table of a million files or so is one or a few runs, and a partition of a table of ``n``
-runs lies in at most ``n`` times as many sidecars. Commits mostly add to few partitions at a time, so
-that runs, which follow the log, mostly hold few of each other's partitions.
+Sorting all of a large table would need all of it in memory. So rows are sorted in runs of some
+hundred megabytes. A table of about a million files is one or a few runs, and a partition of a table
+of ``n`` runs is in at most ``n`` times as many sidecars. Commits mostly add to few partitions at a
+time, and runs follow the log, so two runs rarely have the same partitions.
 
-The columns are those of a classic checkpoint's (`layout`), adds and removes alone.
+The columns are those of a classic checkpoint (`layout`), adds and removes alone.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = [
 ]
 
 SIDECAR_ROWS = 50_000
-"""The most rows of a sidecar: what a change of one row costs at most, and about a megabyte."""
+"""The most rows of a sidecar, and so the most that changing one row costs: about a megabyte."""
 
 _RUN_BYTES = 128 << 20
-"""Rows in memory, before encoding, that are sorted together. While one run is written the next one is
-gathered, so this is there twice, and a few sidecars beside it."""
+"""Rows in memory, before encoding, that are sorted together. While one run is written the next one
+is gathered, so memory holds two runs and a few sidecars."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarLayout:
-    """What the sidecars of a table look like, by its protocol and metadata.
+    """The layout of a table's sidecars, by its protocol and metadata.
 
     Attributes:
         schema: the columns ``add`` and ``remove``.
         typed: makes the typed columns of adds; None for none.
-        stats_form: tells in which form statistics are stored; adds of another form can't be kept.
+        stats_form: the form in which statistics are stored; adds of another form can't be kept.
     """
 
     schema: pa.Schema
@@ -75,7 +75,7 @@ class SidecarRows:
 
     Attributes:
         kind: ``"add"`` or ``"remove"``.
-        load: gives the rows; for a thread, because that takes most of the time.
+        load: gives the rows. Call it on a thread, because it takes most of the time.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class SidecarRows:
 
 
 def sidecar_layout(protocol: Protocol, metadata: Metadata, *, table: str) -> SidecarLayout:
-    """The layout that the table's properties ask for.
+    """The layout by the table's properties.
 
     Raises:
         InvalidTableError: see `typed_columns`.
@@ -105,19 +105,20 @@ def stats_form(*, texts: bool, parsed: Iterable[pa.Field]) -> str:
     Args:
         texts: whether there is a column ``stats``.
         parsed: the typed columns. Their types follow the table's schema, which changes (edge case
-            C6), so they count to the last detail.
+            C6), so every detail of a type counts.
     """
     types = sorted(f"{field.name}: {field.type}" for field in parsed)
-    # A short name for a long text, not a matter of security.
+    # A short name for a long text, not a security measure.
     digest = hashlib.md5("\n".join(types).encode(), usedforsecurity=False).hexdigest()
     return "+".join([*(["json"] if texts else []), *([f"struct-{digest}"] if types else [])])
 
 
 def clustered(files: Iterable[FileActionTable]) -> Iterator[SidecarRows]:
-    """File actions, in any order, as the rows of sidecars.
+    """Sort file actions, given in any order, into the rows of sidecars.
 
     Args:
-        files: tables of any size with the kind that they hold, of the columns of `action_schema`.
+        files: tables of any size with the kind of their actions, with the columns of
+            `action_schema`.
     """
     runs = {kind: _Run() for kind in ("add", "remove")}
     for kind, table in files:
@@ -125,10 +126,10 @@ def clustered(files: Iterable[FileActionTable]) -> Iterator[SidecarRows]:
             runs[kind].tables.append(table)
             runs[kind].size += table.nbytes
         if runs[kind].size >= _RUN_BYTES:
-            yield from _split(kind, runs[kind].taken())
+            yield from _split(kind, runs[kind].take())
     for kind, run in runs.items():
         if run.tables:
-            yield from _split(kind, run.taken())
+            yield from _split(kind, run.take())
 
 
 class _Run:
@@ -138,8 +139,8 @@ class _Run:
         self.tables: list[pa.Table] = []
         self.size = 0
 
-    def taken(self) -> pa.Table:
-        """The rows; begins anew."""
+    def take(self) -> pa.Table:
+        """The rows gathered so far; gathering starts again."""
         tables, self.tables, self.size = self.tables, [], 0
         return pa.concat_tables(tables).combine_chunks()
 
@@ -159,7 +160,7 @@ def _split(kind: str, run: pa.Table) -> Iterator[SidecarRows]:
 
 
 class _Taken:
-    """Rows of a run, in the order of the sidecar that they make."""
+    """Rows of a run, in the order of the sidecar."""
 
     def __init__(self, run: pa.Table, rows: pa.Array) -> None:
         self._run = run
@@ -170,9 +171,9 @@ class _Taken:
 
 
 def _ends(rows: int, first_of_partition: npt.NDArray[np.int64]) -> Iterator[int]:
-    """Where sidecars end: about evenly, and with a partition where one ends near.
+    """The ends of sidecars: evenly spaced, or at the end of a partition if one is near.
 
-    Evenly, so that no run leaves a small one behind.
+    Even spacing avoids a small sidecar at the end of a run.
     """
     start = 0
     while rows - start > SIDECAR_ROWS:
@@ -198,9 +199,9 @@ def _by_path(run: pa.Table) -> npt.NDArray[np.int64]:
 def _by_partition(
     adds: pa.Table, order: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows in the order of their partitions, and the places where partitions begin."""
+    """The order of rows by partition, and the indices at which partitions begin."""
     ranks = [_ranks(adds["partitionValues"], name) for name in _partition_columns(adds)]
-    # The last sort counts most, and each keeps the order of those before it among equals.
+    # The last sort counts most, and each sort keeps the order of equal rows.
     for rank in reversed(ranks):
         order = _stably(order, rank)
     begins = np.zeros(max(len(order) - 1, 0), np.bool_)
@@ -214,13 +215,13 @@ def _stably(order: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.
 
 
 def _partition_columns(adds: pa.Table) -> list[str]:
-    """The partition columns, as the maps of the adds name them: the schema isn't needed for that."""
+    """The partition columns, from the maps of the adds, so that the schema isn't needed."""
     first: list[tuple[str, str | None]] | None = adds["partitionValues"][0].as_py()
     return [name for name, _ in first or ()]
 
 
 def _ranks(maps: pa.ChunkedArray, name: str) -> npt.NDArray[np.int64]:
-    """The place of each value of a partition column among its distinct values; nulls come first."""
+    """The rank of each value of a partition column among its distinct values; nulls come first."""
     texts = pc.map_lookup(maps, scalar_of(name, pa.string()), "first")
     flat = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     flat = flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
@@ -230,7 +231,7 @@ def _ranks(maps: pa.ChunkedArray, name: str) -> npt.NDArray[np.int64]:
     ranks[int64_view(pc.sort_indices(distinct).cast(pa.int64()))] = np.arange(len(distinct))
     codes = pc.coalesce(encoded.indices.cast(pa.int64()), scalar_of(-1, pa.int64()))
     codes = int64_view(codes)
-    # -1, for null, takes the last of these.
+    # The index -1, for null, selects the last element.
     return np.append(ranks, -1)[codes]
 
 

@@ -1,20 +1,20 @@
-"""Which sidecars of the previous checkpoint still hold, and which rows of the others are gone.
+"""Decide which sidecars of the previous checkpoint still hold, and which rows of the others are gone.
 
-A row of a sidecar is gone where a commit after the checkpoint mentions its file, and a remove is gone
-when it has expired. A sidecar without such rows can be named again as it is. To tell, as little is read
-as the case allows:
+A row of a sidecar is gone if a commit after the checkpoint mentions its file; a remove is also gone
+once it has expired. A sidecar without such rows is kept. To find out, as little as possible is
+read:
 
-1. **nothing**: the tags (`sidecar_tags`) show that no key of the commits can be inside, by the ranges of
-   paths, and that no remove has expired; or that all there is has expired;
-2. **the paths**, of a sidecar in whose ranges keys lie: as a rule a commit adds files that are new, so
-   that no path is found;
-3. **the keys** (and deletion timestamps), where a path was found, or where the tags don't tell enough.
+1. **nothing**, if the tags (`sidecars.tags`) are enough: their path ranges exclude all keys of the
+   commits, and no remove has expired; or everything has expired;
+2. **the paths** of a sidecar, if keys lie in its ranges. Usually a commit adds new files, so none
+   of their paths is found;
+3. **the keys** (and deletion timestamps), if a path was found, or if the tags are incomplete.
 
-A sidecar of another writer, without such tags, is read once. The action that names it in the new
-checkpoint has them, so that the next checkpoint begins at 1.
+A sidecar of another writer lacks such tags and is read once. The new checkpoint adds the tags, so
+the next checkpoint begins at step 1.
 
-Sidecars that store statistics in other columns than the table's properties and schema ask for now
-(edge case C6) don't hold: their adds are written anew.
+Sidecars that store statistics in other columns than the table's properties and schema require now
+(edge case C6) don't hold: their adds are rewritten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.parquet.action_file import ActionFile
 from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
-from airflow_delta.engine.checkpoint.path_ranges import any_within, parsed_ranges
+from airflow_delta.engine.checkpoint.path_ranges import any_within, parse_ranges
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS
 from airflow_delta.engine.checkpoint.sidecars.layout import stats_form
 from airflow_delta.engine.checkpoint.sidecars.tags import (
@@ -43,7 +43,7 @@ from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.stitch import check_pages, read_stored_file
 from airflow_delta.engine.replay.file_key import file_keys
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import expired, unexpired
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
@@ -55,15 +55,15 @@ _TYPED = ("stats_parsed", "partitionValues_parsed")
 
 @dataclass(frozen=True, slots=True)
 class JudgedSidecar:
-    """What is to become of a sidecar.
+    """The decision about a sidecar.
 
     Attributes:
-        action: names it by its bare file name, with tags that tell all of `facts`.
-        facts: what is in it.
-        lost_adds: how many of its adds are gone.
-        lost_removes: how many of its removes are gone.
-        lost_size: the sizes of the files whose adds are gone, summed up, in bytes.
-        fits: whether its adds store statistics as the table wants it now.
+        action: refers to it by its bare file name, with tags that contain all of `facts`.
+        facts: the facts about its rows.
+        lost_adds: the number of adds that are gone.
+        lost_removes: the number of removes that are gone.
+        lost_size: the sum of the sizes of the files whose adds are gone, in bytes.
+        fits: whether its adds store statistics as the table requires now.
     """
 
     action: Sidecar
@@ -75,30 +75,30 @@ class JudgedSidecar:
 
     @property
     def holds(self) -> bool:
-        """Whether it can be named again as it is."""
+        """Whether the sidecar can be kept as it is."""
         return self.fits and not self.lost_adds and not self.lost_removes
 
     @property
     def remaining(self) -> int:
-        """The rows that aren't gone."""
+        """The number of rows that aren't gone."""
         return self.facts.rows - self.lost_adds - self.lost_removes
 
 
 class SortedKeys:
-    """The keys that commits mention, in order, so that those in a range of paths are found fast.
+    """The keys that commits mention, sorted, so that those in a range of paths are found fast.
 
     Args:
-        keys: distinct keys of `file_keys`: a path, and after a NUL what tells of a deletion vector.
+        keys: distinct keys of `file_keys`: a path, then after a NUL the id of a deletion vector.
     """
 
     def __init__(self, keys: pa.Array) -> None:
         self._keys = keys.take(pc.sort_indices(keys))
-        # A Python list: a binary search in an Arrow array makes a scalar at each step. As the keys are
-        # in order, so are their paths, for no character comes before NUL.
+        # A Python list: a binary search in an Arrow array makes a scalar at each step. The keys are
+        # sorted, and so are their paths, because no character sorts before NUL.
         self._paths: list[str] = _paths_of(self._keys).to_pylist()
 
     def between(self, least: str | None, greatest: str | None) -> pa.Array:
-        """The keys whose paths lie in a range, ends included; all of them where there is no range."""
+        """The keys whose paths lie in a range, ends included; all keys if there is no range."""
         if least is None or greatest is None:
             return self._keys
         start = bisect_left(self._paths, least)
@@ -106,54 +106,54 @@ class SortedKeys:
         return self._keys.slice(start, end - start)
 
     def any_within(self, path_ranges: str | None) -> bool:
-        """Whether a path may be in a sidecar with such a tag; True where there is none."""
-        ranges = None if path_ranges is None else parsed_ranges(path_ranges)
+        """Whether a path may be in a sidecar with this tag; True if there is no tag."""
+        ranges = None if path_ranges is None else parse_ranges(path_ranges)
         return ranges is None or any_within(ranges, self._paths)
 
 
 class Inspector:
-    """Judges sidecars by what the commits after their checkpoint come to. For use by several threads.
+    """Decides about sidecars by the commits after their checkpoint. For use by several threads.
 
     Args:
         storage: the table's storage.
-        tail: the commits.
+        commits: the commits.
         oldest_tombstone_ms: see ``tombstones.expired``.
-        stats_form: how adds are to store statistics.
-        checkpoint: the path of the checkpoint that names the sidecars, for errors.
+        stats_form: the form in which adds must store statistics.
+        checkpoint: the path of the checkpoint that refers to the sidecars, for errors.
     """
 
     def __init__(
         self,
         storage: Storage,
-        tail: ReconciledTail,
+        commits: ReconciledCommits,
         *,
         oldest_tombstone_ms: int,
         stats_form: str,
         checkpoint: str,
     ) -> None:
         self._storage = storage
-        self._tail = tail
-        self._keys = SortedKeys(tail.keys)
+        self._commits = commits
+        self._keys = SortedKeys(commits.keys)
         self._oldest_ms = oldest_tombstone_ms
         self._stats_form = stats_form
         self._checkpoint = checkpoint
 
     def file_of(self, sidecar: Sidecar) -> FileInfo:
-        """Where a sidecar lies.
+        """The file of a sidecar.
 
         Raises:
-            CorruptLogError: not among the sidecars.
+            CorruptLogError: it isn't in the directory of sidecars.
         """
-        return sidecar_file(sidecar, table=self._tail.table, checkpoint=self._checkpoint)
+        return sidecar_file(sidecar, table=self._commits.table, checkpoint=self._checkpoint)
 
     def judge(self, sidecar: Sidecar) -> JudgedSidecar:
-        """Find out what is to become of a sidecar.
+        """Decide about a sidecar.
 
         Raises:
             CorruptLogError: the sidecar is damaged.
             ObjectNotFoundError: it is gone.
         """
-        # Readers needn't understand the longer spellings that another writer may have used.
+        # Another writer may have used a longer spelling, which not all readers support.
         sidecar = replace(sidecar, path=encode_path(self.file_of(sidecar).name))
         facts = facts_of_tags(sidecar.tags)
         if facts is None:
@@ -174,14 +174,14 @@ class Inspector:
     def rows(self, sidecar: Sidecar, kind: str) -> Iterator[pa.Table]:
         """The adds or the removes that aren't gone, with all columns."""
         for table in self._read(sidecar, kind, None):
-            rows = self._tail.survivors(table)
+            rows = self._commits.survivors(table)
             yield rows if kind == "add" else unexpired(rows, self._oldest_ms)
 
-    def tell(self, sidecar: Sidecar, distinct: DistinctFiles) -> None:
-        """Tell of all the files in a sidecar.
+    def add_files_to(self, sidecar: Sidecar, distinct: DistinctFiles) -> None:
+        """Add all the files of a sidecar to a check for duplicates.
 
         Raises:
-            CorruptLogError: the sidecar is damaged, or has a file that has been told of before.
+            CorruptLogError: the sidecar is damaged, or has a file that was added before.
             ObjectNotFoundError: it is gone.
         """
         for kind in FILE_KINDS:
@@ -189,7 +189,7 @@ class Inspector:
                 distinct.meet(table)
 
     def check_whole(self, sidecar: Sidecar) -> None:
-        """Look for damage in all of a sidecar.
+        """Check all of a sidecar for damage.
 
         Raises:
             CorruptLogError: the sidecar is damaged.
@@ -202,13 +202,14 @@ class Inspector:
                     content.seek(group.start)
                     check_pages(group, content.read(group.length))
         except NotReadHere:
-            # Decoding tells damage better; and all there is to tell where there are no checksums.
+            # Decoding gives a better message about damage, and is the only check if there are no
+            # checksums.
             for kind in FILE_KINDS:
                 for _ in self._read(sidecar, kind, None):
                     pass
 
     def _judge_unknown(self, sidecar: Sidecar) -> JudgedSidecar:
-        """Read what the tags ought to tell."""
+        """Read the facts that the tags lack."""
         adds = _joined(self._read(sidecar, "add", ("path", "deletionVector", "size")))
         removes = _joined(
             self._read(sidecar, "remove", ("path", "deletionVector", "deletionTimestamp"))
@@ -238,22 +239,22 @@ class Inspector:
         return stats_form(texts=source.has("add.stats"), parsed=parsed)
 
     def _paths_meet(self, sidecar: Sidecar, facts: SidecarFacts, kind: str, keys: pa.Array) -> bool:
-        """Whether a path of the sidecar is one that commits mention, whatever its deletion vector."""
+        """Whether the commits mention a path of the sidecar, with any deletion vector."""
         if not len(keys) or not self._keys.any_within(facts.path_ranges):
             return False
         paths = _paths_of(keys)
         for table in self._read(sidecar, kind, ("path",)):
-            # Where the tags tell a range of paths, all of them are their own keys.
+            # If the tags have a range of paths, all paths are their own keys.
             found = table["path"] if facts.min_path is not None else self._path_keys(table)
             if pc.any(pc.is_in(found.cast(paths.type), value_set=paths)).as_py():
                 return True
         return False
 
     def _path_keys(self, actions: pa.Table) -> pa.ChunkedArray:
-        return file_keys(_without_vectors(actions), table=self._tail.table)
+        return file_keys(_without_vectors(actions), table=self._commits.table)
 
     def _gone(self, sidecar: Sidecar, kind: str, keys: pa.Array) -> tuple[int, int]:
-        """How many actions are gone, and how large the files are that were added, in bytes."""
+        """The number of actions that are gone, and the size of the files that were added, in bytes."""
         count = size = 0
         for table in self._read(sidecar, kind, ("path", "deletionVector", _COUNTED[kind])):
             gone = self._mentioned(table, keys)
@@ -265,20 +266,20 @@ class Inspector:
         return count, size
 
     def _mentioned(self, actions: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
-        found = file_keys(actions, table=self._tail.table).cast(keys.type)
+        found = file_keys(actions, table=self._commits.table).cast(keys.type)
         return pc.is_in(found, value_set=keys)
 
     def _read(
         self, sidecar: Sidecar, kind: str, columns: tuple[str, ...] | None
     ) -> Iterator[pa.Table]:
         file = ActionFile(self._storage, self.file_of(sidecar), exact_size=True)
-        # On the calling thread: sidecars are what is worked on in parallel.
+        # On the calling thread: the parallel work is over sidecars.
         for piece in file.pieces(kind, columns):
             yield from piece()
 
 
 def _paths_of(keys: pa.Array) -> pa.Array:
-    """The paths of keys, without what tells of a deletion vector."""
+    """The paths of keys, without the ids of deletion vectors."""
     return pc.replace_substring_regex(keys, pattern=r"(?s)\x00.*", replacement="")
 
 
@@ -289,7 +290,7 @@ def _without_vectors(actions: pa.Table) -> pa.Table:
 
 
 def _count(values: pa.ChunkedArray) -> int:
-    """The sum of numbers, or how many of some truth values are true."""
+    """The sum of numbers, or the number of true values."""
     return int(pc.sum(values).as_py() or 0)
 
 

@@ -1,23 +1,23 @@
-"""What the action of a sidecar tells about the rows inside, so that it needn't be opened.
+"""The tags of a sidecar action, which describe its rows so that the sidecar needn't be opened.
 
-A ``sidecar`` action has tags of the writer's own choice (PROTOCOL.md, "Sidecar File Information").
-Ours are texts of numbers and paths:
+The tags of a ``sidecar`` action are the writer's own choice (PROTOCOL.md, "Sidecar File
+Information"). Ours are texts of numbers and paths:
 
 ====================  ============================================================================
-``numAdds``           how many adds it holds
-``numRemoves``        how many removes
-``addsSizeSum``       the sizes of the files added, summed up, in bytes
+``numAdds``           the number of its adds
+``numRemoves``        the number of its removes
+``addsSizeSum``       the sum of the sizes of the files added, in bytes
 ``minPath``           the least path of its actions, in the order of their UTF-8 bytes
 ``maxPath``           the greatest
-``pathRanges``        where between them paths lie, directory by directory; see `path_ranges`
+``pathRanges``        the ranges of paths between them, directory by directory; see `path_ranges`
 ``oldestDeletion``    the least ``deletionTimestamp`` of its removes, epoch ms
 ``newestDeletion``    the greatest
-``statsForm``         in which form its adds hold statistics; see `SidecarLayout.stats_form`
+``statsForm``         the form in which its adds store statistics; see `SidecarLayout.stats_form`
 ====================  ============================================================================
 
-What is told of paths is told only where each is relative: absolute ones have several spellings, so that
-a range of texts tells nothing of the files meant. What other writers don't tell is found out by reading the
-sidecar once, and told from then on.
+The tags about paths exist only if all paths are relative. Absolute paths have several spellings, so
+a range of texts wouldn't bound the files. If another writer's sidecar lacks the tags, it is read
+once; the next checkpoint has them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.checkpoint.path_ranges import ranges_of, ranges_text
+from airflow_delta.engine.checkpoint.path_ranges import find_ranges, ranges_text
 from airflow_delta.engine.replay.file_key import are_keys
 from airflow_delta.engine.replay.tombstones import deletion_times
 
@@ -51,19 +51,18 @@ _TEXTS = ("min_path", "max_path", "path_ranges", "stats_form")
 
 @dataclass(frozen=True, slots=True)
 class SidecarFacts:
-    """What is known of the rows of a sidecar. See the module for what the tags mean.
+    """The facts about the rows of a sidecar. The module explains the tags.
 
     Attributes:
-        num_adds: adds.
-        num_removes: removes.
-        adds_size_sum: bytes.
-        min_path: None where the paths aren't told.
+        num_adds: the number of adds.
+        num_removes: the number of removes.
+        adds_size_sum: in bytes.
+        min_path: None if the paths aren't known.
         max_path: likewise.
-        path_ranges: None where it isn't told; adds only.
-        oldest_deletion: epoch ms, 0 for a remove without a timestamp; None where there are no
-            removes.
+        path_ranges: None if unknown; adds only.
+        oldest_deletion: epoch ms, 0 for a remove without a timestamp; None if there are no removes.
         newest_deletion: likewise.
-        stats_form: None where there are no adds, or where it isn't told.
+        stats_form: None if there are no adds, or if it is unknown.
     """
 
     num_adds: int
@@ -78,7 +77,7 @@ class SidecarFacts:
 
     @property
     def rows(self) -> int:
-        """Adds and removes."""
+        """The number of adds and removes."""
         return self.num_adds + self.num_removes
 
     def to_tags(self) -> dict[str, str]:
@@ -88,9 +87,9 @@ class SidecarFacts:
 
 
 def facts_of_tags(tags: Mapping[str, str | None] | None) -> SidecarFacts | None:
-    """What tags tell; None where they don't tell all that the rows have to be known by.
+    """The facts in tags; None if a required one is missing.
 
-    Without a range of paths that is still all: each key may be inside then.
+    The range of paths isn't required: without it, any key may be inside.
     """
     values: dict[str, Any] = {}
     for name, tag in _NAMES.items():
@@ -108,26 +107,26 @@ def facts_of_tags(tags: Mapping[str, str | None] | None) -> SidecarFacts | None:
 
 
 def count_of(tags: Mapping[str, str | None] | None, tag: str) -> int | None:
-    """The number that a tag tells, such as ``numAdds``; None where it doesn't."""
+    """The number in a tag, such as ``numAdds``; None if there is none."""
     return _number((tags or {}).get(tag))
 
 
 def facts_of_rows(
     adds: pa.Table | None, removes: pa.Table | None, *, stats_form: str | None
 ) -> SidecarFacts:
-    """What there is to tell of rows.
+    """The facts about rows.
 
     Args:
         adds: with at least ``path`` and ``size``; None for none.
         removes: with at least ``path`` and ``deletionTimestamp``; None for none.
-        stats_form: see `SidecarFacts`; dropped where there are no adds.
+        stats_form: see `SidecarFacts`; dropped if there are no adds.
     """
     num_adds = adds.num_rows if adds is not None else 0
     num_removes = removes.num_rows if removes is not None else 0
     least, greatest = _range_of_paths([t["path"] for t in (adds, removes) if t is not None])
     ranges = None
     if least is not None and not num_removes and adds is not None:
-        ranges = ranges_of(adds["path"])
+        ranges = find_ranges(adds["path"])
     oldest = newest = None
     if removes is not None and num_removes:
         deleted = deletion_times(removes)

@@ -1,9 +1,8 @@
-"""Write sidecars: several at once, each published whole under a name that no other file has.
+"""Write sidecars: several at once, each published as a whole under a unique name.
 
-A sidecar says nothing until a checkpoint names it (PROTOCOL.md, "Sidecar Files"). So what a failure
-leaves behind are files that nobody reads, which metadata cleanup removes when they are a day old;
-`new_sidecars` deletes them itself where it still can, and may: not once a checkpoint that names them may
-be there.
+A sidecar has no effect until a checkpoint refers to it (PROTOCOL.md, "Sidecar Files"). So a failure
+leaves only files that nobody reads, and metadata cleanup deletes them when they are a day old.
+`new_sidecars` deletes them itself if it can, unless a checkpoint that refers to them may exist.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class WrittenSidecar:
     """A sidecar that has been published.
 
     Attributes:
-        action: what a checkpoint names it by.
-        facts: what is in it.
+        action: the action with which a checkpoint refers to it.
+        facts: the facts about its rows.
     """
 
     action: Sidecar
@@ -51,12 +50,12 @@ class WrittenSidecar:
 
 
 class SidecarFiles:
-    """Sidecars in the making.
+    """Writes the sidecars of a checkpoint.
 
     Args:
         storage: the table's storage.
-        layout: what they look like.
-        version: the version of the checkpoint they are for; it is part of their names.
+        layout: the layout of the sidecars.
+        version: the version of the checkpoint; it is part of their names.
         table: the table's location, for errors.
     """
 
@@ -72,22 +71,22 @@ class SidecarFiles:
         self._may_be_named = False
 
     def write(self, pieces: Iterable[SidecarRows]) -> list[WrittenSidecar]:
-        """Write a sidecar of each piece, and open each again to see that it is whole.
+        """Write a sidecar of each piece, and open each again to check that it is complete.
 
         Raises:
-            CorruptLogError: an action lacks what the protocol requires of it.
-            StorageError: the store failed; or what it has isn't what was written.
+            CorruptLogError: an action lacks a field that the protocol requires.
+            StorageError: the store failed, or lost a part of what was written.
         """
-        workers = os.cpu_count() or 1  # encoding takes longer than the store does
+        workers = os.cpu_count() or 1  # Encoding takes longer than the store does.
         written = map_ordered(self._write_one, pieces, workers=workers)
         return [sidecar for sidecar in written if sidecar is not None]
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """A block that publishes what names the sidecars.
+        """A block that publishes the checkpoint that refers to the sidecars.
 
-        If that fails, it may still have taken effect, and the sidecars stay; unless the store is sure
-        that nothing was written.
+        If the block fails, the checkpoint may still exist, so the sidecars stay, unless the store
+        is sure that nothing was written.
         """
         self._may_be_named = True
         try:
@@ -97,7 +96,7 @@ class SidecarFiles:
             raise
 
     def delete_unnamed(self) -> None:
-        """Delete what has been written and isn't named, as far as the store lets us."""
+        """Delete the sidecars that no checkpoint refers to, as far as the store allows."""
         if self._may_be_named:
             return
         with suppress(StorageError):
@@ -112,7 +111,8 @@ class SidecarFiles:
         path = sidecar_path(name)
         self._begun.append(path)
         layout, table, version = self._layout, self._table, self._version
-        # No exclusive put: nobody else has the name, and one that is sent again would meet itself.
+        # No exclusive put: the name is unique, and a put that is sent again would fail on its own
+        # file.
         with self._storage.writer(path, overwrite=True) as stream:
             with new_action_file(stream, layout.schema, table=table, version=version) as file:
                 file.write_files([(piece.kind, rows)], layout.typed)
@@ -127,7 +127,7 @@ class SidecarFiles:
         return facts_of_rows(adds, removes, stats_form=self._layout.stats_form)
 
     def _check(self, path: str, size: int, rows: int) -> None:
-        """Damage here is the store's fault. Told as damage, it would be looked for in the log."""
+        """Check a new file. Damage is the store's fault; a CorruptLogError would blame the log."""
         source = ParquetSource(
             self._storage, FileInfo(path, size, 0), slice_rows=rows, exact_size=True
         )
@@ -153,7 +153,7 @@ class SidecarFiles:
 def new_sidecars(
     storage: Storage, layout: SidecarLayout, *, version: int, table: str
 ) -> Iterator[SidecarFiles]:
-    """Sidecars that are deleted where the block fails before a checkpoint may name them.
+    """Write sidecars in a block, and delete them if it fails before a checkpoint may refer to them.
 
     Args:
         storage: see `SidecarFiles`.
@@ -170,5 +170,5 @@ def new_sidecars(
 
 
 def present_sidecars(storage: Storage) -> dict[str, int]:
-    """The sizes of the files in the directory of sidecars, by path, in one listing."""
+    """The sizes of the files in the directory of sidecars, by path, from one listing."""
     return {info.path: info.size for info in storage.list(SIDECAR_DIRECTORY)}

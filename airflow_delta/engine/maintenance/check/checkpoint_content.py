@@ -46,7 +46,7 @@ from airflow_delta.engine.maintenance.check.findings import (
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.sizes import size_text
-from airflow_delta.engine.replay.small_actions import SmallState, reconcile_small_actions
+from airflow_delta.engine.replay.non_file_actions import NonFileState, reconcile_non_file_actions
 from airflow_delta.engine.replay.tombstones import expired, unexpired
 from airflow_delta.engine.snapshot.state import LogState
 
@@ -70,7 +70,7 @@ _LARGE_SHARE = 0.5
 class _Content:
     """What a version comes to, by its checkpoint or by what is older."""
 
-    small: SmallState
+    non_file_state: NonFileState
     adds: pa.Table
     removes: pa.Table
 
@@ -111,11 +111,11 @@ def _told_by(subject: Subject, checkpoint: Checkpoint) -> _Content:
         CorruptLogError: it is damaged, or holds a file twice.
     """
     reader = open_checkpoint(subject.storage, checkpoint, table=subject.table)
-    small = reconcile_small_actions(
-        (kind, value, f"{reader.path}: {kind}") for kind, value in reader.small_actions()
+    non_file_state = reconcile_non_file_actions(
+        (kind, value, f"{reader.path}: {kind}") for kind, value in reader.non_file_actions()
     )
-    if small.protocol is None or small.metadata is None:
-        lacking = "protocol" if small.protocol is None else "metaData"
+    if non_file_state.protocol is None or non_file_state.metadata is None:
+        lacking = "protocol" if non_file_state.protocol is None else "metaData"
         raise CorruptLogError(f"it has no {lacking} action", path=reader.path)
     distinct = DistinctFiles(path=reader.path, version=reader.version, table=subject.table)
     adds, removes = [], []
@@ -127,7 +127,7 @@ def _told_by(subject: Subject, checkpoint: Checkpoint) -> _Content:
         distinct.meet(rows)
         removes.append(rows.select(remove_schema(_REMOVE_COLUMNS).names))
     return _Content(
-        small,
+        non_file_state,
         pa.concat_tables([pa.Table.from_batches([], add_schema(_ADD_COLUMNS)), *adds]),
         pa.concat_tables([pa.Table.from_batches([], remove_schema(_REMOVE_COLUMNS)), *removes]),
     )
@@ -143,7 +143,9 @@ def _replayed(subject: Subject, checkpoint: Checkpoint) -> _Content | None:
             subject.storage, version=checkpoint.version, excluded_checkpoints=excluded
         )
         state = LogState(subject.storage, segment)
-        return _Content(state.small, state.live_adds(_ADD_COLUMNS), state.removes(_REMOVE_COLUMNS))
+        return _Content(
+            state.non_file_state, state.live_adds(_ADD_COLUMNS), state.removes(_REMOVE_COLUMNS)
+        )
     except (TableStateError, ObjectNotFoundError):
         return None  # gone, or broken, which is told of where commits are read
 
@@ -197,7 +199,10 @@ def _differences(
     subject: Subject, checkpoint: Checkpoint, told: _Content, found: _Content
 ) -> Iterator[Finding]:
     files = compare_files(told.adds, found.adds, table=subject.table)
-    differing = [*_file_texts(files), *_small_texts(subject, told.small, found.small)]
+    differing = [
+        *_file_texts(files),
+        *_non_file_texts(subject, told.non_file_state, found.non_file_state),
+    ]
     if differing:
         yield error(
             "checkpoint-disagrees",
@@ -229,7 +234,7 @@ def _file_texts(files: FileDifferences) -> Iterator[str]:
         yield f"it has another {column} for {plural(rows.num_rows, 'file')} ({_paths(rows)})"
 
 
-def _small_texts(subject: Subject, told: SmallState, found: SmallState) -> Iterator[str]:
+def _non_file_texts(subject: Subject, told: NonFileState, found: NonFileState) -> Iterator[str]:
     if told.protocol != found.protocol:
         yield f"it has the protocol {told.protocol}, expected {found.protocol}"
     if told.metadata != found.metadata:

@@ -148,7 +148,7 @@ def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint)
     """Why a checkpoint can't be used, as far as opening it tells."""
     try:
         reader = open_checkpoint(subject.storage, checkpoint, table=subject.table)
-        kinds = {kind for kind, _ in reader.small_actions()}
+        kinds = {kind for kind, _ in reader.non_file_actions()}
         lacking = sorted({"protocol", "metaData"} - kinds)
         if lacking:
             return f"it has no {' and no '.join(lacking)}"

@@ -143,7 +143,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
         # A loop over commits; their files are columns.
         times = dict.fromkeys((each.version for each in commits), None) | {
             action.version: action.value.get("inCommitTimestamp")
-            for action in parsed.small
+            for action in parsed.non_file_actions
             if action.kind == "commitInfo"
         }
         seen.times |= times
@@ -157,7 +157,7 @@ def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
         for rows in (actions.adds, actions.removes)
         for chunk in file_keys(rows, table=table).chunks
     ]
-    codes, _ = KeyHasher().hashes(pa.chunked_array(chunks, pa.string())).numbered()
+    codes, _ = KeyHasher().hashes(pa.chunked_array(chunks, pa.string())).factorize()
     versions = values_of(actions, VERSION)
     order = np.lexsort((versions, codes))
     same = (np.diff(codes[order]) == 0) & (np.diff(versions[order]) == 0)

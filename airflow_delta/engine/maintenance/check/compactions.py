@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import add_schema, remove_schema
-from airflow_delta.engine.arrow.json.reader import SmallAction, parse_commits
+from airflow_delta.engine.arrow.json.reader import NonFileAction, parse_commits
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.compacted import trusted_compactions
 from airflow_delta.engine.log.files import CompactedCommits
@@ -24,14 +24,14 @@ from airflow_delta.engine.maintenance.check.compared_files import compare_files
 from airflow_delta.engine.maintenance.check.findings import Finding, error, plural, warning
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
-from airflow_delta.engine.replay.reconcile import reconcile_tail
+from airflow_delta.engine.replay.reconcile import reconcile_commits
 from airflow_delta.engine.snapshot.commit_texts import commit_texts
-from airflow_delta.engine.snapshot.tail import check_reconciled
+from airflow_delta.engine.snapshot.segment_commits import check_reconciled
 
 __all__ = ["CHECKS"]
 
-_Small: TypeAlias = Protocol | Metadata | Txn | DomainMetadata
-_PARSERS: Mapping[str, Callable[[Mapping[str, Any], str], _Small]] = {
+_NonFileValue: TypeAlias = Protocol | Metadata | Txn | DomainMetadata
+_PARSERS: Mapping[str, Callable[[Mapping[str, Any], str], _NonFileValue]] = {
     "protocol": Protocol.from_json,
     "metaData": Metadata.from_json,
     "txn": Txn.from_json,
@@ -52,7 +52,7 @@ class _Content:
 
     adds: pa.Table
     removes: pa.Table
-    small: Mapping[tuple[str, str], _Small]
+    non_file_actions: Mapping[tuple[str, str], _NonFileValue]
 
 
 def _contents(subject: Subject) -> Iterator[Finding]:
@@ -120,23 +120,23 @@ def _content(
         table=subject.table,
         paths=compacted,
     )
-    check_reconciled(parsed.small, compacted, table=subject.table)
-    tail = reconcile_tail(parsed.files, table=subject.table, compactions=compacted)
-    small = {_key(action): _value(action) for action in parsed.small}
+    check_reconciled(parsed.non_file_actions, compacted, table=subject.table)
+    reconciled = reconcile_commits(parsed.files, table=subject.table, compactions=compacted)
+    non_file_actions = {_key(action): _value(action) for action in parsed.non_file_actions}
     return _Content(
-        tail.adds.select(add_schema(_COLUMNS).names),
-        tail.removes.select(remove_schema(_COLUMNS).names),
-        small,
+        reconciled.adds.select(add_schema(_COLUMNS).names),
+        reconciled.removes.select(remove_schema(_COLUMNS).names),
+        non_file_actions,
     )
 
 
-def _key(action: SmallAction) -> tuple[str, str]:
+def _key(action: NonFileAction) -> tuple[str, str]:
     names = {"txn": "appId", "domainMetadata": "domain"}
     name = names.get(action.kind)
     return action.kind, "" if name is None else str(action.value.get(name))
 
 
-def _value(action: SmallAction) -> _Small:
+def _value(action: NonFileAction) -> _NonFileValue:
     # As objects, for writers leave out what is null.
     return _PARSERS[action.kind](action.value, action.kind)
 
@@ -148,13 +148,14 @@ def _differences(
     removes = compare_files(told.removes, found.removes, table=subject.table)
     forgotten = [
         key
-        for key, value in found.small.items()
-        if key not in told.small and isinstance(value, DomainMetadata) and value.removed
+        for key, value in found.non_file_actions.items()
+        if key not in told.non_file_actions and isinstance(value, DomainMetadata) and value.removed
     ]
     wrong = [
         key
-        for key in {*told.small, *found.small}
-        if key not in forgotten and told.small.get(key) != found.small.get(key)
+        for key in {*told.non_file_actions, *found.non_file_actions}
+        if key not in forgotten
+        and told.non_file_actions.get(key) != found.non_file_actions.get(key)
     ]
     texts = [
         (adds.missing.num_rows, "lacks", "live file"),

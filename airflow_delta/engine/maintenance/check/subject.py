@@ -108,15 +108,15 @@ class Subject:
         if self.snapshot is not None:
             return self.snapshot.protocol, self.snapshot.metadata
         try:
-            small = LogState(self.storage, load_segment(self.storage)).small
+            non_file_state = LogState(self.storage, load_segment(self.storage)).non_file_state
         except TableStateError:
             return None
         except StorageError:
             self.probe()
             return None
-        if small.protocol is None or small.metadata is None:
+        if non_file_state.protocol is None or non_file_state.metadata is None:
             return None
-        return small.protocol, small.metadata
+        return non_file_state.protocol, non_file_state.metadata
 
     @property
     def properties(self) -> TableProperties | None:

@@ -16,7 +16,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = ["checkpoint_reader", "classic_base", "has_checkpoint", "incremental_base"]
 
-_TAIL_BYTES = 128 << 20
+_COMMITS_BYTES = 128 << 20
 """The most text of commits whose actions are held in memory, as is done to take a checkpoint up again.
 More of it is streamed, with the checkpoint's rows after it."""
 
@@ -81,6 +81,6 @@ def _base(snapshot: Snapshot) -> tuple[Checkpoint, CheckpointReader] | None:
     segment, reader = snapshot.segment, checkpoint_reader(snapshot)
     if segment.checkpoint is None or reader is None or has_checkpoint(snapshot):
         return None
-    if sum(file.size for file in segment.plan()) > _TAIL_BYTES:
+    if sum(file.size for file in segment.plan()) > _COMMITS_BYTES:
         return None
     return segment.checkpoint, reader

@@ -36,7 +36,7 @@ from airflow_delta.engine.checkpoint.write import (
     CheckpointContent,
     CheckpointWritten,
     ExpectedFiles,
-    SmallContent,
+    NonFileContent,
     Written,
     write_classic_checkpoint,
 )
@@ -61,12 +61,12 @@ from airflow_delta.engine.maintenance.checkpoint.plan import (
     Kind,
     plan_checkpoint,
 )
-from airflow_delta.engine.replay.reconcile import ReconciledTail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.snapshot.action_stream import stream_file_actions
 from airflow_delta.engine.snapshot.next_checksum import leave_checksum
 from airflow_delta.engine.snapshot.next_totals import FileTotals
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import Tail
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
@@ -154,7 +154,7 @@ def execute_checkpoint(
         snapshot: of the version in the plan.
         plan: made by `plan_checkpoint` from this snapshot.
         write: writes and publishes the checkpoint, where that isn't to be done in this process. It
-            must know its own file again; see ``checkpoint/own_file.py``.
+            must know its own file again; see ``checkpoint/idempotent_put.py``.
 
     Raises:
         CorruptLogError: an action lacks what the protocol requires of it, or the log can't be read
@@ -246,7 +246,7 @@ def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Writ
 
 
 def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
-    small, expected = _small(snapshot), expected_files(storage, snapshot)
+    content, expected = _content(snapshot), expected_files(storage, snapshot)
     oldest_ms = _oldest_tombstone_ms(snapshot)
     version, table = snapshot.version, snapshot.table
     # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
@@ -254,21 +254,21 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
     if base is not None:
         return write_incremental_classic(
             storage,
-            small,
+            content,
             base,
-            _tail(storage, snapshot),
+            _commits(storage, snapshot),
             oldest_tombstone_ms=oldest_ms,
             version=version,
             table=table,
             expected=expected,
-            base_told=_told(storage, base.version),
+            expected_base=_told(storage, base.version),
             replaces=plan.replaces,
         )
     content = CheckpointContent(
-        protocol=small.protocol,
-        metadata=small.metadata,
-        transactions=small.transactions,
-        domains=small.domains,
+        protocol=content.protocol,
+        metadata=content.metadata,
+        transactions=content.transactions,
+        domains=content.domains,
         files=stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
         expected=expected,
     )
@@ -277,9 +277,9 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
     )
 
 
-def _tail(storage: Storage, snapshot: Snapshot) -> ReconciledTail:
+def _commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
     segment = snapshot.segment
-    return Tail(storage, segment.plan(), table=segment.table).files(None)
+    return SegmentCommits(storage, segment.plan(), table=segment.table).files(None)
 
 
 def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
@@ -289,25 +289,25 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Wri
     if base is None:
         return write_v2_checkpoint(
             storage,
-            _small(snapshot),
+            _content(snapshot),
             stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
             plan.target,
             expected=expected_files(storage, snapshot),
         )
     return write_incremental_v2(
         storage,
-        _small(snapshot),
+        _content(snapshot),
         base,
-        _tail(storage, snapshot),
+        _commits(storage, snapshot),
         plan.target,
         oldest_tombstone_ms=oldest_ms,
         expected=expected_files(storage, snapshot),
-        base_told=_told(storage, base.version),
+        expected_base=_told(storage, base.version),
     )
 
 
-def _small(snapshot: Snapshot) -> SmallContent:
-    return SmallContent(
+def _content(snapshot: Snapshot) -> NonFileContent:
+    return NonFileContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         transactions=tuple(snapshot.transactions.values()),

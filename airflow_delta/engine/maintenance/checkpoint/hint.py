@@ -45,14 +45,14 @@ def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
         if hint is not None and _serves(hint, checkpoint, storage):
             return
         reader = open_checkpoint(storage, checkpoint, table=storage.root)
-        num_small = len(reader.small_actions())
+        num_non_file = len(reader.non_file_actions())
         num_removes = sum(removes.num_rows for removes in snapshot.state.stream(adds=False))
         num_files = snapshot.num_files
         if snapshot.segment.checkpoint != checkpoint:
             return  # counting has found out that it is damaged, and warned
         present = LastCheckpointHint(
             version=checkpoint.version,
-            size=num_small + num_files + num_removes,
+            size=num_non_file + num_files + num_removes,
             parts=len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None,
             num_of_add_files=num_files,
         )

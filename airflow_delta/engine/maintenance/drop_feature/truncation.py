@@ -267,7 +267,7 @@ def _in_commits(
         if feature == "deletionVectors":
             versions = _versions_with_vectors(read, vectors, table=storage.root)
             last.of_files = max([last.of_files or -1, *versions]) if versions else last.of_files
-        for action in reversed(read.parsed.small):
+        for action in reversed(read.parsed.non_file_actions):
             if action.kind != "metaData" or last.traced is not None:
                 continue
             metadata = Metadata.from_json(action.value, f"commit {action.version}: metaData")

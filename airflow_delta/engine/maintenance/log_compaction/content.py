@@ -34,13 +34,13 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS, POSITION
 from airflow_delta.engine.arrow.json.lines import cut_slices, index_lines
-from airflow_delta.engine.arrow.json.reader import SmallAction, parse_commits
+from airflow_delta.engine.arrow.json.reader import NonFileAction, parse_commits
 from airflow_delta.engine.arrow.numpy_arrays import Int64Vector, int64_view
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.log.compacted import check_pledge, pledged
 from airflow_delta.engine.log.files import CompactedCommits, compacted_path
 from airflow_delta.engine.model.actions import DomainMetadata, Txn
-from airflow_delta.engine.replay.reconcile import reconcile_tail
+from airflow_delta.engine.replay.reconcile import reconcile_commits
 
 __all__ = ["ReconciledLines", "reconciled_lines"]
 
@@ -60,7 +60,7 @@ class ReconciledLines:
 
     text: bytes
     count: int
-    passed: tuple[SmallAction, ...]
+    passed: tuple[NonFileAction, ...]
 
 
 def reconciled_lines(
@@ -92,39 +92,43 @@ class _Effect:
     Attributes:
         adds: the keys of the adds, in the order of the log.
         removes: the keys of the removes, likewise.
-        small: name and fields of the other actions, likewise.
+        non_file_actions: name and fields of the other actions, likewise.
         positions: where the lines of all of these stand, ascending; see ``json_lines``.
         passed: see `ReconciledLines`.
     """
 
     adds: pa.Table
     removes: pa.Table
-    small: tuple[tuple[str, Any], ...]
+    non_file_actions: tuple[tuple[str, Any], ...]
     positions: Int64Vector
-    passed: tuple[SmallAction, ...]
+    passed: tuple[NonFileAction, ...]
 
 
 def _effect(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
     """Reconcile commits, keeping what removes."""
     parsed = parse_commits(commits, columns=(), kinds=_STATE_KINDS, table=table)
-    files = reconcile_tail(parsed.files, table=table)
-    newest = {_identity(action): action for action in parsed.small}
-    small = sorted(newest.values(), key=attrgetter("position"))
+    files = reconcile_commits(parsed.files, table=table)
+    newest = {_identity(action): action for action in parsed.non_file_actions}
+    non_file_actions = sorted(newest.values(), key=attrgetter("position"))
     positions = [
-        np.fromiter((action.position for action in small), np.int64, len(small)),
+        np.fromiter(
+            (action.position for action in non_file_actions), np.int64, len(non_file_actions)
+        ),
         *(int64_view(chunk) for chunk in files.adds[POSITION].chunks),
         *(int64_view(chunk) for chunk in files.removes[POSITION].chunks),
     ]
     return _Effect(
         files.adds.select(FILE_KEY_COLUMNS),
         files.removes.select(FILE_KEY_COLUMNS),
-        tuple((action.kind, action.value) for action in small),
+        tuple((action.kind, action.value) for action in non_file_actions),
         np.sort(np.concatenate(positions)),
-        tuple(action for action in parsed.small if action.kind in ("protocol", "metaData")),
+        tuple(
+            action for action in parsed.non_file_actions if action.kind in ("protocol", "metaData")
+        ),
     )
 
 
-def _identity(action: SmallAction) -> tuple[str, str | None]:
+def _identity(action: NonFileAction) -> tuple[str, str | None]:
     """What a newer action must share with an older one to take its place."""
     where = f"commit {action.version}: {action.kind}"
     if action.kind == "txn":
@@ -153,12 +157,16 @@ def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) ->
     adds, removes = (
         actions.select(FILE_KEY_COLUMNS) for actions in (parsed.files.adds, parsed.files.removes)
     )
-    small = tuple((action.kind, action.value) for action in parsed.small)
-    if not (adds.equals(effect.adds) and removes.equals(effect.removes) and small == effect.small):
+    non_file_actions = tuple((action.kind, action.value) for action in parsed.non_file_actions)
+    if not (
+        adds.equals(effect.adds)
+        and removes.equals(effect.removes)
+        and non_file_actions == effect.non_file_actions
+    ):
         raise InvalidTableError(
             f"the compaction {path} was not published: its {adds.num_rows} adds, "
-            f"{removes.num_rows} removes and {len(small)} other actions aren't what the commits come "
-            "to; leave the commits uncompacted and report this",
+            f"{removes.num_rows} removes and {len(non_file_actions)} other actions aren't what the "
+            "commits come to; leave the commits uncompacted and report this",
             table=table,
             version=end,
             path=path,

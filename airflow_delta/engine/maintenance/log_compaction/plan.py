@@ -22,7 +22,7 @@ from itertools import accumulate, groupby, takewhile
 from operator import attrgetter
 from typing import Any
 
-from airflow_delta.engine.arrow.json.exact import SmallAction
+from airflow_delta.engine.arrow.json.exact import NonFileAction
 from airflow_delta.engine.errors import (
     InvalidArgumentError,
     ObjectExistsError,
@@ -238,7 +238,7 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
     )
 
 
-def _check_protocols(storage: Storage, start: int, passed: Sequence[SmallAction]) -> None:
+def _check_protocols(storage: Storage, start: int, passed: Sequence[NonFileAction]) -> None:
     """Make sure that the engine knows every protocol that was in force within the range.
 
     checkpoint-protection.md: the newest protocol alone doesn't tell what older commits need.

@@ -17,7 +17,7 @@ from airflow_delta.engine.features.protocol import check_readable
 from airflow_delta.engine.log.completeness import without_action
 from airflow_delta.engine.log.files import Checkpoint, checksum_path
 from airflow_delta.engine.log.version_checksum import VersionChecksum, read_checksum
-from airflow_delta.engine.replay.small_actions import reconcile_small_actions
+from airflow_delta.engine.replay.non_file_actions import reconcile_non_file_actions
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["why_unreliable"]
@@ -51,19 +51,19 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
     """
     import pyarrow.compute as pc
 
-    from airflow_delta.engine.checkpoint.base_check import check_told
+    from airflow_delta.engine.checkpoint.base_check import check_expected_files
     from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
     from airflow_delta.engine.checkpoint.write import ExpectedFiles
 
     table, path, version = storage.root, checkpoint.path, checkpoint.version
     reader = open_checkpoint(storage, checkpoint, table=table)
-    small = reconcile_small_actions(
-        (kind, value, f"{path}: {kind}") for kind, value in reader.small_actions()
+    non_file_state = reconcile_non_file_actions(
+        (kind, value, f"{path}: {kind}") for kind, value in reader.non_file_actions()
     )
-    if small.protocol is None or small.metadata is None:
-        missing = "protocol" if small.protocol is None else "metaData"
+    if non_file_state.protocol is None or non_file_state.metadata is None:
+        missing = "protocol" if non_file_state.protocol is None else "metaData"
         raise without_action(missing, version=version, checkpoint=checkpoint, table=table)
-    check_readable(small.protocol, small.metadata, table=table)
+    check_readable(non_file_state.protocol, non_file_state.metadata, table=table)
     distinct = DistinctFiles(path=path, version=version, table=table)
     num_adds = adds_size = 0
     for adds in reader.adds():
@@ -74,7 +74,7 @@ def _read_through(storage: Storage, checkpoint: Checkpoint) -> None:
         distinct.meet(removes)
     told = _checksum(storage, version)
     if told is not None:
-        check_told(
+        check_expected_files(
             ExpectedFiles(told.num_files, told.table_size_bytes, checksum_path(version)),
             num_adds=num_adds,
             adds_size=adds_size,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
+from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.log.completeness import check_commits, without_action
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import load_segment
@@ -45,7 +45,7 @@ def protocol_history(storage: Storage, *, first: int, last: int) -> Iterator[tup
         StorageError: the store failed.
     """
     state = LogState(storage, load_segment(storage, version=first, verified=True))
-    current = state.small.protocol
+    current = state.non_file_state.protocol
     if current is None:
         raise without_action(
             "protocol",
@@ -68,6 +68,6 @@ def _in_commits(storage: Storage, first: int, last: int) -> Iterator[tuple[int, 
     check_commits(commits, after=first - 1, to=last, table=storage.root)
     # One by one, so that of a broken commit nothing is given but what comes before it.
     for text in commit_texts(storage, commits, table=storage.root):
-        for action in find_small_actions([text], kinds=("protocol",), table=storage.root):
+        for action in find_non_file_actions([text], kinds=("protocol",), table=storage.root):
             where = f"commit {action.version}: protocol"
             yield action.version, Protocol.from_json(action.value, where)

@@ -139,7 +139,7 @@ def _sidecars_of(storage: Storage, checkpoint: Checkpoint) -> list[str]:
 
 def _read(storage: Storage, checkpoint: Checkpoint) -> Iterator[str]:
     table = storage.root
-    for kind, action in open_checkpoint(storage, checkpoint, table=table).small_actions():
+    for kind, action in open_checkpoint(storage, checkpoint, table=table).non_file_actions():
         where = f"{checkpoint.path}: {kind}"
         if kind == "sidecar":
             sidecar = Sidecar.from_json(action, where)

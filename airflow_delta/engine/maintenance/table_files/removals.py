@@ -17,8 +17,8 @@ from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.table_files.past_versions import version_by
 from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.replay.tombstones import unexpired
+from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import read_tail
 
 __all__ = ["REMOVED", "read_commits", "removed_since"]
 
@@ -32,7 +32,7 @@ _RUN_BYTES = 32 << 20
 def read_commits(
     snapshot: Snapshot, versions: range, *, newest_first: bool = False
 ) -> Iterator[tuple[int, ParsedCommits]]:
-    """What commits say, some of them at a time: the removes with `REMOVED`, and the small actions.
+    """What commits say, some of them at a time: the removes with `REMOVED`, and the non-file actions.
 
     Args:
         snapshot: a version at or after these.
@@ -52,7 +52,9 @@ def read_commits(
     found = (commits[place] for place in (reversed(places) if newest_first else places))
     for run in _runs(found):
         ordered = run[::-1] if newest_first else run
-        told = read_tail(snapshot.state.storage, ordered, columns=REMOVED, table=snapshot.table)
+        told = parse_commit_files(
+            snapshot.state.storage, ordered, columns=REMOVED, table=snapshot.table
+        )
         yield ordered[0].version, told
 
 

@@ -26,8 +26,8 @@ from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.maintenance.vacuum.aliases import folded_names, under_other_names
 from airflow_delta.engine.maintenance.vacuum.plan import VacuumPlan, open_for_vacuum
 from airflow_delta.engine.maintenance.vacuum.references import References, references
+from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.snapshot.snapshot import Snapshot
-from airflow_delta.engine.snapshot.tail import read_light_tail
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.winners import commits_meanwhile
 
@@ -138,7 +138,7 @@ def _needed_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
         return references([newest.files(columns=_KEY)], table=newest.table)
     if not commits:
         return None
-    parsed = read_light_tail(newest.state.storage, commits, table=newest.table)
+    parsed = parse_common_columns(newest.state.storage, commits, table=newest.table)
     return _needed_by(parsed, newest.table)
 
 

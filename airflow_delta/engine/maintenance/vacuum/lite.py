@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.action_schema import VERSION
-from airflow_delta.engine.arrow.json.reader import SmallAction
+from airflow_delta.engine.arrow.json.reader import NonFileAction
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
@@ -111,18 +111,18 @@ def named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> NamedFil
             _files(locations(removes["path"], root=snapshot.table), removes["size"]),
             _files(_below(relative), unknown),
             _files(locations(far, root=snapshot.table), unknown[: len(far)]),
-            *_change_data(commits.small, snapshot.table),
+            *_change_data(commits.non_file_actions, snapshot.table),
         ]
     named = pa.concat_tables(tables)
     files = each_once(named.filter(named["path"].is_valid()))
     return NamedFiles(files, range(versions.start, end))
 
 
-def _change_data(small: Sequence[SmallAction], table: str) -> Iterator[pa.Table]:
+def _change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:
     # A loop over change data files: the reader of commits gives them as dicts.
     files = [
         AddCdcFile.from_json(action.value, f"commit {action.version}: cdc")
-        for action in small
+        for action in non_file_actions
         if action.kind == "cdc"
     ]
     if files:

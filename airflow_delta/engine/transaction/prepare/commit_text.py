@@ -22,7 +22,7 @@ from airflow_delta.engine.transaction.staged import Actions
 __all__ = ["commit_text"]
 
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-"""One encoder for all lines: making one costs more than to encode a small action."""
+"""One encoder for all lines: making one costs more than to encode a non-file action."""
 
 
 def commit_text(actions: Actions, commit_info: Mapping[str, Any], *, timestamp_ms: int) -> bytes:

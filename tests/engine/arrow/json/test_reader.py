@@ -43,7 +43,8 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
 def in_log_order(parsed: ParsedCommits) -> list[tuple[str, int, dict[str, Any]]]:
     """All actions as (kind, version, fields), sorted by the position that the parser gave them."""
     found = [
-        (action.position, action.kind, action.version, action.value) for action in parsed.small
+        (action.position, action.kind, action.version, action.value)
+        for action in parsed.non_file_actions
     ]
     for kind, table in (("add", parsed.files.adds), ("remove", parsed.files.removes)):
         positions = table.column("position").to_pylist()
@@ -138,7 +139,8 @@ def test_nothing_at_all() -> None:
     parsed = parse_commits([], table="t")
     assert parsed.files.adds.schema.names == [*ADD_FIELDS, "version", "position"]
     assert parsed.files.removes.schema.names == [*REMOVE_FIELDS, "version", "position"]
-    assert (parsed.files.adds.num_rows, parsed.files.removes.num_rows, parsed.small) == (0, 0, ())
+    assert (parsed.files.adds.num_rows, parsed.files.removes.num_rows) == (0, 0)
+    assert parsed.non_file_actions == ()
 
 
 def test_columns_keep_what_identifies_a_file() -> None:
@@ -156,7 +158,7 @@ def test_columns_keep_what_identifies_a_file() -> None:
 def test_other_actions_are_kept_by_kind() -> None:
     content = lines(['{"commitInfo":{"a":1}}', '{"txn":{"appId":"a","version":1}}', ADD])
     parsed = parse_commits([(4, content.encode())], kinds=["txn"], table="t")
-    assert [(one.kind, one.version) for one in parsed.small] == [("txn", 4)]
+    assert [(one.kind, one.version) for one in parsed.non_file_actions] == [("txn", 4)]
     with pytest.raises(CorruptLogError, match="line 1: not valid JSON"):
         parse_commits([(4, b'{"commitInfo":}')], kinds=["txn"], table="t")
 
@@ -483,7 +485,7 @@ def test_a_stream_tells_the_same_from_the_newest_end(
 
 def test_a_stream_forgets_what_was_not_asked_for() -> None:
     (part,) = stream_commits([(0, f'{{"txn":{{}}}}\n{ADD}'.encode())], lambda p: p, table="t")
-    assert part.small == ()
+    assert part.non_file_actions == ()
 
 
 def test_an_error_in_a_stream_comes_in_its_turn() -> None:

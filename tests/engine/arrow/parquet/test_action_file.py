@@ -89,7 +89,7 @@ def all_rows(tables: Iterator[pa.Table]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("statistics", [True, False])
 def test_actions_are_found_wherever_they_stand(row_group_size: int, statistics: bool) -> None:
     file = store(written(mixed(), row_group_size=row_group_size, write_statistics=statistics))
-    small = file.small_actions()
+    small = file.non_file_actions()
     assert len(small) == 2
     assert dict(small) == {
         "protocol": {"minReaderVersion": 1, "minWriterVersion": 2},
@@ -164,7 +164,7 @@ def test_a_row_group_larger_than_a_slice_comes_in_several_tables() -> None:
     tables = list(file.adds(["size"]))
     assert len(tables) > 1
     assert pa.concat_tables(tables)["size"].to_pylist() == list(range(0, count, 2))
-    assert file.small_actions() == [("protocol", {"minReaderVersion": 1})]
+    assert file.non_file_actions() == [("protocol", {"minReaderVersion": 1})]
 
 
 @settings(max_examples=40, deadline=None)
@@ -200,7 +200,7 @@ def test_reading_equals_a_plain_filter(
     assert [r["path"] for r in all_rows(file.removes())] == [
         row["path"] for row in table["remove"].to_pylist() if row is not None
     ]
-    assert file.small_actions() == [
+    assert file.non_file_actions() == [
         ("txn", row) for row in table["txn"].to_pylist() if row is not None
     ]
 
@@ -279,7 +279,7 @@ def test_what_was_not_asked_for_is_not_even_looked_at() -> None:
     start, end = chunk_bounds(bytes(data), 0, "add.stats")
     data[start:end] = b"\xff" * (end - start)
     file = store(bytes(data))
-    assert len(file.small_actions()) == 2
+    assert len(file.non_file_actions()) == 2
     assert [row["size"] for row in all_rows(file.adds(["size"]))] == [0, 3, 6]
     with pytest.raises(CorruptLogError, match=PATH):
         all_rows(file.adds(["stats"]))
@@ -298,7 +298,7 @@ def test_row_groups_without_a_kind_are_not_read_for_it() -> None:
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"not a Parquet file at all" * 10])
 def test_what_is_no_parquet_file_is_reported_with_its_path(data: bytes) -> None:
     with pytest.raises(CorruptLogError, match=f"{PATH} is damaged") as caught:
-        store(data).small_actions()
+        store(data).non_file_actions()
     assert caught.value.path == PATH
 
 
@@ -306,7 +306,7 @@ def test_a_file_that_is_cut_short_is_damaged() -> None:
     data = written(mixed())
     for length in (len(data) - 1, len(data) - 9, len(data) // 2):
         with pytest.raises(CorruptLogError, match="is damaged"):
-            store(data[:length]).small_actions()
+            store(data[:length]).non_file_actions()
 
 
 def test_a_wrong_byte_in_a_page_with_a_checksum_is_found() -> None:
@@ -330,7 +330,7 @@ def test_damage_never_shows_as_an_error_of_arrow(data: st.DataObject) -> None:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     file = store(bytes(content))
     try:
-        file.small_actions()
+        file.non_file_actions()
         all_rows(file.adds())
         all_rows(file.removes())
     except CorruptLogError as error:
@@ -369,7 +369,7 @@ def test_a_column_of_a_type_that_makes_no_sense_is_damage(column: pa.Array) -> N
 def test_a_missing_file_is_missing_not_damaged() -> None:
     storage = MemoryStorage(f"memory://{uuid.uuid4()}")
     with pytest.raises(ObjectNotFoundError, match=PATH):
-        ActionFile(storage, FileInfo(PATH, 10, 0)).small_actions()
+        ActionFile(storage, FileInfo(PATH, 10, 0)).non_file_actions()
 
 
 def test_nothing_is_read_before_it_is_asked_for() -> None:

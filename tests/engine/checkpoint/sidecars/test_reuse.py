@@ -16,7 +16,7 @@ from airflow_delta.engine.checkpoint.sidecars.reuse import Inspector, JudgedSide
 from airflow_delta.engine.checkpoint.sidecars.tags import facts_of_tags
 from airflow_delta.engine.checkpoint.sidecars.write import new_sidecars
 from airflow_delta.engine.model.actions import Sidecar
-from airflow_delta.engine.replay.reconcile import ReconciledTail, reconcile_tail
+from airflow_delta.engine.replay.reconcile import ReconciledCommits, reconcile_commits
 from tests.engine.checkpoint.contents import (
     METADATA,
     PROTOCOL_V2,
@@ -42,12 +42,12 @@ REMOVES = remove_table(
 )
 
 
-def tail(*paths: str, **fields: Any) -> ReconciledTail:
+def tail(*paths: str, **fields: Any) -> ReconciledCommits:
     """Commits that mention some files."""
     rows = add_table([add_row(9, path=path, **fields) for path in paths])
     rows = rows.append_column(VERSION, pa.array([1] * len(paths), pa.int64()))
     rows = rows.append_column(POSITION, pa.array(range(len(paths)), pa.int64()))
-    return reconcile_tail(FileActions(rows, remove_in_commits()), table="t")
+    return reconcile_commits(FileActions(rows, remove_in_commits()), table="t")
 
 
 def remove_in_commits() -> pa.Table:
@@ -62,7 +62,7 @@ class Judged:
         self,
         kind: str,
         rows: pa.Table,
-        commits: ReconciledTail,
+        commits: ReconciledCommits,
         *,
         oldest_ms: int = 0,
         tags: bool = True,
@@ -89,7 +89,7 @@ class Judged:
 
 
 @pytest.mark.parametrize("commits", [tail(), tail("a"), tail("g", "h"), tail("a", "f2")])
-def test_keys_out_of_range_cost_nothing(commits: ReconciledTail) -> None:
+def test_keys_out_of_range_cost_nothing(commits: ReconciledCommits) -> None:
     for kind, rows in (("add", ADDS), ("remove", REMOVES)):
         judged = Judged(kind, rows, commits)
         assert (judged.verdict.holds, judged.reads) == (True, 0)

@@ -250,7 +250,7 @@ def test_a_classic_checkpoint_is_made_from_one_in_a_file(
     put(table, commits)
     assert planned(table).incremental
     size = table.storage.head(commit_file(1)).size
-    monkeypatch.setattr(checkpoint_base, "_TAIL_BYTES", size - 1)
+    monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size - 1)
     assert not planned(table).incremental
 
 

@@ -1,15 +1,15 @@
-"""The commits after a checkpoint: the tail of a segment, read when asked for and as far as asked.
+"""The commits after a checkpoint, read when they are needed and only as far as needed.
 
-The commits are read while earlier ones are parsed (`commit_texts`), so that the text of a long log is
-never in memory as a whole; only the wanted columns of its file actions stay.
+Commits are read while earlier ones are parsed (`commit_texts`), so the text of a long log is never
+in memory as a whole. Of the file actions, only the wanted columns stay in memory.
 
-Whoever opens a table asks for protocol and metadata, and perhaps for nothing else, or else for the
-files later. The text of a tail of moderate size is kept in between: the first question costs a search
-for a few lines, the second the parsing, and no commit is read twice. The text of a longer tail isn't
-kept, and is read once for each.
+A reader that opens a table needs protocol and metadata, and perhaps the files later. If the commits
+are of moderate size, their text is kept in between: the first call searches it for a few lines, the
+second one parses it, and no commit is read twice. A longer text isn't kept, and is read for each of
+the two.
 
-The first question over a short tail needs no Arrow, which is imported for the others; see
-``snapshot.py`` for why.
+The first call on short commits doesn't need Arrow, which is imported for the others;
+``snapshot.py`` says why.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.engine.arrow.json.exact import SmallAction
-from airflow_delta.engine.arrow.json.non_file_actions import find_small_actions
+from airflow_delta.engine.arrow.json.exact import NonFileAction
+from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
@@ -32,29 +32,42 @@ from airflow_delta.engine.storage.base import Storage
 
 if TYPE_CHECKING:
     from airflow_delta.engine.arrow.json.reader import ParsedCommits
-    from airflow_delta.engine.replay.reconcile import ReconciledTail
+    from airflow_delta.engine.replay.reconcile import ReconciledCommits
 
-__all__ = ["Tail", "check_reconciled", "info_of", "read_light_tail", "read_tail"]
+__all__ = [
+    "SegmentCommits",
+    "check_reconciled",
+    "info_of",
+    "parse_commit_files",
+    "parse_common_columns",
+]
 
 _KEPT_BYTES = 32 << 20
-"""The most text to keep between the question for the metadata and the one for the files."""
+"""The most text to keep between reading the metadata and reading the files."""
 
 _SMALL_BYTES = 16 << 10
-"""Commits with less text, as those that were made while somebody made another, have few actions."""
+"""Commits with less text have few actions, such as those made during another commit."""
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
 """The actions that are part of the state; ``commitInfo`` and ``cdc`` belong to their commit alone."""
 
-_LIGHT = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
-"""What nearly every question needs: parsed at the first reading of the files, so that the next
-question needn't read again. Statistics and tags are most of a commit's text."""
+_COMMON_COLUMNS = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "dataChange",
+    "deletionVector",
+)
+"""The columns that nearly every caller needs. The first reading of the files parses them, so that
+the next caller needn't read again. Statistics and tags are most of a commit's text."""
 
 
-class Tail:
-    """The state that the commits after a checkpoint bring.
+class SegmentCommits:
+    """The reconciled actions of the commits after a checkpoint.
 
-    All methods raise `ObjectNotFoundError` where a commit vanished since it was listed, and
-    `CorruptLogError` where one breaks the protocol.
+    All methods raise `ObjectNotFoundError` if a commit vanished since it was listed, and
+    `CorruptLogError` if one breaks the protocol.
 
     Args:
         storage: where the log is.
@@ -71,76 +84,76 @@ class Tail:
         self._paths = unusual_paths(commits)
         self._compacted = compacted_versions(commits)
         self._kept: list[tuple[int, bytes]] | None = None
-        self._small: tuple[SmallAction, ...] | None = None
-        self._files: ReconciledTail | None = None
+        self._non_file_actions: tuple[NonFileAction, ...] | None = None
+        self._files: ReconciledCommits | None = None
         self._columns: frozenset[str] | None = frozenset()
 
     def name_of(self, version: int) -> str:
-        """What to call the file that an action of a version was read from, in messages."""
+        """The name, for messages, of the file from which an action of a version was read."""
         return self._paths.get(version) or f"commit {version}"
 
-    def small(self) -> tuple[SmallAction, ...]:
-        """The actions of the state that aren't about files, in log order."""
-        if self._small is None:
+    def non_file_actions(self) -> tuple[NonFileAction, ...]:
+        """The non-file actions that are part of the state, in log order."""
+        if self._non_file_actions is None:
             if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
-                from airflow_delta.engine.arrow.json.scan import scan_small_actions
+                from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
 
-                small = scan_small_actions(
+                non_file_actions = scan_non_file_actions(
                     self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
                 )
             else:
                 self._kept = list(self._contents())
-                small = find_small_actions(
+                non_file_actions = find_non_file_actions(
                     self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
                 )
-            check_reconciled(small, self._compacted, table=self._table)
-            self._small = small
-        return self._small
+            check_reconciled(non_file_actions, self._compacted, table=self._table)
+            self._non_file_actions = non_file_actions
+        return self._non_file_actions
 
-    def files(self, columns: Sequence[str] | None) -> ReconciledTail:
-        """The file actions, reconciled among themselves.
+    def files(self, columns: Sequence[str] | None) -> ReconciledCommits:
+        """The reconciled file actions.
 
         Args:
-            columns: columns that there must be; None for all.
+            columns: the columns needed; None for all.
         """
         wanted = None if columns is None else frozenset(columns)
         enough = self._columns is None or (wanted is not None and wanted <= self._columns)
         if self._files is None or not enough:
             from airflow_delta.engine.arrow.json.reader import parse_commits
-            from airflow_delta.engine.replay.reconcile import reconcile_tail
+            from airflow_delta.engine.replay.reconcile import reconcile_commits
 
             parsed = parse_commits(
                 self._contents(),
-                columns=None if wanted is None else sorted({*_LIGHT, *wanted}),
+                columns=None if wanted is None else sorted({*_COMMON_COLUMNS, *wanted}),
                 kinds=_STATE_KINDS,
                 table=self._table,
                 paths=self._paths,
             )
             self._kept = None
-            check_reconciled(parsed.small, self._compacted, table=self._table)
-            self._small = parsed.small
-            self._files = reconcile_tail(
+            check_reconciled(parsed.non_file_actions, self._compacted, table=self._table)
+            self._non_file_actions = parsed.non_file_actions
+            self._files = reconcile_commits(
                 parsed.files, table=self._table, compactions=self._compacted
             )
-            self._columns = None if wanted is None else wanted | {*_LIGHT}
+            self._columns = None if wanted is None else wanted | {*_COMMON_COLUMNS}
         return self._files
 
-    def followed_by(
+    def advance(
         self, commits: Sequence[LogCommit | CompactedCommits], news: ParsedCommits
-    ) -> Tail:
-        """The tail of a later version, without reading again what has been read.
+    ) -> SegmentCommits:
+        """The commits of a later version, without reading anything again.
 
         Args:
-            commits: those of the later version.
-            news: what the commits say that are new; see `read_light_tail`.
+            commits: the commits of the later version.
+            news: the actions of the new commits; see `parse_common_columns`.
         """
-        tail = Tail(self._storage, commits, table=self._table)
+        later = SegmentCommits(self._storage, commits, table=self._table)
         if self._files is not None or not self._commits:
             from airflow_delta.engine.replay.reconcile import reconcile_further
 
-            tail._files = reconcile_further(self.files(_LIGHT), news.files)
-            tail._columns = frozenset(_LIGHT)
-        return tail
+            later._files = reconcile_further(self.files(_COMMON_COLUMNS), news.files)
+            later._columns = frozenset(_COMMON_COLUMNS)
+        return later
 
     def _contents(self) -> Iterable[tuple[int, bytes]]:
         if self._kept is not None:
@@ -148,7 +161,7 @@ class Tail:
         return commit_texts(self._storage, self._commits, table=self._table)
 
 
-def read_tail(
+def parse_commit_files(
     storage: Storage,
     commits: Sequence[LogCommit | CompactedCommits],
     *,
@@ -181,18 +194,18 @@ def read_tail(
 
 
 def check_reconciled(
-    actions: Iterable[SmallAction], compactions: Mapping[int, str], *, table: str
+    actions: Iterable[NonFileAction], compactions: Mapping[int, str], *, table: str
 ) -> None:
-    """Refuse a compaction that says twice what reconciled actions say once, of what isn't a file.
+    """Refuse a compaction that has a non-file action twice that reconciled actions have once.
 
     Args:
-        actions: those of all commits and compactions.
+        actions: the actions of all commits and compactions.
         compactions: the versions whose actions come from a compaction, with its path.
         table: the table's location, for errors.
 
     Raises:
-        CorruptLogError: one has a second protocol, say, or a second transaction of an application. Facts:
-            version, path.
+        CorruptLogError: a compaction has, for example, a second protocol or a second transaction of
+            an application. Facts: version, path.
     """
     if not compactions:
         return
@@ -206,17 +219,17 @@ def check_reconciled(
             raise unreconciled(twice, version=version, path=compactions[version], table=table)
 
 
-def info_of(actions: Iterable[SmallAction], version: int) -> CommitInfo | None:
-    """The ``commitInfo`` of a version among actions; None where there is none."""
+def info_of(actions: Iterable[NonFileAction], version: int) -> CommitInfo | None:
+    """The ``commitInfo`` of a version among actions; None if there is none."""
     for action in actions:
         if action.version == version and action.kind == "commitInfo":
             return CommitInfo.from_json(action.value, version=version)
     return None
 
 
-def read_light_tail(
+def parse_common_columns(
     storage: Storage, commits: Sequence[LogCommit | CompactedCommits], *, table: str
 ) -> ParsedCommits:
-    """As `read_tail`, with the columns that a `Tail` keeps of its files in any case."""
+    """As `parse_commit_files`, with the columns that `SegmentCommits` always keeps."""
     small = sum(commit.size for commit in commits) < _SMALL_BYTES
-    return read_tail(storage, commits, columns=_LIGHT, table=table, small=small)
+    return parse_commit_files(storage, commits, columns=_COMMON_COLUMNS, table=table, small=small)

@@ -1,9 +1,9 @@
-"""Reconcile the actions that aren't files: protocol, metadata, transactions and domains.
+"""Reconcile the non-file actions: protocol, metadata, transactions and domains.
 
 PROTOCOL.md, "Action Reconciliation": the newest ``protocol`` and ``metaData`` hold, the newest
-``txn`` of each ``appId`` (even if its version went down: PROTOCOL-2019 allows that), and the newest
-``domainMetadata`` of each domain, unless it is a removal. ``commitInfo`` and ``cdc`` belong to their
-commit, not to the state.
+``txn`` of each ``appId`` (even if its version decreased, which PROTOCOL-2019 allows), and the
+newest ``domainMetadata`` of each domain, unless it is a removal. ``commitInfo`` and ``cdc`` belong
+to their commit, not to the state.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 
-__all__ = ["SmallState", "reconcile_small_actions"]
+__all__ = ["NonFileState", "reconcile_non_file_actions"]
 
 
 @dataclass(frozen=True, slots=True)
-class SmallState:
-    """The state that small actions come to; protocol and metadata are None where no action set them.
+class NonFileState:
+    """The reconciled non-file actions; protocol and metadata are None if no action set them.
 
     Attributes:
         transactions: by ``appId``.
-        domains: by domain, removed ones left out.
+        domains: by domain, without removed ones.
     """
 
     protocol: Protocol | None = None
@@ -33,19 +33,19 @@ class SmallState:
     domains: Mapping[str, DomainMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def reconcile_small_actions(
-    actions: Iterable[tuple[str, Mapping[str, Any], str]], base: SmallState | None = None
-) -> SmallState:
-    """Apply small actions to a state, oldest first.
+def reconcile_non_file_actions(
+    actions: Iterable[tuple[str, Mapping[str, Any], str]], base: NonFileState | None = None
+) -> NonFileState:
+    """Apply non-file actions to a state, oldest first.
 
     Args:
-        actions: triples of the action's name, its JSON object and where it stands, for errors.
-        base: the state before them; None where there is none.
+        actions: triples of the action's name, its JSON object and its location, for errors.
+        base: the state before them; None if there is none.
 
     Raises:
         CorruptLogError: an action lacks a field or has one of the wrong type.
     """
-    base = base or SmallState()
+    base = base or NonFileState()
     protocol, metadata = base.protocol, base.metadata
     transactions, domains = dict(base.transactions), dict(base.domains)
     for kind, value, where in actions:
@@ -63,4 +63,6 @@ def reconcile_small_actions(
                     domains.pop(domain.domain, None)
                 else:
                     domains[domain.domain] = domain
-    return SmallState(protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains))
+    return NonFileState(
+        protocol, metadata, MappingProxyType(transactions), MappingProxyType(domains)
+    )

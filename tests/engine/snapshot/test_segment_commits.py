@@ -9,8 +9,8 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning, ObjectNotFoundError
 from airflow_delta.engine.log.segment import load_segment
-from airflow_delta.engine.snapshot import tail as tail_module
-from airflow_delta.engine.snapshot.tail import Tail
+from airflow_delta.engine.snapshot import segment_commits as tail_module
+from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.log_builder import add, commit_path, remove, write_table
 
@@ -28,31 +28,31 @@ class CountingStorage(LocalStorage):
 READ: list[str] = []
 
 
-def tail_of(root: Path) -> Tail:
+def tail_of(root: Path) -> SegmentCommits:
     READ.clear()
     storage = CountingStorage(str(root))
-    return Tail(storage, load_segment(storage).plan(), table=str(root))
+    return SegmentCommits(storage, load_segment(storage).plan(), table=str(root))
 
 
-def paths(tail: Tail, columns: tuple[str, ...] | None = ()) -> list[str]:
+def paths(tail: SegmentCommits, columns: tuple[str, ...] | None = ()) -> list[str]:
     return tail.files(columns).adds["path"].to_pylist()
 
 
 @pytest.fixture(params=["kept", "not kept"])
 def readings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often commits are read for small actions and files together."""
+    """How often commits are read for non-file actions and files together."""
     if request.param == "kept":
         return 1
     monkeypatch.setattr(tail_module, "_KEPT_BYTES", 0)
     return 2
 
 
-def test_small_actions_and_files_cost_one_reading_of_a_short_tail(
+def test_non_file_actions_and_files_cost_one_reading_of_a_short_tail(
     tmp_path: Path, readings: int
 ) -> None:
     write_table(tmp_path, [add("a"), add("b")], [remove("a"), TXN], [add("c")])
     tail = tail_of(tmp_path)
-    assert [(a.version, a.kind) for a in tail.small()] == [
+    assert [(a.version, a.kind) for a in tail.non_file_actions()] == [
         (0, "protocol"), (0, "metaData"), (1, "txn"),
     ]  # fmt: skip
     assert paths(tail) == ["b", "c"]
@@ -61,11 +61,11 @@ def test_small_actions_and_files_cost_one_reading_of_a_short_tail(
 
 
 @pytest.mark.usefixtures("readings")
-def test_small_actions_come_with_the_files(tmp_path: Path) -> None:
+def test_non_file_actions_come_with_the_files(tmp_path: Path) -> None:
     write_table(tmp_path, [add("a")], [TXN])
     tail = tail_of(tmp_path)
     assert tail.files(None).adds["stats"].to_pylist() == [None]
-    assert [a.value for a in tail.small() if a.kind == "txn"] == [TXN["txn"]]
+    assert [a.value for a in tail.non_file_actions() if a.kind == "txn"] == [TXN["txn"]]
     assert len(READ) == 2
 
 
@@ -82,7 +82,7 @@ def test_a_broken_line_of_a_file_is_found_with_the_files(tmp_path: Path) -> None
     write_table(tmp_path, [add("a")], [])
     commit_path(tmp_path, 1).write_text('{"add":{"path":1}}\n')
     tail = tail_of(tmp_path)
-    assert len(tail.small()) == 2
+    assert len(tail.non_file_actions()) == 2
     with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json, line 1"):
         tail.files(())
 
@@ -92,7 +92,7 @@ def test_a_commit_that_vanished_is_named(tmp_path: Path) -> None:
     tail = tail_of(tmp_path)
     commit_path(tmp_path, 1).unlink()
     with pytest.raises(ObjectNotFoundError, match=r"00000000000000000001\.json vanished"):
-        tail.small()
+        tail.non_file_actions()
 
 
 def test_damage_is_told_of_the_file_that_was_read(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_damage_is_told_of_the_file_that_was_read(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / name).write_text('{"add":{"path":"a"}}\n{"txn":7}\n{"add":{}}\n')
     tail = tail_of(tmp_path)
     with pytest.raises(CorruptLogError, match=rf"/{name}, line 2") as caught:
-        tail.small()
+        tail.non_file_actions()
     assert caught.value.path == f"_delta_log/{name}"
     with pytest.raises(CorruptLogError, match=rf"/{name}, line"):
         tail.files(())
