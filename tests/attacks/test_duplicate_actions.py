@@ -274,7 +274,7 @@ def test_keys_that_are_alike_only_by_their_hashes_are_all_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RepeatedKeys, "any", lambda _self: True)
-    monkeypatch.setattr(RepeatedKeys, "meet", lambda _self, keys: len(keys) > 1)
+    monkeypatch.setattr(RepeatedKeys, "add", lambda _self, keys: len(keys) > 1)
     rows = rows_with({"txn": {"appId": "x", "version": 1}})
     with MemoryTable({**commits(HISTORY), **classic(rows)}) as table, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -509,7 +509,7 @@ def test_lines_without_an_action_are_passed_over_and_others_among_them_are_not(
     content = "\n".join(lines).encode()
     parsed = json_actions.parse_commits([(0, content)], table="t", kinds={"txn"})
     assert parsed.files.adds["path"].to_pylist() == ["a"]
-    assert [action.value["appId"] for action in parsed.small] == ["x"]
+    assert [action.value["appId"] for action in parsed.non_file_actions] == ["x"]
     for broken in (
         '{"x":1}}',
         '{"x":01}',
