@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -82,6 +82,8 @@ def lay_out(tree: Mapping[str, Node], root: str) -> None:
     for path in sorted(tree, key=lambda path: (isinstance(tree[path], Link), path)):
         full = f"{root}/{path}"
         parent = os.path.dirname(full)
+        if any(isinstance(tree.get(above), Link) for above in _above(path)):
+            continue
         try:
             if parent not in made:
                 os.makedirs(parent, exist_ok=True)
@@ -92,6 +94,12 @@ def lay_out(tree: Mapping[str, Node], root: str) -> None:
                 _make(tree[path], full)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             continue
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories that a path leads through."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _make(node: Node, full: str) -> None:

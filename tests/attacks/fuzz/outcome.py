@@ -37,6 +37,7 @@ class Outcome:
         wrong: what is wrong with it, as pairs of a kind and words.
         message: the error's words.
         warned: whether it said that something is damaged; it may then write better than it read.
+        names_large_file: whether its error says that a file is larger than the memory.
     """
 
     operation: str
@@ -46,6 +47,7 @@ class Outcome:
     wrong: list[tuple[str, str]] = field(default_factory=list)
     message: str = ""
     warned: bool = False
+    names_large_file: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """For the pipe to the runner."""
@@ -63,9 +65,8 @@ def judge_error(error: BaseException, outcome: Outcome) -> None:
         return
     judge_text("error", str(error), outcome)
     causes = list(_causes(error))
-    # A file with a hole may be larger than any memory; the error of the storage says so.
-    is_told = "doesn't fit into memory" in str(error)
-    if not is_told and any(isinstance(cause, MemoryError) for cause in causes):
+    outcome.names_large_file = "doesn't fit into memory" in str(error)
+    if not outcome.names_large_file and any(isinstance(cause, MemoryError) for cause in causes):
         outcome.wrong.append(
             ("memory", f"a MemoryError behind {outcome.answer} at {where(causes[-1])}")
         )
