@@ -72,9 +72,7 @@ def _concerned(snapshot: Snapshot, rewrite: Rewrite) -> list[dict[str, Any]]:
         concerned = files_with("deletionVectors", snapshot)["path"].to_pylist()
         return [file for file in files if file["path"] in concerned]
     if rewrite.feature == "typeWidening":
-        narrow = files_with_narrow_types(snapshot, FileAccess(snapshot.state.storage))[
-            "path"
-        ].to_pylist()
+        narrow = files_with_narrow_types(snapshot, FileAccess(snapshot.storage))["path"].to_pylist()
         return [file for file in files if file["path"] in narrow]
     return files
 
@@ -86,7 +84,7 @@ def _rows(snapshot: Snapshot, file: Mapping[str, Any]) -> pa.Table:
         (add,) = (AddFile.from_json({**row, "dataChange": False}, "add") for row in [_plain(file)])
         assert add.deletion_vector is not None
         gone = set(
-            read_deletion_vector(add.deletion_vector, snapshot.state.storage, table=snapshot.table)
+            read_deletion_vector(add.deletion_vector, snapshot.storage, table=snapshot.table)
         )
         kept = [place for place in range(found.num_rows) if place not in gone]
         found = found.take(pa.array(kept, pa.int64()))

@@ -156,7 +156,7 @@ def check_delta_target(request: CopyRequest, source: CopySource, held: Snapshot)
             more, or a newer one that hasn't expired. Facts: target.
         StorageError: the store failed.
     """
-    marker = held_marker(request, held.state.storage)
+    marker = held_marker(request, held.storage)
     version = source.version_at(held)
     if version is None and (unknown := source.unknown_version(held)) is not None:
         raise _refusal_of_unknown(request, unknown)
@@ -250,7 +250,7 @@ def mark_delta_copy(
     Raises:
         StorageError: the store failed.
     """
-    storage, table_id = copy.state.storage, copy.metadata.id
+    storage, table_id = copy.storage, copy.metadata.id
     if held is not None and held.is_of(table_id, copy.version):
         return held
     try:

@@ -220,10 +220,10 @@ def test_the_marker_that_is_there_says_nothing_of_another_table(
         target_id="of the table that was there",
         committed_version=target.version,
     )
-    write_marker(target.state.storage, left)
+    write_marker(target.storage, left)
     made = mark_delta_copy(request, source, target, left)
     assert made.expires_at_ms == target.timestamp_ms + 10**9
-    assert read_marker(target.state.storage) == made
+    assert read_marker(target.storage) == made
     # Nor does it make room for an older version.
     newer = copy_of(source, tmp_path / "newer", struct(**FITTING), "p", version=1)
     write_marker(newer.storage, left)
@@ -238,7 +238,7 @@ def test_an_earlier_copy_expires_with_the_later_one(source: CopySource, tmp_path
     held = mark_delta_copy(replace(forever, expire_after_ms=5), source, later, None)
     assert held.expires_at_ms == later.timestamp_ms + 5
     assert mark_delta_copy(forever, source, first, held).expires_at_ms == held.expires_at_ms
-    assert read_marker(first.state.storage) == held
+    assert read_marker(first.storage) == held
 
 
 def test_formats() -> None:

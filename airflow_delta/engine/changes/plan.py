@@ -135,7 +135,7 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
 
 
 def _snapshot(newest: Snapshot, version: int) -> Snapshot:
-    return Snapshot(newest.state.storage, newest.timeline.segment_at(version))
+    return Snapshot(newest.storage, newest.timeline.segment_at(version))
 
 
 def _read(newest: Snapshot, versions: range) -> ParsedCommits:
@@ -143,7 +143,7 @@ def _read(newest: Snapshot, versions: range) -> ParsedCommits:
     wanted = [commits[version - commits.first] for version in versions]
     try:
         return parse_commit_files(
-            newest.state.storage, wanted, columns=ACTION_COLUMNS, table=newest.table
+            newest.storage, wanted, columns=ACTION_COLUMNS, table=newest.table
         )
     except ObjectNotFoundError as error:
         raise ChangesNotAvailableError(

@@ -170,7 +170,7 @@ def _checkpoint(newest: Snapshot) -> CheckpointStatus:
 def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
     try:
         plan = plan_metadata_cleanup(
-            newest.state.storage, backfilled_part(newest), newest=newest, now_ms=now_ms
+            newest.storage, backfilled_part(newest), newest=newest, now_ms=now_ms
         )
     except (TableStateError, UnsupportedFeatureError) as unknown:
         return CleanupStatus(None, None, unknown.message)
@@ -178,7 +178,7 @@ def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
 
 
 def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
-    storage = newest.state.storage
+    storage = newest.storage
     version = read_last_vacuum(storage)
     noted_ms = None
     if version is not None:

@@ -77,7 +77,7 @@ def rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStati
         return []
     rows = _may_be_rounded(files["stats"], columns)
     places = locations(files["path"], root=snapshot.table)
-    storage = snapshot.state.storage
+    storage = snapshot.storage
 
     def look(row: int) -> RoundedStatistics | None:
         path = places[row].as_py()

@@ -136,7 +136,7 @@ def leave_checksum(snapshot: Snapshot, totals: FileTotals) -> bool:
     if segment.checksum is not None or segment.last_commit is None:
         return False
     write = partial(_write_counted, snapshot, totals, segment.last_commit.path)
-    return _best_effort(snapshot.state.storage, segment.version, write)
+    return _best_effort(snapshot.storage, segment.version, write)
 
 
 def _write_next(storage: Storage, base: Snapshot | None, commit: MadeCommit) -> bool:
@@ -163,7 +163,7 @@ def _is_stale(storage: Storage, info: CommitInfo) -> bool:
 
 
 def _write_counted(snapshot: Snapshot, totals: FileTotals, path: str) -> bool:
-    storage = snapshot.state.storage
+    storage = snapshot.storage
     version = _Version(
         snapshot.version,
         snapshot.table,

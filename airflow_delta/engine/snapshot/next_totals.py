@@ -71,7 +71,7 @@ def next_totals(
     if base is None:
         return FileTotals(*added)
     if base.segment.checkpoint is not None:
-        checksum = read_checksum(base.state.storage, base.version)
+        checksum = read_checksum(base.storage, base.version)
         if checksum is None or checksum.num_files > FEW:
             return None
     staying = _sum_staying(base, [*adds, *removes])

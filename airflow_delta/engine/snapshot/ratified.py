@@ -64,7 +64,7 @@ def with_ratified_commits(
         UnsupportedFeatureError: reading the newest version needs a feature that the engine doesn't
             support.
     """
-    storage = snapshot.state.storage
+    storage = snapshot.storage
     try:
         owned = owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
         commits = () if owned is None else _tracked_from(snapshot, owned)
@@ -128,7 +128,7 @@ def _is_copied(storage: Storage, commit: UnbackfilledCommit) -> bool:
 
 def _tracked_from(snapshot: Snapshot, owned: OwnedTable) -> tuple[LogCommit, ...] | None:
     """As `ratified_after`, and check the commits that the snapshot has from the log."""
-    storage = snapshot.state.storage
+    storage = snapshot.storage
     listed = {commit.version: commit for commit in snapshot.segment.commits}
     answer = owned.owner.get_commits(owned.table, min(listed, default=snapshot.version + 1))
     for tracked in answer.commits:

@@ -98,6 +98,11 @@ class Snapshot:
         return self._state.segment.table
 
     @property
+    def storage(self) -> Storage:
+        """The store that the table is in, bound to the table's root."""
+        return self._state.storage
+
+    @property
     def version(self) -> int:
         """The version of the table."""
         return self._state.segment.version

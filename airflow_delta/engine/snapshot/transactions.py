@@ -78,7 +78,7 @@ class TransactionSearch:
         commits, searched = self._unsearched(snapshot)
         found: dict[tuple[str, int], int] = {}
         oldest = snapshot.version
-        for commit, content in _newest_first(snapshot.state.storage, commits):
+        for commit, content in _newest_first(snapshot.storage, commits):
             if content is None:
                 break
             oldest = commit.version
@@ -109,7 +109,7 @@ class TransactionSearch:
         start = searched.newest.version
         commits = [commit for commit in snapshot.segment.commits if commit.version >= start]
         if not commits or commits[0].version != start:
-            listed = list_log(snapshot.state.storage, start=start, end=snapshot.version)
+            listed = list_log(snapshot.storage, start=start, end=snapshot.version)
             commits = list(listed.commits)
         is_whole = len(commits) == snapshot.version + 1 - start and all(
             commit.version == start + at for at, commit in enumerate(commits)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_delta.engine.commit.committers import committer_for, finish_release
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
@@ -43,6 +43,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.conflicts import Loser, check_conflicts
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.isolation import isolation_level
 from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prepare
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
@@ -51,7 +52,7 @@ from airflow_delta.engine.transaction.staged import Actions, Reads
 from airflow_delta.engine.transaction.stale_log import check_no_remains
 from airflow_delta.engine.transaction.winners import commits_meanwhile
 
-__all__ = ["MAX_ATTEMPTS", "CommitLoop", "monotonic_s", "now_ms", "pause"]
+__all__ = ["MAX_ATTEMPTS", "CommitLoop", "CommitRequest", "monotonic_s", "now_ms", "pause"]
 
 MAX_ATTEMPTS = 200
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
@@ -61,9 +62,9 @@ _FRESH_S = 5.0
 """So long what was seen of a remote table is taken to be so: logs are kept for days."""
 
 
-@dataclass(slots=True)
-class CommitLoop:
-    """The attempts of one transaction to commit.
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """What a transaction wants to commit.
 
     Attributes:
         storage: where the table is.
@@ -72,12 +73,11 @@ class CommitLoop:
         provenance: what the commit says of itself.
         base: the version that the first attempt follows; None to create the table.
         enforced: see `CommitContext`.
-        seen_s: when, by `monotonic_s`, `base` was found to be the newest version, at the latest; None
-            where nobody can tell.
-        owners: the commit owners that there are.
-        owned: the table and its commit owner, as `base` has it; None where the file system manages it, and
-            for a new one.
-        tried: what was sent to the store by now, or is about to be, by version.
+        seen_s: when `base` was found to be the newest version, at the latest, by `monotonic_s`; None if
+            unknown.
+        owners: the commit owners that are known.
+        owned: the table and its commit owner as of `base`; None where the file system manages the table,
+            and for a new one.
     """
 
     storage: Storage
@@ -86,10 +86,26 @@ class CommitLoop:
     provenance: Provenance
     base: Snapshot | None
     enforced: frozenset[str]
-    seen_s: float | None = None
-    owners: CommitOwners = field(default_factory=CommitOwners)
-    owned: OwnedTable | None = None
-    tried: dict[int, CommitResult] = field(default_factory=dict)
+    seen_s: float | None
+    owners: CommitOwners
+    owned: OwnedTable | None
+
+
+class CommitLoop:
+    """The attempts of one transaction to commit.
+
+    Args:
+        request: what is to be committed.
+
+    Attributes:
+        tried: what was sent to the store by now, or is about to be, by version.
+    """
+
+    def __init__(self, request: CommitRequest) -> None:
+        self.tried: dict[int, CommitResult] = {}
+        self._request = request
+        self._storage, self._owned = request.storage, request.owned
+        self._base, self._seen_s = request.base, request.seen_s
 
     def run(self) -> CommitResult:
         """Commit; see `OptimisticTransaction.commit` for the errors."""
@@ -104,62 +120,62 @@ class CommitLoop:
         raise CommitConflictError(
             f"other writers were faster {MAX_ATTEMPTS} times in a row; run the operation again when "
             "the table is less busy",
-            table=self.storage.root,
+            table=self._storage.root,
             version=prepared.context.version,
         )
 
     def _prepared(self) -> Prepared:
         try:
-            return prepare(self.actions, self._context())
+            return prepare(self._request.actions, self._context())
         except VersionNotFoundError as gone:
-            if self.base is None or is_newest(self.storage, self.base.segment, self.owned):
+            if self._base is None or is_newest(self._storage, self._base.segment, self._owned):
                 raise
             raise CommitConflictError(
                 f"the version on which this commit is based was cleaned up meanwhile ({gone.message}); "
                 "run the operation again on the new version",
-                table=self.storage.root,
+                table=self._storage.root,
                 version=gone.facts.get("latest"),
             ) from gone
 
     def _context(self) -> CommitContext:
-        base, actions = self.base, self.actions
+        base, actions = self._base, self._request.actions
         protocol = actions.protocol or (None if base is None else base.protocol)
         metadata = actions.metadata or (None if base is None else base.metadata)
         if protocol is None or metadata is None:
             raise InvalidArgumentError(
-                "a new table needs a protocol and metadata", table=self.storage.root
+                "a new table needs a protocol and metadata", table=self._storage.root
             )
         if base is not None and base.version >= MAX_VERSION:
             raise InvalidTableError(
                 f"version {base.version} is the last that there can be, so that nothing can be committed "
                 "after it: somebody has made up its number; remove the files of that version from the log",
-                table=self.storage.root,
+                table=self._storage.root,
                 version=base.version,
             )
         timestamp_ms = now_ms()
-        if base is not None and is_enabled(protocol, metadata, table=self.storage.root):
+        if base is not None and is_enabled(protocol, metadata, table=self._storage.root):
             timestamp_ms = next_in_commit_timestamp(timestamp_ms, _time_of(base))
         return CommitContext(
-            table=self.storage.root,
+            table=self._storage.root,
             version=0 if base is None else base.version + 1,
             timestamp_ms=timestamp_ms,
             protocol=protocol,
             metadata=metadata,
             base=base,
-            operation=self.provenance.operation,
-            enforced=self.enforced,
+            operation=self._request.provenance.operation,
+            enforced=self._request.enforced,
             restored=actions.restored,
-            cloned=actions.cloned.version if actions.cloned else None,
+            cloned=actions.purpose.version if isinstance(actions.purpose, CloneVersion) else None,
         )
 
     def _put(self, prepared: Prepared, attempt: int) -> bool:
         """Try to make the version; False where another writer made it."""
         actions, context = prepared.actions, prepared.context
-        info = self.provenance.commit_info(
+        info = self._request.provenance.commit_info(
             timestamp_ms=context.timestamp_ms,
             in_commit=is_enabled(context.protocol, context.metadata, table=context.table),
             isolation=isolation_level(actions, context.properties),
-            blind=is_blind_append(actions, self.reads),
+            blind=is_blind_append(actions, self._request.reads),
             tags=prepared.tags,
         )
         data = commit_text(actions, info, timestamp_ms=context.timestamp_ms)
@@ -171,14 +187,16 @@ class CommitLoop:
             attempt,
             checkpoint_due=is_checkpoint_due(context.version, context.properties),
         )
-        committer = committer_for(self.storage, before=self.owned, after=self._owned_after(context))
-        if self.base is not None and self.owned is None:
-            finish_release(self.storage, self.base.segment.commits)
+        committer = committer_for(
+            self._storage, before=self._owned, after=self._owned_after(context)
+        )
+        if self._base is not None and self._owned is None:
+            finish_release(self._storage, self._base.segment.commits)
         if not self._is_current():
             return False
         # Before the put: whatever interrupts it, the commit may have been made from here on.
         self.tried[context.version] = result
-        path = committer.commit(context.version, data, txn_id=self.provenance.txn_id)
+        path = committer.commit(context.version, data, txn_id=self._request.provenance.txn_id)
         if path is None:
             return False
         if path != commit_path(context.version):
@@ -193,31 +211,31 @@ class CommitLoop:
             actions.adds,
             actions.removes,
         )
-        leave_next_checksum(self.storage, self.base, made)
+        leave_next_checksum(self._storage, self._base, made)
         return True
 
     def _owned_after(self, context: CommitContext) -> OwnedTable | None:
         """The table and its owner as the commit leaves it; an owner doesn't give way to another one."""
         if commit_owner(context.supported, context.properties) is None:
             return None
-        if self.owned is not None:
-            return self.owned
-        return self.owners.owner_of(self.storage, context.protocol, context.metadata)
+        if self._owned is not None:
+            return self._owned
+        return self._request.owners.owner_of(self._storage, context.protocol, context.metadata)
 
     def _is_current(self) -> bool:
         """Whether the version to follow is the newest; see the module."""
-        if self.base is None:
-            check_no_remains(self.storage)
+        if self._base is None:
+            check_no_remains(self._storage)
             return True
         now_s = monotonic_s()
-        fresh = self.seen_s is not None and now_s - self.seen_s < _FRESH_S
+        fresh = self._seen_s is not None and now_s - self._seen_s < _FRESH_S
         # Of a commit that isn't backfilled the owner's books are all that makes it count.
-        costly = self.owned is not None or self.storage.capabilities.remote
-        if fresh and costly and isinstance(self.base.segment.last_commit, Commit):
+        costly = self._owned is not None or self._storage.capabilities.remote
+        if fresh and costly and isinstance(self._base.segment.last_commit, Commit):
             return True
-        if not is_newest(self.storage, self.base.segment, self.owned):
+        if not is_newest(self._storage, self._base.segment, self._owned):
             return False
-        self.seen_s = now_s
+        self._seen_s = now_s
         return True
 
     def _follow_winners(self, prepared: Prepared) -> CommitResult | None:
@@ -227,24 +245,26 @@ class CommitLoop:
             The result where one of the commits is our own: a put that was taken for lost has arrived
             after all.
         """
-        txn_id = self.provenance.txn_id
-        if self.base is None:
-            if (read_commit_info(self.storage, 0) or {}).get("txnId") == txn_id:
+        txn_id = self._request.provenance.txn_id
+        if self._base is None:
+            if (read_commit_info(self._storage, 0) or {}).get("txnId") == txn_id:
                 return self.tried[0]
             raise TableAlreadyExistsError(
                 "another writer created the table first; open it instead",
-                table=self.storage.root,
+                table=self._storage.root,
                 version=0,
             )
         seen_s = monotonic_s()
-        meanwhile = commits_meanwhile(self.base, self.owners, self.owned)
+        meanwhile = commits_meanwhile(self._base, self._request.owners, self._owned)
         level = isolation_level(prepared.actions, prepared.context.properties)
-        loser = Loser(self.base, prepared.actions, self.reads, level, self.enforced)
+        loser = Loser(
+            self._base, prepared.actions, self._request.reads, level, self._request.enforced
+        )
         for winner in meanwhile.winners:
             if winner.info.txn_id == txn_id:
                 return self.tried[winner.version]
             check_conflicts(loser, winner)
-        self.base, self.seen_s = meanwhile.newest(), seen_s
+        self._base, self._seen_s = meanwhile.newest(), seen_s
         return None
 
 
@@ -254,7 +274,7 @@ def _time_of(base: Snapshot) -> int:
         return base.timestamp_ms
     except VersionNotFoundError as gone:
         try:
-            told = read_checksum(base.state.storage, base.version)
+            told = read_checksum(base.storage, base.version)
         except CorruptLogError:
             told = None
         if told is None or told.in_commit_timestamp is None:

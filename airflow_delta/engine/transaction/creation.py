@@ -23,6 +23,7 @@ from airflow_delta.engine.model.schema_arguments import check_fields
 from airflow_delta.engine.model.sql_names import sql_name
 from airflow_delta.engine.snapshot.table_schema import table_schema
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from airflow_delta.engine.transaction.unique import unique_text
 
@@ -144,7 +145,7 @@ def begin_creation(
     transaction.set_protocol(made.protocol)
     transaction.set_metadata(metadata)
     for domain in made.domains:
-        transaction._set_domain(domain)  # noqa: SLF001 - users may not set the protocol's domains
+        transaction.declare(SystemDomain(domain))
     return transaction
 
 

@@ -128,7 +128,7 @@ def _repeated(newest: Snapshot, version: int) -> CommitResult:
     due = is_checkpoint_due(version, newest.properties)
     try:
         path = newest.segment.path_of(version)
-        told = read_commit_info(newest.state.storage, version, path=path) or {}
+        told = read_commit_info(newest.storage, version, path=path) or {}
     except ObjectNotFoundError:
         return CommitResult(version, None, checkpoint_due=due, repeated=True)
     info = CommitInfo.from_json(told, version=version)

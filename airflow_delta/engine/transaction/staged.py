@@ -21,41 +21,19 @@ from airflow_delta.engine.model.actions import (
     RemoveFile,
     Txn,
 )
+from airflow_delta.engine.transaction.intent import (
+    EmptyVersion,
+    Purpose,
+    RestoreVersion,
+    Tombstones,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "Cloned", "Dropped", "Reads", "StagedActions"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cloned:
-    """The version of another table that a commit makes the table a clone of.
-
-    Attributes:
-        version: the version.
-        keys: the keys of the files that the table has afterwards, copies of those of the version; see
-            `replay.file_key`.
-    """
-
-    version: Snapshot
-    keys: pa.ChunkedArray
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The features that a commit takes out of a table's protocol.
-
-    Attributes:
-        features: their names.
-        hides_history: whether the versions before the commit are to be hidden behind protected checkpoints:
-            the commit then tells from which version on there need be none.
-    """
-
-    features: frozenset[str]
-    hides_history: bool
+__all__ = ["Actions", "Reads", "StagedActions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +49,7 @@ class Actions:
         removes: files that leave it.
         cdc: files of changed rows.
         identity_marks: by identity column, the furthest value in the files that join.
-        restored: the earlier version whose files and metadata the commit brings back; None for all
-            commits but those of a restore.
-        cloned: the version of another table that the commit makes a clone of; None for all commits but
-            those.
-        dropped: the features that the commit drops; None for all commits but those.
-        tombstones: files below the table that leave it without ever having been data files: deletion
-            vectors, so that a vacuum that doesn't know them keeps them for as long as removed files.
-        may_be_empty: whether the commit may hold nothing, to be just a version.
+        purpose: what a commit of the engine's own operations is for; None for commits of users.
     """
 
     protocol: Protocol | None = None
@@ -89,11 +60,17 @@ class Actions:
     removes: tuple[RemoveFile, ...] = ()
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    restored: Snapshot | None = None
-    cloned: Cloned | None = None
-    dropped: Dropped | None = None
-    tombstones: tuple[RemoveFile, ...] = ()
-    may_be_empty: bool = False
+    purpose: Purpose | None = None
+
+    @property
+    def restored(self) -> Snapshot | None:
+        """The earlier version that the commit restores; None for all commits but those of a restore."""
+        return self.purpose.version if isinstance(self.purpose, RestoreVersion) else None
+
+    @property
+    def tombstones(self) -> tuple[RemoveFile, ...]:
+        """Removals of files that never were data files; see `intent.Tombstones`."""
+        return self.purpose.files if isinstance(self.purpose, Tombstones) else ()
 
     @property
     def changes_data(self) -> bool:
@@ -110,6 +87,8 @@ class Actions:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
+        if isinstance(self.purpose, EmptyVersion):
+            return False
         files = self.adds or self.removes or self.cdc or self.tombstones
         return self.only_files and not (files or self.identity_marks)
 
@@ -126,11 +105,7 @@ class StagedActions:
     removes: list[RemoveFile] = field(default_factory=list)
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
-    restored: Snapshot | None = None
-    cloned: Cloned | None = None
-    dropped: Dropped | None = None
-    tombstones: list[RemoveFile] = field(default_factory=list)
-    may_be_empty: bool = False
+    purpose: Purpose | None = None
 
     def frozen(self) -> Actions:
         """What is staged by now."""
@@ -143,11 +118,7 @@ class StagedActions:
             tuple(self.removes),
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
-            self.restored,
-            self.cloned,
-            self.dropped,
-            tuple(self.tombstones),
-            self.may_be_empty,
+            self.purpose,
         )
 
 

@@ -36,8 +36,14 @@ from airflow_delta.engine.model.arguments import (
 from airflow_delta.engine.scan.predicates.reading import PredicateLike, as_expression
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.commit_loop import CommitLoop, now_ms
+from airflow_delta.engine.transaction.commit_loop import CommitLoop, CommitRequest, now_ms
 from airflow_delta.engine.transaction.file_rows import check_file_rows, remove_actions
+from airflow_delta.engine.transaction.intent import (
+    CloneVersion,
+    Intent,
+    RestoreVersion,
+    SystemDomain,
+)
 from airflow_delta.engine.transaction.provenance import (
     Provenance,
     check_operation,
@@ -45,7 +51,7 @@ from airflow_delta.engine.transaction.provenance import (
     parameter_texts,
 )
 from airflow_delta.engine.transaction.result import CommitResult
-from airflow_delta.engine.transaction.staged import Cloned, Dropped, Reads, StagedActions
+from airflow_delta.engine.transaction.staged import Reads, StagedActions
 from airflow_delta.engine.transaction.stale_log import check_no_remains
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
@@ -303,56 +309,30 @@ class OptimisticTransaction:
                 ``delta.``; or one of the two is no text.
         """
         check_text("configuration", configuration, table=self.table)
-        self._set_domain(self._of_user(DomainMetadata(domain, configuration)))
+        self._set_domain(DomainMetadata(domain, configuration))
 
     def remove_domain(self, domain: str) -> None:
         """Stage the removal of a user's metadata domain; see `set_domain`."""
-        self._set_domain(self._of_user(DomainMetadata(domain, "", removed=True)))
+        self._set_domain(DomainMetadata(domain, "", removed=True))
 
-    def _set_domain(self, action: DomainMetadata) -> None:
-        """Stage any metadata domain: for the parts of the engine that implement a domain's feature."""
-        self._staged.domains[action.domain] = action
+    def declare(self, intent: Intent) -> None:
+        """Stage what only the engine's own operations do; see `intent`.
 
-    def _bring_back(self, version: Snapshot) -> None:
-        """Say that the commit brings back an earlier version: for the part of the engine that restores.
-
-        The stages then hold files and metadata against that version, and make sure that the commit
-        leaves just its files; see `CommitContext.written_for`. Whatever is committed meanwhile that
-        changes the table is a conflict.
+        Raises:
+            InvalidArgumentError: the transaction has another purpose already.
         """
-        self.read_table()
-        self._staged.restored = version
-
-    def _clone(self, version: Snapshot, keys: pa.ChunkedArray) -> None:
-        """Say that the commit makes the table a clone: for what copies the files of another table.
-
-        As with `_bring_back` the stages then hold files and metadata against the version, and make sure
-        that the commit leaves just the files that were told. Whatever is committed meanwhile that changes
-        the table is a conflict.
-
-        Args:
-            version: of the other table.
-            keys: the keys of the files that the table has afterwards; see `replay.file_key`.
-        """
-        self._reads.whole_table = True
-        self._staged.cloned = Cloned(version, keys)
-
-    def _drop(self, features: frozenset[str], *, hides_history: bool) -> None:
-        """Let the staged protocol lose features: for the part of the engine that drops them.
-
-        Args:
-            features: the features.
-            hides_history: see `Dropped`.
-        """
-        self._staged.dropped = Dropped(features, hides_history)
-
-    def _leave_tombstones(self, files: Iterable[RemoveFile]) -> None:
-        """Stage removals of what isn't a data file: for the part of the engine that drops features."""
-        self._staged.tombstones.extend(files)
-
-    def _make_a_version(self) -> None:
-        """Let the commit be empty: for the part of the engine that needs a version to checkpoint."""
-        self._staged.may_be_empty = True
+        if isinstance(intent, SystemDomain):
+            self._staged.domains[intent.action.domain] = intent.action
+            return
+        if self._staged.purpose is not None:
+            raise InvalidArgumentError(
+                f"a commit has one purpose: expected {type(self._staged.purpose).__name__}, found "
+                f"{type(intent).__name__}; use a transaction for each",
+                table=self.table,
+            )
+        if isinstance(intent, RestoreVersion | CloneVersion):
+            self._reads.whole_table = True
+        self._staged.purpose = intent
 
     def set_protocol(self, protocol: Protocol) -> None:
         """Stage the table's protocol, which may support more than before, and not less.
@@ -404,7 +384,7 @@ class OptimisticTransaction:
                 table=self.table,
             )
         actions = self._staged.frozen()
-        if actions.is_empty and not actions.may_be_empty:
+        if actions.is_empty:
             raise InvalidArgumentError("there is nothing to commit", table=self.table)
         provenance = Provenance(
             self._operation,
@@ -415,15 +395,17 @@ class OptimisticTransaction:
             read_version=self.read_version,
         )
         loop = CommitLoop(
-            self._storage,
-            actions,
-            self._reads,
-            provenance,
-            self._snapshot,
-            self._enforced,
-            self._seen_s,
-            self._owners,
-            self._owned,
+            CommitRequest(
+                self._storage,
+                actions,
+                self._reads,
+                provenance,
+                base=self._snapshot,
+                enforced=self._enforced,
+                seen_s=self._seen_s,
+                owners=self._owners,
+                owned=self._owned,
+            )
         )
         try:
             return loop.run()
@@ -435,7 +417,7 @@ class OptimisticTransaction:
             raise InvalidArgumentError("a new table can't be read", table=self.table)
         return self._snapshot
 
-    def _of_user(self, action: DomainMetadata) -> DomainMetadata:
+    def _set_domain(self, action: DomainMetadata) -> None:
         check_text("domain", action.domain, table=self.table)
         if action.is_system_controlled:
             raise InvalidArgumentError(
@@ -443,7 +425,7 @@ class OptimisticTransaction:
                 "doesn't begin with 'delta.'",
                 table=self.table,
             )
-        return action
+        self._staged.domains[action.domain] = action
 
 
 def _check_identifier(app_id: object, version: object, *, table: str) -> None:

@@ -134,7 +134,7 @@ def commits_meanwhile(
         CorruptLogError: the newest version can't be opened.
         StorageError: the store failed.
     """
-    storage, known = base.state.storage, base.segment.last_commit
+    storage, known = base.storage, base.segment.last_commit
     commits = None if known is None else commits_after(storage, known, owned)
     if commits is not None:
         # Of a cleanup that runs, and of damage that a checkpoint has left behind, the other way tells.
@@ -145,7 +145,7 @@ def commits_meanwhile(
 
 def _opened_afresh(base: Snapshot, owners: CommitOwners | None) -> Meanwhile:
     """The commits since a snapshot that can't be carried on just so."""
-    storage, version = base.state.storage, base.version
+    storage, version = base.storage, base.version
     newest = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     _check_is_same_table(base, newest)
     commits = _commits_from(newest, version)
@@ -177,7 +177,7 @@ def _opened_afresh(base: Snapshot, owners: CommitOwners | None) -> Meanwhile:
 def _commits_from(newest: Snapshot, version: int) -> tuple[LogCommit, ...]:
     """The commits from a version on that are there: those in the log, then those that aren't backfilled."""
     end = max(version, newest.version)
-    listed = list_log(newest.state.storage, start=version, end=end).commits
+    listed = list_log(newest.storage, start=version, end=end).commits
     following = listed[-1].version + 1 if listed else version
     return (
         *listed,

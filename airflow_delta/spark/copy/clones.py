@@ -46,6 +46,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_version, version_prefix
 from airflow_delta.engine.maintenance.restore.clone_definition import stage_clone_definition
 from airflow_delta.engine.public_text import without_password
+from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
 from airflow_delta.spark.copy.clone_files import CloneFiles, clone_files
 from airflow_delta.spark.copy.file_copying import copy_files
@@ -188,7 +189,7 @@ class Clone:
     def _commit(
         self, transaction: OptimisticTransaction, files: CloneFiles, watch: CopyWatch
     ) -> CopyResult:
-        transaction._clone(self._source, files.keys)  # noqa: SLF001 - nothing for users
+        transaction.declare(CloneVersion(self._source, files.keys))
         transaction.add_files(list(files.adds))
         for remove in files.removes:
             transaction.remove_file(remove)

@@ -306,7 +306,7 @@ def _plan_of(
             for field in fields(KeptFiles)
         )
     )
-    storage, is_listed = snapshot.state.storage, listed is not None
+    storage, is_listed = snapshot.storage, listed is not None
     files, kept = without_other_tables(files, kept, storage, is_listed=is_listed)
     lost = max((decision.lost or 0 for decision in decisions), default=0)
     num_found = sum(decision.num_found for decision in decisions)

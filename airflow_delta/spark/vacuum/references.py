@@ -90,7 +90,7 @@ def log_parcels(
         ObjectNotFoundError: it is gone.
         VersionNotFoundError: the log rebuilds no version.
     """
-    root, storage = address.root, snapshot.state.storage
+    root, storage = address.root, snapshot.storage
     parts = log_parts(storage, snapshot.segment)
     actions = shuffled_actions(
         context, address, parts, columns=_COLUMNS, partitions=ByHash(max(len(parts), 1))

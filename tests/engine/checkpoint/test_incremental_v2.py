@@ -364,7 +364,7 @@ def test_many_commits_are_streamed(table: Table, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(checkpoint_base, "_COMMITS_BYTES", size - 1)
     assert not plan_checkpoint(snapshot).incremental
     # Recovery may have made the tail longer than it was planned with.
-    result = execute_checkpoint(snapshot.state.storage, snapshot, plan)
+    result = execute_checkpoint(snapshot.storage, snapshot, plan)
     assert (result.sidecars_written, result.sidecars_reused) == (9, 0)
 
 

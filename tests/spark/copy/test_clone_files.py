@@ -18,6 +18,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.maintenance.restore.clone_definition import stage_clone_definition
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.storage.file_access import FileAccess
+from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.spark.copy.clone_files import CloneFiles, clone_files
 from airflow_delta.spark.copy.file_copying import copy_file
 from airflow_delta.spark.writer.log_actions import live_files
@@ -65,8 +66,8 @@ def cloned(source: Snapshot, target: Path, *, copies: bool = False) -> CloneFile
     )
     files = clone_files(source, transaction.snapshot, table=storage.root)
     for copy in files.copies if copies else ():
-        copy_file(copy, FileAccess(source.state.storage), storage)
-    transaction._clone(source, files.keys)
+        copy_file(copy, FileAccess(source.storage), storage)
+    transaction.declare(CloneVersion(source, files.keys))
     stage_clone_definition(transaction, source)
     transaction.set_transaction("copy", source.version)
     transaction.add_files(list(files.adds))

@@ -431,11 +431,11 @@ def test_in_an_object_store(spark: SparkSession, source: str, tmp_path: Path) ->
         sorted(
             storage.read(info.path) for info in storage.walk("") if info.name.endswith("parquet")
         )
-        for storage in (there, copy.state.storage)
+        for storage in (there, copy.storage)
     ]
     assert bytes_of[0] == bytes_of[1]
     assert (copy.version, copy.num_rows, later.version) == (1, 3, 0)
-    storage = copy.state.storage
+    storage = copy.storage
     marker = read_marker(storage)
     assert marker is not None
     assert delete_copy(DeltaTable(targets[0], options), marker) is None

@@ -33,7 +33,7 @@ def checkpoint_reader(snapshot: Snapshot) -> CheckpointReader | None:
     if segment.checkpoint is None:
         return None
     return open_checkpoint(
-        snapshot.state.storage,
+        snapshot.storage,
         segment.checkpoint,
         table=segment.table,
         actions=segment.checkpoint_actions,
@@ -56,7 +56,7 @@ def incremental_base(snapshot: Snapshot, listing: Listing | None = None) -> Chec
         return None
     checkpoint, reader = base
     if listing is None:
-        listing = list_log(snapshot.state.storage, start=checkpoint.version)
+        listing = list_log(snapshot.storage, start=checkpoint.version)
     if listing.checkpoints and listing.checkpoints[-1].version > checkpoint.version:
         return None
     return reader if has_all_in_sidecars(reader) else None

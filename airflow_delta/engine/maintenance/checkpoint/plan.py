@@ -275,7 +275,7 @@ def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
     excluded, version = snapshot.state.excluded, snapshot.version
     if not excluded:
         return ()
-    listing = list_log(snapshot.state.storage, start=version, end=version)
+    listing = list_log(snapshot.storage, start=version, end=version)
     return tuple(found for found in listing.checkpoints if found.path in excluded)
 
 
@@ -334,7 +334,7 @@ def _is_incremental(snapshot: Snapshot, listing: Listing | None) -> bool:
 def _recent_log(snapshot: Snapshot) -> Listing:
     """The log from where on it must have a checkpoint of the classic name."""
     reach = _CLASSIC_EVERY * snapshot.properties.checkpoint_interval
-    return list_log(snapshot.state.storage, start=max(0, snapshot.version - reach))
+    return list_log(snapshot.storage, start=max(0, snapshot.version - reach))
 
 
 def _v2_path(snapshot: Snapshot, listing: Listing) -> str:

@@ -31,6 +31,7 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
 from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.intent import EmptyVersion
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = [
@@ -103,7 +104,7 @@ def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
         DeltaError: see `OptimisticTransaction.commit` and `write_checked`.
     """
     transaction = OptimisticTransaction(storage, base, OPERATION, owners=owners)
-    transaction._make_a_version()  # noqa: SLF001 - nothing for users
+    transaction.declare(EmptyVersion())
     version = transaction.commit().version
     write_checked(storage, owners, version)
     return version

@@ -16,6 +16,7 @@ from airflow_delta.engine.features.dropping import metadata_without
 from airflow_delta.engine.maintenance.drop_feature.plan import DropFeaturePlan
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.intent import DropFeatures, SystemDomain
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
@@ -59,7 +60,7 @@ def commit_downgrade(
         owners=owners,
     )
     # For users protocols only grow, and the protocol's domains are its own.
-    transaction._drop(plan.dropped, hides_history=plan.way == "hidden")  # noqa: SLF001
+    transaction.declare(DropFeatures(plan.dropped, hides_history=plan.way == "hidden"))
     if plan.way == "truncated":
         # A trace that came and went meanwhile is in a commit that stays.
         transaction.read_table()
@@ -68,7 +69,7 @@ def commit_downgrade(
     transaction.set_metadata(metadata_without(plan.dropped, base.metadata, table=base.table))
     for domain in base.domains.values():
         if _goes_along(domain.domain, plan.feature):
-            transaction._set_domain(replace(domain, removed=True))  # noqa: SLF001
+            transaction.declare(SystemDomain(replace(domain, removed=True)))
     return transaction.commit()
 
 

@@ -30,6 +30,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import now_ms
 from airflow_delta.engine.transaction.conversion import convert_to_file_system
+from airflow_delta.engine.transaction.intent import Tombstones
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["PREPARE", "Prepare", "turn_off"]
@@ -78,7 +79,7 @@ def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> Non
 def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     transaction = OptimisticTransaction(storage, base, VECTOR_TOMBSTONES, owners=owners)
     files = vector_tombstones(unkept_vectors(base), now_ms=now_ms())
-    transaction._leave_tombstones(files)  # noqa: SLF001 - nothing for users
+    transaction.declare(Tombstones(tuple(files)))
     transaction.commit()
 
 

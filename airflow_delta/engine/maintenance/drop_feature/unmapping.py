@@ -15,6 +15,7 @@ from airflow_delta.engine.features.clustering import (
     parse_clustering_columns,
 )
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths, unmapped
+from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
 __all__ = ["OPERATION", "unmap_columns"]
@@ -44,4 +45,4 @@ def unmap_columns(transaction: OptimisticTransaction) -> None:
     columns = parse_clustering_columns(domain.configuration, table=base.table)
     by_name = [logical.get(column, column) for column in columns]
     # The protocol's domains aren't for users to set.
-    transaction._set_domain(clustering_domain(by_name))  # noqa: SLF001
+    transaction.declare(SystemDomain(clustering_domain(by_name)))

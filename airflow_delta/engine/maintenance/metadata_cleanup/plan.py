@@ -225,7 +225,7 @@ def backfilled_part(newest: Snapshot) -> Snapshot:
     first = next(proposed, None)
     if first is None:
         return newest
-    return Snapshot(newest.state.storage, newest.segment.until(first.version - 1))
+    return Snapshot(newest.storage, newest.segment.until(first.version - 1))
 
 
 def _milliseconds(older_than: timedelta | None, table: str) -> int | None:

@@ -54,6 +54,7 @@ from airflow_delta.engine.maintenance.restore.definition import (
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 from airflow_delta.engine.transaction.unique import unique_text
 
@@ -83,7 +84,7 @@ def stage_clone_definition(transaction: OptimisticTransaction, source: Snapshot)
         transaction.set_protocol(protocol)
     transaction.set_metadata(metadata)
     for domain in _domains(base, source):
-        transaction._set_domain(domain)  # noqa: SLF001 - users may not set the protocol's
+        transaction.declare(SystemDomain(domain))
     if base is not None:
         for column, value in furthest_identity_values(base, source).items():
             transaction.use_identity_values(column, value)

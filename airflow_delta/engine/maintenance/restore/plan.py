@@ -63,6 +63,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.commit_loop import monotonic_s
 from airflow_delta.engine.transaction.file_rows import add_actions, remove_actions
+from airflow_delta.engine.transaction.intent import RestoreVersion, SystemDomain
 from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
@@ -319,7 +320,7 @@ def _earlier(newest: Snapshot, asked: _Asked, once: tuple[str, int]) -> RestoreR
     commit = earlier_commit(newest, *once, search=TransactionSearch())
     if commit is None:
         return None
-    path, storage = newest.segment.path_of(commit.version), newest.state.storage
+    path, storage = newest.segment.path_of(commit.version), newest.storage
     try:
         info = read_commit_info(storage, commit.version, path=path) or {}
     except ObjectNotFoundError:
@@ -367,13 +368,13 @@ def _commit(
     transaction: OptimisticTransaction, target: Snapshot, plan: RestorePlan
 ) -> CommitResult:
     base = transaction.base
-    transaction._bring_back(target)  # noqa: SLF001 - nothing for users: the stages allow more for it
+    transaction.declare(RestoreVersion(target))
     if plan.protocol != base.protocol:
         transaction.set_protocol(plan.protocol)
     # As they are or not: to be without a change of them meanwhile is part of what is brought back.
     transaction.set_metadata(plan.metadata)
     for domain in plan.domains:
-        transaction._set_domain(domain)  # noqa: SLF001 - users may not set the protocol's
+        transaction.declare(SystemDomain(domain))
     for column, value in furthest_identity_values(base, target).items():
         transaction.use_identity_values(column, value)
     for removed in remove_actions(plan.files.removed, data_change=True):

@@ -52,9 +52,7 @@ def read_commits(
     found = (commits[place] for place in (reversed(places) if newest_first else places))
     for run in _runs(found):
         ordered = run[::-1] if newest_first else run
-        told = parse_commit_files(
-            snapshot.state.storage, ordered, columns=REMOVED, table=snapshot.table
-        )
+        told = parse_commit_files(snapshot.storage, ordered, columns=REMOVED, table=snapshot.table)
         yield ordered[0].version, told
 
 

@@ -138,7 +138,7 @@ def _needed_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
         return references([newest.files(columns=_KEY)], table=newest.table)
     if not commits:
         return None
-    parsed = parse_common_columns(newest.state.storage, commits, table=newest.table)
+    parsed = parse_common_columns(newest.storage, commits, table=newest.table)
     return _needed_by(parsed, newest.table)
 
 

@@ -271,12 +271,12 @@ def _full_plan(
     protected = live | _recent(snapshot, retention)
     scope, is_listed = Scope.of(snapshot), listed is not None
     files, kept = sifted(found, scope, protected, retention.cutoff_ms, is_listed=is_listed)
-    files, kept = without_other_tables(files, kept, snapshot.state.storage, is_listed=is_listed)
+    files, kept = without_other_tables(files, kept, snapshot.storage, is_listed=is_listed)
     vacuumed = None
     if listed is None:
         is_gone = is_expired(protected, retention, deleted=files)
     else:
-        files = existing(files, snapshot.state.storage)
+        files = existing(files, snapshot.storage)
         is_gone = is_not_among(found, files, live)
         vacuumed = reached_version(snapshot, retention)
     return VacuumPlan(
@@ -293,7 +293,7 @@ def _full_plan(
 
 
 def _lite_plan(snapshot: Snapshot, retention: Retention) -> VacuumPlan:
-    storage, cutoff_ms = snapshot.state.storage, retention.cutoff_ms
+    storage, cutoff_ms = snapshot.storage, retention.cutoff_ms
     vacuumed = read_last_vacuum(storage)
     versions = lite_versions(snapshot, cutoff_ms, vacuumed=vacuumed)
     live = references([snapshot.files(columns=_KEY)], table=snapshot.table)
@@ -342,7 +342,7 @@ def reached_version(snapshot: Snapshot, retention: Retention) -> int | None:
     except TableStateError:
         # No more than a note depends on the times of commits here.
         return None
-    noted = read_last_vacuum(snapshot.state.storage)
+    noted = read_last_vacuum(snapshot.storage)
     known = noted is not None and noted <= snapshot.version
     if version is None or (known and noted is not None and noted >= version):
         return None

@@ -16,6 +16,7 @@ from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
@@ -86,7 +87,7 @@ def commit_alteration(
     if protocol != base.protocol:
         transaction.set_protocol(protocol)
     if alteration.domain is not None:
-        transaction._set_domain(alteration.domain)  # noqa: SLF001 - users may not set the protocol's
+        transaction.declare(SystemDomain(alteration.domain))
     if metadata != base.metadata or (protocol == base.protocol and alteration.domain is None):
         transaction.set_metadata(metadata)
     return transaction.commit()

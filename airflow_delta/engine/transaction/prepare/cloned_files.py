@@ -13,6 +13,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.prepare.restored_files import file_keys_after
 from airflow_delta.engine.transaction.staged import Actions
 
@@ -27,8 +28,8 @@ def check_cloned_files(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    cloned = actions.cloned
-    if cloned is None:
+    cloned = actions.purpose
+    if not isinstance(cloned, CloneVersion):
         return actions
     left, wanted = file_keys_after(actions, context), pc.unique(cloned.keys)
     strange = len(left.filter(pc.invert(pc.is_in(left, value_set=wanted))))

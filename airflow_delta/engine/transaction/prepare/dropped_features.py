@@ -22,6 +22,7 @@ from airflow_delta.engine.features.dropping import (
 )
 from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import DropFeatures
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_dropped_features"]
@@ -41,8 +42,8 @@ def check_dropped_features(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    dropped, base = actions.dropped, context.base
-    if dropped is None or base is None:
+    dropped, base = actions.purpose, context.base
+    if not isinstance(dropped, DropFeatures) or base is None:
         return actions
     for feature in sorted(dropped.features):
         traces = [*metadata_traces(feature, context.metadata, table=context.table)]

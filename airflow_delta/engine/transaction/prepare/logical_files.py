@@ -111,7 +111,7 @@ def _is_read_in_no_time(base: Snapshot) -> bool:
     if base.segment.checkpoint is None:
         return True
     try:
-        told = read_checksum(base.state.storage, base.version)
+        told = read_checksum(base.storage, base.version)
     except CorruptLogError:
         return False
     return told is not None and told.num_files <= FEW

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.prepare.append_only import check_append_only
 from airflow_delta.engine.transaction.prepare.change_data import check_change_data
 from airflow_delta.engine.transaction.prepare.cloned_files import check_cloned_files
@@ -127,7 +128,7 @@ def prepare(actions: Actions, context: CommitContext) -> Prepared:
     passed_by = frozenset[Stage]()
     if actions.restored is not None:
         passed_by = _OF_NEW_FILES
-    elif actions.cloned is not None:
+    elif isinstance(actions.purpose, CloneVersion):
         passed_by = _OF_NEW_FILES | _OF_OWN_ROWS
     for stage in STAGES:
         if stage in passed_by:

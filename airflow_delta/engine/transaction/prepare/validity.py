@@ -21,6 +21,7 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema_json import parse_schema
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import DropFeatures
 from airflow_delta.engine.transaction.prepare.table_columns import schema_after
 from airflow_delta.engine.transaction.staged import Actions
 
@@ -45,7 +46,8 @@ def check_table(actions: Actions, context: CommitContext) -> Actions:
     if base is None and not (actions.protocol and actions.metadata):
         raise context.violation("the first version needs a protocol and a metaData action")
     if actions.protocol and base:
-        dropped = frozenset[str]() if actions.dropped is None else actions.dropped.features
+        purpose = actions.purpose
+        dropped = purpose.features if isinstance(purpose, DropFeatures) else frozenset[str]()
         check_no_shrinking(base.protocol, actions.protocol, dropped=dropped, table=context.table)
     if not (actions.protocol or actions.metadata):
         return actions

@@ -350,7 +350,7 @@ def test_two_who_write_a_damaged_checkpoint_anew(
     with monkeypatch.context() as patch:
         patch.setattr(checkpointing, "point_to", lambda _, told: late.append(told))
         for snapshot, plan in zip(opened, plans, strict=True):
-            execute_checkpoint(snapshot.state.storage, snapshot, plan)
+            execute_checkpoint(snapshot.storage, snapshot, plan)
     for told in reversed(late):
         checkpoint_hint.point_to(table.storage, told)
         check_hint(table)

@@ -15,6 +15,7 @@ from airflow_delta.engine.commit.store.owner import LedgerOwner
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.maintenance.restore.clone_definition import stage_clone_definition
+from airflow_delta.engine.transaction.intent import CloneVersion
 from tests.engine.transaction.prepare.attempts import mapped, protocol, schema
 from tests.log_builder import metadata, write_commit
 
@@ -53,7 +54,7 @@ def cloned(source: Path, target: Path) -> DeltaTable:
 
 
 def make_clone(transaction: OptimisticTransaction, source: Snapshot) -> None:
-    transaction._clone(source, pa.chunked_array([], pa.string()))
+    transaction.declare(CloneVersion(source, pa.chunked_array([], pa.string())))
     stage_clone_definition(transaction, source)
     # As a copy marks itself: also where nothing else changes.
     transaction.set_transaction("copy", source.version)

@@ -11,7 +11,8 @@ import pytest
 from airflow_delta.engine import DeltaTable, OptimisticTransaction
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.replay.file_key import keys_of_files
-from airflow_delta.engine.transaction.staged import Actions, Cloned
+from airflow_delta.engine.transaction.intent import CloneVersion
+from airflow_delta.engine.transaction.staged import Actions
 from tests.engine.transaction.prepare.attempts import VECTOR, counted, file, protocol, tombstone
 from tests.log_builder import add, metadata, write_commit
 
@@ -38,7 +39,7 @@ def commit(
         else OptimisticTransaction(table.storage, None, "CLONE")
     )
     told = keys_of_files(files if keys is None else keys, table=table.storage.root)
-    transaction._clone(version, told)
+    transaction.declare(CloneVersion(version, told))
     transaction.set_protocol(version.protocol)
     if transaction.snapshot is None:
         transaction.set_metadata(version.metadata)
@@ -88,7 +89,7 @@ def test_other_commits_are_not_asked(source: DeltaTable) -> None:
     context = CommitContext(base.table, 1, 1, base.protocol, base.metadata, base)
     staged = Actions(adds=(file("d"),))
     assert check_cloned_files(staged, context) is staged
-    assert Cloned(base, pa.chunked_array([], pa.string())).version is base
+    assert CloneVersion(base, pa.chunked_array([], pa.string())).version is base
 
 
 def test_an_append_only_clone_follows_its_source(tmp_path: Path) -> None:

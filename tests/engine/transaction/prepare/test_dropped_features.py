@@ -10,8 +10,8 @@ import pytest
 
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.model.actions import Protocol
+from airflow_delta.engine.transaction.intent import DropFeatures
 from airflow_delta.engine.transaction.prepare import Prepared
-from airflow_delta.engine.transaction.staged import Dropped
 from tests.engine.transaction.prepare.attempts import VECTOR, attempt, table
 from tests.log_builder import add
 
@@ -31,8 +31,8 @@ def removed_with_vector(path: str) -> dict[str, Any]:
 
 
 def drop_vectors(root: Path) -> Prepared:
-    dropped = Dropped(frozenset({"deletionVectors"}), hides_history=False)
-    return attempt(root, protocol=Protocol(1, 1), dropped=dropped)
+    dropped = DropFeatures(frozenset({"deletionVectors"}), hides_history=False)
+    return attempt(root, protocol=Protocol(1, 1), purpose=dropped)
 
 
 @pytest.mark.parametrize("spelling", ["f.parquet", "file://{}/f.parquet"])

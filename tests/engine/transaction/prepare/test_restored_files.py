@@ -10,6 +10,7 @@ import pytest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import RestoreVersion
 from airflow_delta.engine.transaction.prepare.restored_files import check_restored_files
 from airflow_delta.engine.transaction.staged import Actions
 from tests.engine.transaction.prepare.attempts import VECTOR, counted, file, protocol, tombstone
@@ -35,7 +36,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 def check(table: DeltaTable, **actions: Any) -> None:
     base, target = table.snapshot(), table.snapshot(0)
-    staged = Actions(restored=target, **actions)
+    staged = Actions(purpose=RestoreVersion(target), **actions)
     context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base, restored=target)
     assert check_restored_files(staged, context) is staged
 
@@ -73,7 +74,7 @@ def test_other_commits_are_not_asked(table: DeltaTable) -> None:
 
 def test_a_commit_is_held_to_it(table: DeltaTable) -> None:
     transaction = table.transaction("RESTORE")
-    transaction._bring_back(table.snapshot(0))
+    transaction.declare(RestoreVersion(table.snapshot(0)))
     transaction.set_metadata(table.snapshot(0).metadata)
     transaction.add_files(BACK[:1])
     transaction.remove_file(GONE[0])

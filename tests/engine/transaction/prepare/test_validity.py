@@ -16,8 +16,9 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.model.actions import AddCdcFile, Protocol, Txn
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.intent import DropFeatures
 from airflow_delta.engine.transaction.prepare import prepare
-from airflow_delta.engine.transaction.staged import Actions, Dropped
+from airflow_delta.engine.transaction.staged import Actions
 from tests.engine.transaction.prepare.attempts import (
     NOW,
     VECTOR,
@@ -187,7 +188,7 @@ def test_the_boundary_of_protected_checkpoints_never_falls(tmp_path: Path) -> No
         tmp_path,
         protocol=Protocol(1, 1),
         metadata=with_properties(tmp_path, **{name.replace(".", "_"): None}),
-        dropped=Dropped(frozenset({"checkpointProtection"}), hides_history=False),
+        purpose=DropFeatures(frozenset({"checkpointProtection"}), hides_history=False),
     )
 
 
