@@ -30,7 +30,7 @@ from airflow_delta.engine.model.schema import StructType
 from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.commit_check import check_logged_commit
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
-from airflow_delta.engine.snapshot.opening import open_newest, open_snapshot
+from airflow_delta.engine.snapshot.opening import open_earlier, open_newest, open_snapshot
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.timestamps import Timestamp, epoch_ms
 from airflow_delta.engine.storage.base import Storage
@@ -210,9 +210,7 @@ class DeltaTable(TableMaintenance):
         milliseconds = epoch_ms(timestamp, table=self._uri)
         newest = self._open()
         version = newest.timeline.version_at(milliseconds, can_return_latest=can_return_latest)
-        if version == newest.version:
-            return newest
-        return Snapshot(self.storage, newest.timeline.segment_at(version))
+        return open_earlier(newest, version)
 
     def version_at(self, timestamp: Timestamp, *, can_return_latest: bool = False) -> int:
         """The newest version that was there at a time; see `snapshot`."""

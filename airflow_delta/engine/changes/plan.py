@@ -28,6 +28,7 @@ from airflow_delta.engine.errors import ChangesNotAvailableError, ObjectNotFound
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.model.actions import CommitInfo, Metadata, Protocol
 from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.snapshot.opening import open_earlier
 from airflow_delta.engine.snapshot.segment_commits import parse_commit_files
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.snapshot.table_schema import table_schema
@@ -123,7 +124,7 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
     """
     table = newest.table
     versions = resolve_range(newest.timeline, start, end, latest=newest.version, table=table)
-    first = newest if versions[0] == newest.version else _snapshot(newest, versions[0])
+    first = open_earlier(newest, versions[0])
     commits = _read(newest, versions)
     protocol, metadata = check_available(
         first.protocol, first.metadata, commits.non_file_actions, versions=versions, table=table
@@ -132,10 +133,6 @@ def plan_changes(newest: Snapshot, start: Bound, end: Bound | None = None) -> Ch
     _check_partitions(files, metadata, versions, table)
     timed = _with_times(files, newest, commits.non_file_actions)
     return ChangePlan(table, versions[0], versions[-1], protocol, metadata, timed)
-
-
-def _snapshot(newest: Snapshot, version: int) -> Snapshot:
-    return Snapshot(newest.storage, newest.timeline.segment_at(version))
 
 
 def _read(newest: Snapshot, versions: range) -> ParsedCommits:

@@ -22,7 +22,7 @@ from airflow_delta.engine.snapshot.ratified import lacking_commits, with_ratifie
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["open_newest", "open_snapshot"]
+__all__ = ["open_earlier", "open_newest", "open_snapshot"]
 
 _ATTEMPTS = 10
 """How often the newest version may vanish while it is opened; each time the log has advanced."""
@@ -66,7 +66,24 @@ def open_snapshot(
             raise version_not_found(
                 version, error.earliest, newest.version, storage.root
             ) from error
-        return Snapshot(storage, newest.timeline.segment_at(version))
+        return open_earlier(newest, version)
+
+
+def open_earlier(newest: Snapshot, version: int) -> Snapshot:
+    """Open a version of a table whose newest version is open, without searching the log again.
+
+    Args:
+        newest: the newest version.
+        version: the version; the newest one itself is returned as it is.
+
+    Raises:
+        VersionNotFoundError: the log can't rebuild the version.
+        CorruptLogError: the log has a gap, or a file of it breaks the protocol.
+        UnsupportedFeatureError: reading the version needs a feature that the engine doesn't support.
+    """
+    if version == newest.version:
+        return newest
+    return Snapshot(newest.storage, newest.timeline.segment_at(version))
 
 
 def open_newest(

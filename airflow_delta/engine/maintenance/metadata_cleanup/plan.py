@@ -50,6 +50,7 @@ from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import (
 from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import unfinished_files
 from airflow_delta.engine.model.arguments import check_type
 from airflow_delta.engine.model.times import utc_text
+from airflow_delta.engine.snapshot.opening import open_earlier
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
@@ -225,7 +226,7 @@ def backfilled_part(newest: Snapshot) -> Snapshot:
     first = next(proposed, None)
     if first is None:
         return newest
-    return Snapshot(newest.storage, newest.segment.until(first.version - 1))
+    return open_earlier(newest, first.version - 1)
 
 
 def _milliseconds(older_than: timedelta | None, table: str) -> int | None:
