@@ -409,7 +409,8 @@ def parquet(rows: Sequence[Action], kinds: Iterable[str] = tuple(_TYPES)) -> byt
     schema = pa.schema([(kind, pa.struct(list(_TYPES[kind].items()))) for kind in kinds])
     table = pa.Table.from_pylist([_pairs(row) for row in rows], schema)
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, write_page_checksum=True, row_group_size=7)
+    group = max(7, len(rows) // 100)
+    pq.write_table(table, buffer, write_page_checksum=True, row_group_size=group)
     return buffer.getvalue()
 
 

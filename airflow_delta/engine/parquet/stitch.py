@@ -94,6 +94,10 @@ class StoredGroup(NamedTuple):
     size: int
 
 
+_LARGE_FOOTER = 256 * 1024
+"""Footers up to this size, in bytes, are read however small the file is."""
+
+
 class StoredFile(NamedTuple):
     """A Parquet file whose row groups can be copied.
 
@@ -143,9 +147,12 @@ def read_stored_file(source: BinaryIO, *, size: int) -> StoredFile:
         size: its size in bytes.
 
     Raises:
-        NotReadHere: see `StoredFile.of`; or it is no Parquet file, or of another size.
+        NotReadHere: see `StoredFile.of`; or it is no Parquet file, or of another size; or it has so many
+            small row groups that to copy them takes longer than to write their rows anew.
     """
     start = _footer_start(_read(source, max(size - _END, 0), _END), size)
+    if size - start > max(_LARGE_FOOTER, size // 4):
+        raise NotReadHere(f"the footer takes {size - start} of {size} bytes")
     return StoredFile.of(_read(source, start, size - _END - start), end=start)
 
 

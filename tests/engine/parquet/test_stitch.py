@@ -293,6 +293,15 @@ def test_what_is_no_parquet_file_is_refused(content: bytes) -> None:
         read_stored_file(io.BytesIO(content), size=len(content))
 
 
+def test_a_file_of_very_many_small_row_groups_is_refused() -> None:
+    """To decode such a footer takes longer than to write the rows anew."""
+    few, many = parquet(rows(0, 2400), group=800), parquet(rows(0, 2400), group=1)
+    assert len(many) - footer_of(many)[1] > 256 * 1024
+    assert len(read_stored_file(io.BytesIO(few), size=len(few)).groups) == 3
+    with pytest.raises(NotReadHere, match="the footer takes"):
+        read_stored_file(io.BytesIO(many), size=len(many))
+
+
 def test_a_file_that_is_shorter_than_it_was_is_refused() -> None:
     content = parquet(rows(0, 3))
     with pytest.raises(NotReadHere, match="expected more"):
