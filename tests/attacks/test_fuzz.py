@@ -6,6 +6,7 @@ The many cases are run by ``make test-deep``.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from tests.attacks.fuzz.templates import load
 from tests.attacks.fuzz.world import MUTATIONS
 
 SOME = range(300)
-MANY = range(10_000, 20_000)
+MANY = range(10_000, 10_000 + int(os.environ.get("FUZZ_CASES", "3000")))
+"""All ten thousand are run by ``FUZZ_CASES=10000 make test-deep``, which takes an hour on two cores."""
 BLOCK = 500
 FEW = 4
 """Operations of each of the many tables: other ones of each, so that all are asked of hundreds."""
