@@ -29,13 +29,12 @@ from airflow_delta.engine import (
 from airflow_delta.engine.changes.plan import ChangePlan
 from airflow_delta.engine.commit.store.memory import MemoryLedger
 from airflow_delta.engine.commit.store.owner import LedgerOwner
-from airflow_delta.engine.maintenance.table_maintenance import TableMaintenance
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.snapshot.verify import Difference, VerifyResult
 from airflow_delta.engine.transaction.alter.table import TableAlteration
 from tests.log_builder import add, remove, write_table
 
-ENTRANCES = (DeltaTable, TableMaintenance, Snapshot, OptimisticTransaction, TableAlteration)
+ENTRANCES = (*DeltaTable.__mro__[:-1], Snapshot, OptimisticTransaction, TableAlteration)
 HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-import airflow_delta.engine.table
+import airflow_delta.engine.table.base
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
@@ -210,7 +210,7 @@ def test_a_table_is_created_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(uri: str, storage: FaultyStorage | None = None) -> DeltaTable:
         with monkeypatch.context() as patch:
             if storage is not None:
-                patch.setattr(airflow_delta.engine.table, "open_storage", lambda *_: storage)
+                patch.setattr(airflow_delta.engine.table.base, "open_storage", lambda *_: storage)
             with lenient():
                 return DeltaTable.create(uri, schema, partition_by=["id"])
 
