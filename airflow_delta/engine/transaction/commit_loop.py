@@ -41,7 +41,7 @@ from airflow_delta.engine.snapshot.new_commits import is_newest
 from airflow_delta.engine.snapshot.next_checksum import MadeCommit, leave_next_checksum
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.conflicts import Loser, check_conflicts
+from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conflicts
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.engine.transaction.isolation import isolation_level
@@ -49,8 +49,8 @@ from airflow_delta.engine.transaction.prepare import Prepared, commit_text, prep
 from airflow_delta.engine.transaction.provenance import Provenance, is_blind_append
 from airflow_delta.engine.transaction.result import CommitResult, is_checkpoint_due
 from airflow_delta.engine.transaction.staged import Actions, Reads
-from airflow_delta.engine.transaction.stale_log import check_no_remains
-from airflow_delta.engine.transaction.winners import commits_meanwhile
+from airflow_delta.engine.transaction.stale_log import check_no_stale_log
+from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 
 __all__ = ["MAX_ATTEMPTS", "CommitLoop", "CommitRequest", "monotonic_s", "now_ms", "pause"]
 
@@ -225,7 +225,7 @@ class CommitLoop:
     def _is_current(self) -> bool:
         """Whether the version to follow is the newest; see the module."""
         if self._base is None:
-            check_no_remains(self._storage)
+            check_no_stale_log(self._storage)
             return True
         now_s = monotonic_s()
         fresh = self._seen_s is not None and now_s - self._seen_s < _FRESH_S
@@ -255,15 +255,15 @@ class CommitLoop:
                 version=0,
             )
         seen_s = monotonic_s()
-        meanwhile = commits_meanwhile(self._base, self._request.owners, self._owned)
+        meanwhile = load_concurrent_commits(self._base, self._request.owners, self._owned)
         level = isolation_level(prepared.actions, prepared.context.properties)
-        loser = Loser(
+        current = CurrentCommit(
             self._base, prepared.actions, self._request.reads, level, self._request.enforced
         )
         for winner in meanwhile.winners:
             if winner.info.txn_id == txn_id:
                 return self.tried[winner.version]
-            check_conflicts(loser, winner)
+            check_conflicts(current, winner)
         self._base, self._seen_s = meanwhile.newest(), seen_s
         return None
 

@@ -1,38 +1,39 @@
-"""Does a commit that was made meanwhile get in the way of ours?
+"""Decide whether a concurrent commit conflicts with the commit of a transaction.
 
-Optimistic concurrency: a transaction that lost the race for a version looks at every winner, in order,
-and may commit after them if none of them touched what it relies on. `RULES` is the table of conflicts
-(edge cases E6 to E8), in the order in which they are told:
+Optimistic concurrency: if another writer makes the version that a transaction wanted to make, the
+transaction looks at each winning commit, in order. It may commit after them if none of them changed what
+it relies on. `RULES` lists the conflicts in the order in which they are checked (edge cases E6 to E8):
 
 ==========================  ============================================================  =============
-the winner                  is in the way if                                              error
+the winning commit          is a conflict if                                              error
 ==========================  ============================================================  =============
-upgraded the protocol       we set a protocol too; or the engine can't commit to the      ProtocolChanged
-                            new one; or a new feature binds what was prepared before it
-downgraded the protocol     always                                                        ProtocolChanged
-changed the metadata        always, but for changes that what was prepared can follow     MetadataChanged
-                            (`metadata_changes`, new identity marks), while we set none
-set or removed a domain     we set, remove or looked up the same one, or bring back an    Concurrent-
-                            earlier version; setting that of row tracking doesn't count,  Transaction
-                            it is counted on
-set a ``txn``               we looked up that of the same application                     Concurrent-
+upgrades the protocol       we set a protocol too; or the engine can't commit to the      ProtocolChanged
+                            new one; or a new feature applies to what we have prepared
+downgrades the protocol     always                                                        ProtocolChanged
+changes the metadata        always, except for changes that our commit can adopt          MetadataChanged
+                            (`metadata_changes`, identity high water marks) if we set
+                            no metadata
+sets or removes a domain    we set, remove or read the same one, or restore an earlier    Concurrent-
+                            version. The domain of row tracking is merged instead         Transaction
+sets a ``txn``              we read that of the same application                          Concurrent-
                                                                                           Transaction
-added files                 one may match what we read, and the isolation level cares     ConcurrentAppend
-                            (`isolation`)
-added files                 we add one of them too, by path: they are two files, and one  ConcurrentAppend
-                            has overwritten the other; but not where it was there before,
-                            and both only tell something else of it
-removed files               we read one of them, by path, whatever its deletion vector,   Concurrent-
-                            or the whole table                                            DeleteRead
-removed files               we remove one of them, by path                                Concurrent-
+adds files                  one may match what we read, and the isolation level requires  ConcurrentAppend
+                            us to see it (`isolation`)
+adds files                  we add one with the same path: two files, of which one has    ConcurrentAppend
+                            overwritten the other. No conflict if the file was in the
+                            table before and both commits only change what is recorded
+                            about it
+removes files               we read one of them, by path and whatever its deletion        Concurrent-
+                            vector, or the whole table                                    DeleteRead
+removes files               we remove one of them, by path                                Concurrent-
                                                                                           DeleteDelete
-removed files               we add one of them, by path: it would come back               Concurrent-
+removes files               we add one of them, by path: it would come back               Concurrent-
                                                                                           DeleteRead
-has a later timestamp       never: ours is made later still
+has a later timestamp       never: ours becomes later still
 ==========================  ============================================================  =============
 
-What was read is told by partitions: a file that was added to a partition that a predicate may match is a
-conflict, whatever its rows; in a table without partitions any added file is.
+Reads are known by partition: a file added to a partition that a predicate may match is a conflict,
+whatever its rows. In a table without partitions every added file is.
 """
 
 from __future__ import annotations
@@ -67,20 +68,20 @@ from airflow_delta.engine.transaction.isolation import IsolationLevel, appends_m
 from airflow_delta.engine.transaction.metadata_changes import can_adopt
 from airflow_delta.engine.transaction.read_files import may_have_been_read
 from airflow_delta.engine.transaction.staged import Actions, Reads
-from airflow_delta.engine.transaction.winners import Winner
+from airflow_delta.engine.transaction.winning_commits import WinningCommit
 
-__all__ = ["Loser", "check_conflicts"]
+__all__ = ["CurrentCommit", "check_conflicts"]
 
 
 @dataclass(frozen=True)
-class Loser:
-    """A commit that came too late for its version.
+class CurrentCommit:
+    """The commit of our transaction, whose version another writer has made.
 
     Attributes:
-        base: the version that it is based on, before all the winners.
-        actions: what it would have committed, prepared.
-        reads: what its transaction had looked at.
-        isolation: the level that it runs at.
+        base: the version that it is based on, before all winning commits.
+        actions: the prepared actions.
+        reads: what its transaction has read.
+        isolation: its isolation level.
         enforced: see `CommitContext`.
     """
 
@@ -90,7 +91,7 @@ class Loser:
     isolation: IsolationLevel
     enforced: frozenset[str] = frozenset()
 
-    # Each is compared with every winner.
+    # These are compared with every winning commit, so they are computed once.
 
     @lazy_property
     def read_keys(self) -> pa.ChunkedArray:
@@ -109,28 +110,28 @@ class Loser:
         return _path_keys(_paths(self.actions.removes), self.base.table)
 
 
-def check_conflicts(loser: Loser, winner: Winner) -> None:
-    """Check one winner.
+def check_conflicts(current: CurrentCommit, winner: WinningCommit) -> None:
+    """Check one winning commit.
 
     Raises:
-        CommitConflictError: the subclass says what kind of conflict; run the operation again.
-        InvalidTableError: the table that the winner left contradicts itself.
+        CommitConflictError: the subclass names the kind of conflict; run the operation again.
+        InvalidTableError: protocol and metadata of the winning commit contradict each other.
     """
     for rule, error in RULES:
-        found = rule(loser, winner)
+        found = rule(current, winner)
         if found:
             raise error(
                 f"version {winner.version} ({winner.info.operation or 'unknown operation'}), committed "
-                f"meanwhile by another writer, {found}; run the operation again on the new version",
+                f"concurrently by another writer, {found}; run the operation again on the new version",
                 table=winner.table,
                 version=winner.version,
             )
 
 
-def _protocol(loser: Loser, winner: Winner) -> str | None:
+def _protocol(current: CurrentCommit, winner: WinningCommit) -> str | None:
     if winner.protocol is None:
         return None
-    if loser.actions.protocol is not None:
+    if current.actions.protocol is not None:
         return "changed the protocol, as this one does"
     before, after = map(supported_features, (winner.protocol_before, winner.protocol))
     if before - after:
@@ -139,24 +140,24 @@ def _protocol(loser: Loser, winner: Winner) -> str | None:
         name for name in after - before if name not in FEATURES or not FEATURES[name].concurrent
     }
     if binding:
-        return f"added the features {sorted(binding)}, which bind what was prepared before"
+        return f"added the features {sorted(binding)}, which apply to what was prepared before"
     try:
         check_writable(
             winner.protocol,
             winner.metadata_after,
             table=winner.table,
-            operation=Operation.APPEND if loser.actions.adds else Operation.COMMIT,
-            enforced=loser.enforced,
+            operation=Operation.APPEND if current.actions.adds else Operation.COMMIT,
+            enforced=current.enforced,
         )
     except UnsupportedFeatureError as error:
         return f"changed the protocol, and {error.message}"
     return None
 
 
-def _metadata(loser: Loser, winner: Winner) -> str | None:
+def _metadata(current: CurrentCommit, winner: WinningCommit) -> str | None:
     if winner.metadata is None:
         return None
-    if loser.actions.metadata is None:
+    if current.actions.metadata is None:
         tags = winner.info.raw.get("tags")
         if isinstance(tags, dict) and str(tags.get(ONLY_MARKS_TAG)).lower() == "true":
             return None
@@ -167,85 +168,87 @@ def _metadata(loser: Loser, winner: Winner) -> str | None:
     return "changed the metadata"
 
 
-def _domain(loser: Loser, winner: Winner) -> str | None:
-    staged = loser.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
-    if loser.actions.restored is not None:
-        # It leaves the domains of another version: one that is new would be among them.
+def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    staged = current.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
+    if current.actions.restored is not None:
+        # It leaves the domains of an earlier version, which a new domain must not join.
         staged |= winner.domains - {ROW_TRACKING_DOMAIN}
-    shared = winner.domains & (staged | loser.reads.domains)
+    shared = winner.domains & (staged | current.reads.domains)
     return f"set the metadata domain {min(shared)!r}" if shared else None
 
 
-def _transaction(loser: Loser, winner: Winner) -> str | None:
-    shared = winner.app_ids & loser.reads.app_ids
+def _transaction(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    shared = winner.app_ids & current.reads.app_ids
     return f"set the transaction of the application {min(shared)!r}" if shared else None
 
 
-def _append(loser: Loser, winner: Winner) -> str | None:
+def _append(current: CurrentCommit, winner: WinningCommit) -> str | None:
     adds = winner.files.adds
-    if not adds.num_rows or winner.info.operation in _RESTATING:
+    if not adds.num_rows or winner.info.operation in _RE_ADDING:
         return None
     if not appends_matter(
-        loser.isolation,
+        current.isolation,
         blind=winner.is_blind_append,
-        metadata_changed=loser.actions.metadata is not None,
+        metadata_changed=current.actions.metadata is not None,
     ):
         return None
     path = may_have_been_read(
-        adds, loser.reads, winner.protocol_before, winner.metadata_before, table=winner.table
+        adds, current.reads, winner.protocol_before, winner.metadata_before, table=winner.table
     )
     return None if path is None else f"added the file {path!r}, which should have been read"
 
 
-_RESTATING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
-"""Operations of Delta Spark that add files that are there already, to give them row ids or take them."""
+_RE_ADDING = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
+"""Operations of Delta Spark that add existing files again, to set or remove their row ids."""
 
 
-def _delete_read(loser: Loser, winner: Winner) -> str | None:
+def _delete_read(current: CurrentCommit, winner: WinningCommit) -> str | None:
     removed = winner.files.removes["path"]
-    if loser.reads.whole_table:
+    if current.reads.whole_table:
         read = removed[0].as_py() if len(removed) else None
     else:
-        read = _first_shared(winner.files.removes, loser, lambda: loser.read_keys)
+        read = _first_shared(winner.files.removes, current, lambda: current.read_keys)
     return None if read is None else f"removed the file {read!r}, which was read"
 
 
-def _delete_delete(loser: Loser, winner: Winner) -> str | None:
+def _delete_delete(current: CurrentCommit, winner: WinningCommit) -> str | None:
     # By path alone: two changes of one file conflict whatever deletion vectors they know it with.
-    both = _first_shared(winner.files.removes, loser, lambda: loser.removed_keys)
+    both = _first_shared(winner.files.removes, current, lambda: current.removed_keys)
     return None if both is None else f"removed the file {both!r}, which is removed here too"
 
 
-def _revived(loser: Loser, winner: Winner) -> str | None:
-    # Whoever adds a file that is there already, as with new statistics, relies on its being there.
-    both = _first_shared(winner.files.removes, loser, lambda: loser.added_keys)
+def _removed_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    # A commit that adds an existing file again, with new statistics for example, relies on the file.
+    both = _first_shared(winner.files.removes, current, lambda: current.added_keys)
     return None if both is None else f"removed the file {both!r}, which is added here"
 
 
-def _twice(loser: Loser, winner: Winner) -> str | None:
-    both = _shared(winner.files.adds, loser, lambda: loser.added_keys)
+def _added_added(current: CurrentCommit, winner: WinningCommit) -> str | None:
+    both = _shared(winner.files.adds, current, lambda: current.added_keys)
     if not len(both):
         return None
-    # Hardly ever reached, so that the look at all live files costs nothing.
-    live = _path_keys(loser.base.files(columns=["path"])["path"], loser.base.table)
-    new = both.filter(pc.invert(pc.is_in(_path_keys(both, loser.base.table), value_set=live)))
+    # Hardly ever reached, so reading all live files does no harm.
+    live = _path_keys(current.base.files(columns=["path"])["path"], current.base.table)
+    new = both.filter(pc.invert(pc.is_in(_path_keys(both, current.base.table), value_set=live)))
     return f"added the file {new[0].as_py()!r}, which is added here too" if len(new) else None
 
 
 def _first_shared(
-    theirs: pa.Table, loser: Loser, mine: Callable[[], pa.ChunkedArray]
+    theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
 ) -> str | None:
-    """The first of a winner's files that is among some of the loser's, by whatever spelling."""
-    shared = _shared(theirs, loser, mine)
+    """The first of a winner's files that is among ours, however the paths are spelled."""
+    shared = _shared(theirs, current, mine)
     return shared[0].as_py() if len(shared) else None
 
 
-def _shared(theirs: pa.Table, loser: Loser, mine: Callable[[], pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Those of a winner's files that are among some of the loser's, by whatever spelling."""
+def _shared(
+    theirs: pa.Table, current: CurrentCommit, mine: Callable[[], pa.ChunkedArray]
+) -> pa.ChunkedArray:
+    """The paths of the winning files that are among ours, however the paths are spelled."""
     paths = theirs["path"]
     if not len(paths):
         return paths
-    return paths.filter(pc.is_in(_path_keys(paths, loser.base.table), value_set=mine()))
+    return paths.filter(pc.is_in(_path_keys(paths, current.base.table), value_set=mine()))
 
 
 def _paths(files: Sequence[AddFile | RemoveFile]) -> pa.ChunkedArray:
@@ -253,13 +256,15 @@ def _paths(files: Sequence[AddFile | RemoveFile]) -> pa.ChunkedArray:
 
 
 def _path_keys(paths: pa.ChunkedArray, table: str) -> pa.ChunkedArray:
-    """The same text for all spellings of a path."""
+    """Keys that are equal for all spellings of a path."""
     vectors = pa.chunked_array([pa.nulls(len(paths), DELETION_VECTOR_TYPE)])
     files = pa.Table.from_arrays([paths, vectors], names=["path", "deletionVector"])
     return file_keys(files, table=table)
 
 
-RULES: tuple[tuple[Callable[[Loser, Winner], str | None], type[CommitConflictError]], ...] = (
+RULES: tuple[
+    tuple[Callable[[CurrentCommit, WinningCommit], str | None], type[CommitConflictError]], ...
+] = (
     (_protocol, ProtocolChangedError),
     (_metadata, MetadataChangedError),
     (_domain, ConcurrentTransactionError),
@@ -267,7 +272,7 @@ RULES: tuple[tuple[Callable[[Loser, Winner], str | None], type[CommitConflictErr
     (_append, ConcurrentAppendError),
     (_delete_read, ConcurrentDeleteReadError),
     (_delete_delete, ConcurrentDeleteDeleteError),
-    (_revived, ConcurrentDeleteReadError),
-    (_twice, ConcurrentAppendError),
+    (_removed_added, ConcurrentDeleteReadError),
+    (_added_added, ConcurrentAppendError),
 )
-"""What conflicts, and as which error: the first rule that finds something decides."""
+"""The rules with their errors. The first rule that finds a conflict decides."""

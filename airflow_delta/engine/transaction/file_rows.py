@@ -1,7 +1,7 @@
-"""Rows of live files, as `Snapshot.files` returns them, as the actions of a commit.
+"""Turn rows of live files, as `Snapshot.files` returns them, into actions of a commit.
 
-A loop over files, and objects for them, though not for all of the table's: a commit is made of its actions
-one by one, and its stages look at each.
+This loops over files and makes an object of each, but only for the files of one commit: its stages look at
+each action.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ _EXPECTED = "a pyarrow.Table of rows of Snapshot.files() or OptimisticTransactio
 
 
 def add_actions(files: pa.Table, *, data_change: bool) -> Iterator[AddFile]:
-    """The actions that bring files back: as they were, with whether they change data.
+    """Actions that add files again, as they were.
 
     Args:
-        files: rows of adds, all columns.
-        data_change: what the actions say.
+        files: rows of adds, with all columns.
+        data_change: the ``dataChange`` of the actions.
     """
     for file in _objects(files):
         yield AddFile.from_json({**file, "dataChange": data_change}, "add")
 
 
 def remove_actions(files: pa.Table, *, data_change: bool) -> Iterator[RemoveFile]:
-    """The actions that take files out, with all that the columns say.
+    """Actions that remove files, with the values of all columns.
 
     Args:
-        files: rows of adds, with the columns that make the key of a file at least.
-        data_change: what the actions say.
+        files: rows of adds, with at least the columns of a file's key.
+        data_change: the ``dataChange`` of the actions.
     """
     known = [name for name in files.column_names if name in REMOVE_FIELDS.keys() - _OF_THE_COMMIT]
     extended = {"partitionValues", "size", "tags"} <= set(known)
-    told = {"dataChange": data_change, **({"extendedFileMetadata": True} if extended else {})}
+    common = {"dataChange": data_change, **({"extendedFileMetadata": True} if extended else {})}
     for file in _objects(files.select(known)):
-        yield RemoveFile.from_json({**file, **told}, "remove")
+        yield RemoveFile.from_json({**file, **common}, "remove")
 
 
 def check_file_rows(rows: object, *, has_vectors: bool, table: str) -> None:
-    """Make sure that rows are those of files, with the columns that tell files apart.
+    """Check that rows are rows of files, with the columns of a file's key.
 
     Args:
-        rows: what was given.
+        rows: the argument.
         has_vectors: whether files of the table may have deletion vectors.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: they aren't, or the column ``path`` or ``deletionVector`` is missing or of
-            another type than in `Snapshot.files`.
+        InvalidArgumentError: they are no table, or the column ``path`` or ``deletionVector`` is missing
+            or of another type than in `Snapshot.files`.
     """
     check_type("rows", rows, pa.Table, _EXPECTED, table=table)
     assert isinstance(rows, pa.Table)
@@ -82,7 +82,7 @@ def check_file_rows(rows: object, *, has_vectors: bool, table: str) -> None:
 
 
 def _objects(files: pa.Table) -> Iterator[Mapping[str, Any]]:
-    """The rows as the JSON objects that they stand for."""
+    """The rows as JSON objects."""
     maps = [name for name in _MAPS if name in files.column_names]
     for batch in files.to_batches():
         for row in batch.to_pylist():

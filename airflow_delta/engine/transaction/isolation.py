@@ -1,17 +1,17 @@
-"""How much of what others commit meanwhile a commit must not have missed.
+"""The isolation level of a commit: which concurrently added files it must not have missed.
 
-The table says it by ``delta.isolationLevel``; a commit that changes neither rows nor anything but files,
-such as a compaction of small files, gets by with the least (edge cases E7)::
+The table sets the level by ``delta.isolationLevel``. A commit that only rearranges files, such as a
+compaction of small files, runs at the lowest level (edge case E7)::
 
-    level                files added meanwhile that matter, where they match what was read
+    level                concurrently added files that are a conflict if they match what was read
     Serializable         all
     WriteSerializable    all but blind appends; those too if the commit changes the metadata
     SnapshotIsolation    none, unless the commit changes the metadata
 
-``WriteSerializable`` lets a commit take its place before a blind append that was there first: readers may
-see a state that the commits in their order wouldn't have given. Files *removed* meanwhile matter on any
-level. As a table's level ``SnapshotIsolation`` lets two commits each miss what the other one adds; Delta
-Spark takes no other property than ``Serializable``.
+With ``WriteSerializable`` a commit may count as made before a blind append that has an earlier version:
+readers may see a state that the commits in the order of their versions wouldn't give. Concurrently
+*removed* files are a conflict at every level. If a table sets ``SnapshotIsolation``, two commits may each
+miss the files that the other adds; Delta Spark accepts only ``Serializable`` as the property's value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["IsolationLevel", "appends_matter", "isolation_level"]
 
 
 class IsolationLevel(Enum):
-    """The levels, under the names that ``commitInfo`` and the table property use."""
+    """The levels, by their names in ``commitInfo`` and in the table property."""
 
     SERIALIZABLE = "Serializable"
     WRITE_SERIALIZABLE = "WriteSerializable"
@@ -34,14 +34,14 @@ class IsolationLevel(Enum):
 
 
 def isolation_level(actions: Actions, properties: TableProperties) -> IsolationLevel:
-    """The level that a commit runs at.
+    """The isolation level of a commit.
 
     Args:
-        actions: what it commits.
-        properties: the table's.
+        actions: its actions.
+        properties: the properties of the table.
 
     Raises:
-        InvalidTableError: ``delta.isolationLevel`` is no level.
+        InvalidTableError: ``delta.isolationLevel`` has an unknown value.
     """
     # The high water mark of row ids is merged, whatever the level.
     others = actions.domains.keys() - {ROW_TRACKING_DOMAIN}
@@ -52,11 +52,11 @@ def isolation_level(actions: Actions, properties: TableProperties) -> IsolationL
 
 
 def appends_matter(level: IsolationLevel, *, blind: bool, metadata_changed: bool) -> bool:
-    """Whether files that a winner added may get in the way of a commit.
+    """Whether files that a winning commit added may conflict with a commit.
 
     Args:
         level: the level of the commit.
-        blind: whether the winner is a blind append.
+        blind: whether the winning commit is a blind append.
         metadata_changed: whether the commit itself changes the metadata.
     """
     match level:
@@ -65,5 +65,5 @@ def appends_matter(level: IsolationLevel, *, blind: bool, metadata_changed: bool
         case IsolationLevel.WRITE_SERIALIZABLE:
             return metadata_changed or not blind
         case IsolationLevel.SNAPSHOT_ISOLATION:
-            # What a change of the metadata says of the rows, it must say of all of them.
+            # New metadata, such as a constraint, must hold for all rows, also for the added ones.
             return metadata_changed

@@ -1,19 +1,18 @@
-"""Commit something once, however often it is asked for.
+"""Make a commit exactly once, however often it is requested.
 
 A task that is tried again doesn't know whether its first try has committed. So it gives its commit a
 transaction identifier (PROTOCOL.md, "Transaction Identifiers"): the name of an application, and a number
-that is the same for each try. Whoever finds the pair in the log finds the commit.
+that is the same for each try. A later try finds the identifier in the log, and so the commit.
 
-The pair itself counts, and not whether its number is above the last one, as streams count: tasks that are
-run for older dates come with smaller numbers, and are no repetition. The price is a search of the commits
-that are there, which are kept as long as ``delta.logRetentionDuration`` says; one `TransactionSearch`
-reads each of them once. The newest number of an application is known for good, or where the table has
-``delta.setTransactionRetentionDuration`` for that long and as long as the commit is there. No search is
-needed where that is the number that is asked for, or the application is new and identifiers don't expire,
-or the caller says that numbers only ascend, and this one is above.
+Only an equal number counts as a repetition. Streams count every number up to the last one as committed, but
+tasks that run for older dates commit with smaller numbers. So the existing commits must be searched, as far
+back as ``delta.logRetentionDuration`` keeps them; one `TransactionSearch` reads each of them once. No
+search is needed if the number is the application's newest one; if the application is new and the table has
+no ``delta.setTransactionRetentionDuration``; or if the caller says that numbers only ascend and this one is
+above the newest.
 
-Between the search and the commit another try may commit. The transaction has looked the application up,
-so that this is a conflict; and whatever the conflict, the search is made again.
+Another try may commit between the search and the commit. The transaction has read the application's
+identifier, so that this is a conflict. After any conflict the search is repeated.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Stage: TypeAlias = Callable[[OptimisticTransaction], Mapping[str, int] | None]
 """Stages the actions of a commit, and returns its metrics, if any."""
 
 _ROUNDS = 50
-"""So often other commits of the application may come in between."""
+"""The maximum number of concurrent commits of the same application that are tolerated."""
 
 
 def commit_once(
@@ -52,28 +51,28 @@ def commit_once(
     search: TransactionSearch,
     ascending: bool = False,
 ) -> CommitResult:
-    """Make a commit, unless there is one with the same transaction identifier.
+    """Commit, unless the log has a commit with the same transaction identifier.
 
     Args:
         begin: begins a transaction on the newest version of the table.
         app_id: the application.
-        version: the application's number of what is committed.
-        stage: stages it, and returns its metrics, if any. Called again, with another transaction,
-            where a commit of the application came in between.
-        search: of the table.
+        version: the application's number for the commit.
+        stage: stages the actions, and returns the metrics, if any. It is called again, with another
+            transaction, after a concurrent commit of the application.
+        search: the search of the table's commits.
         ascending: see `TransactionSearch.version_of`.
 
     Returns:
-        The commit that was made; or the earlier one, as ``repeated``.
+        The commit that was made; or the existing one, as ``repeated``.
 
     Raises:
-        ConcurrentTransactionError: again and again another commit of the application, or one that
-            touches what ``stage`` has looked up, came in between.
+        ConcurrentTransactionError: too many concurrent commits of the application, or commits that change
+            what ``stage`` has read.
         DeltaError: see `OptimisticTransaction.commit`; or what ``stage`` raises.
     """
 
     def _earlier(transaction: OptimisticTransaction) -> CommitResult | None:
-        # Set before the search: what is committed after the version that is searched is a conflict.
+        # Set before the search, so that a commit after the searched version is a conflict.
         transaction.set_transaction(app_id, version)
         return earlier_commit(transaction.base, app_id, version, search=search, ascending=ascending)
 
@@ -88,7 +87,7 @@ def commit_once(
         except CommitConflictError as conflict:
             if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
                 continue
-            # Another try may have made the commit that is in the way, or one beside it.
+            # The conflicting commit, or another one, may be that of a concurrent try.
             if (earlier := _earlier(begin())) is not None:
                 return earlier
             raise
@@ -102,13 +101,13 @@ def earlier_commit(
     search: TransactionSearch,
     ascending: bool = False,
 ) -> CommitResult | None:
-    """The commit that carries a transaction identifier, as ``repeated``; None where there is none.
+    """The commit with a transaction identifier, as ``repeated``; None if there is none.
 
     Args:
         newest: the newest version of the table.
         app_id: the application.
-        version: the application's number of what was committed.
-        search: of the table.
+        version: the application's number for the commit.
+        search: the search of the table's commits.
         ascending: see `TransactionSearch.version_of`.
     """
     earlier = search.version_of(newest, app_id, version, ascending=ascending)
@@ -124,13 +123,13 @@ def _staged(stage: Stage, transaction: OptimisticTransaction) -> Mapping[str, in
 
 
 def _repeated(newest: Snapshot, version: int) -> CommitResult:
-    # Whoever has made it may have failed before it could have the checkpoint made.
+    # The try that committed may have failed before it wrote the checkpoint.
     due = is_checkpoint_due(version, newest.properties)
     try:
         path = newest.segment.path_of(version)
-        told = read_commit_info(newest.storage, version, path=path) or {}
+        fields = read_commit_info(newest.storage, version, path=path) or {}
     except ObjectNotFoundError:
         return CommitResult(version, None, checkpoint_due=due, repeated=True)
-    info = CommitInfo.from_json(told, version=version)
+    info = CommitInfo.from_json(fields, version=version)
     at = info.timestamp_ms if info.in_commit_timestamp_ms is None else info.in_commit_timestamp_ms
     return CommitResult(version, at, checkpoint_due=due, repeated=True)

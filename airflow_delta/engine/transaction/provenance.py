@@ -1,12 +1,12 @@
-"""``commitInfo``: what a commit says of itself.
+"""Write ``commitInfo``, the provenance of a commit.
 
 PROTOCOL.md, "Commit Provenance Information"; edge cases E11 and E12. The names and forms are those of
-Delta Spark, whose history and conflict checks read them:
+Delta Spark, which reads them for its history and its conflict checks:
 
-* the values of ``operationParameters`` are strings: a text as it is, anything else as JSON, a list of
-  columns for example;
+* the values of ``operationParameters`` are strings: a text as it is, anything else as JSON, such as a
+  list of columns;
 * the values of ``operationMetrics`` are strings of numbers;
-* in-commit timestamps want ``commitInfo`` to be the first action.
+* with in-commit timestamps ``commitInfo`` must be the first action.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ENGINE_INFO = f"airflow-delta/{VERSION}"
-"""How commits of this engine call their writer."""
+"""The ``engineInfo`` of commits by this engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Provenance:
     """The facts of a commit that stay the same from one attempt to the next.
 
     Attributes:
-        operation: what the commit calls itself.
+        operation: the name of the operation.
         operation_parameters: its parameters; see `parameter_texts`.
         operation_metrics: its metrics; see `metric_texts`.
-        user_metadata: a text of the user's.
+        user_metadata: a text of the user.
         txn_id: unique to the transaction.
-        read_version: the version that the transaction read, None for a new table.
+        read_version: the version that the transaction read; None for a new table.
     """
 
     operation: str
@@ -69,10 +69,10 @@ class Provenance:
 
         Args:
             timestamp_ms: the time of the commit.
-            in_commit: whether that time is to be written as ``inCommitTimestamp`` too.
-            isolation: the level that the commit runs at.
+            in_commit: whether to write that time as ``inCommitTimestamp`` too.
+            isolation: the isolation level of the commit.
             blind: see `is_blind_append`.
-            tags: what other writers need to know of the commit.
+            tags: facts that other writers need.
         """
         info: dict[str, Any] = {}
         if in_commit:
@@ -95,10 +95,10 @@ class Provenance:
 
 
 def check_operation(operation: object, user_metadata: object, *, table: str) -> None:
-    """Refuse what other readers of the log couldn't read as a text.
+    """Refuse an operation and user metadata that readers of the log couldn't read as texts.
 
     Raises:
-        InvalidArgumentError: the operation is no text or an empty one, or the user's metadata is none.
+        InvalidArgumentError: the operation isn't a text or is empty, or the user's metadata isn't a text.
     """
     if not isinstance(operation, str) or not operation:
         raise InvalidArgumentError(
@@ -163,10 +163,10 @@ def _metric_text(name: str, value: Any, table: str) -> str:
 
 
 def is_blind_append(actions: Actions, reads: Reads) -> bool:
-    """Whether a commit does nothing to files but add some, and its transaction read none (E12).
+    """Whether a commit only adds files, and its transaction read none (edge case E12).
 
-    A look at an application's transaction is none at files: that of a stream, which appends without
-    reading, is there to keep it from appending twice.
+    Reading an application's transaction identifier doesn't count: a stream reads its own only in order
+    not to append twice.
     """
     reads_files = reads.whole_table or reads.predicates or reads.paths
     return not (actions.removes or actions.cdc or reads_files)

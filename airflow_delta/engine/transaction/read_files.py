@@ -1,7 +1,7 @@
-"""Would a transaction have read a file, had it been there?
+"""Decide whether a transaction would have read a file, had it existed then.
 
-By what it asked for and the partition values of the file (edge case E8). Statistics aren't asked: a file
-in a partition that was read is one that was read, as it is for the reference.
+The predicates of the transaction are compared with the partition values of the file (edge case E8).
+Statistics don't count, as in the reference: every file of a partition that was read counts as read.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["may_have_been_read"]
 def may_have_been_read(
     adds: pa.Table, reads: Reads, protocol: Protocol, metadata: Metadata, *, table: str
 ) -> str | None:
-    """The first file that the reads of a transaction might have come upon.
+    """The first of some files that a transaction might have read.
 
     Args:
         adds: files, with ``path`` and ``partitionValues``.
         reads: what was read.
-        protocol: the table's.
-        metadata: the table's.
+        protocol: the protocol of the table.
+        metadata: the metadata of the table.
         table: its location, for messages.
 
     Returns:
-        The file's path; None where there is none.
+        The file's path; None if there is none.
 
     Raises:
-        InvalidTableError: the table's schema, mapping and partition columns don't fit together.
+        InvalidTableError: the table's schema, mapping and partition columns contradict each other.
     """
     if reads.whole_table or any(predicate is None for predicate in reads.predicates):
         return _first(adds)

@@ -1,4 +1,4 @@
-"""What a transaction says of the commit that it has made."""
+"""`CommitResult`: the result of a commit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ class CommitResult:
     """A commit that was made.
 
     Attributes:
-        version: the version it made.
-        timestamp_ms: its time, in epoch ms: its in-commit timestamp where the table has them, else the
-            ``timestamp`` of its ``commitInfo``. None where the commit is an earlier one whose file is
-            gone or tells no time.
-        num_files_added: how many ``add`` actions it holds; 0 for an earlier commit.
-        num_files_removed: how many ``remove`` actions it holds; 0 for an earlier commit.
-        attempts: how often it was tried; 0 for an earlier commit.
-        checkpoint_due: whether the version is a multiple of ``delta.checkpointInterval``, so that it is
-            for this writer to have a checkpoint made, as other engines count it. One of any number of
-            concurrent writers is told so, and of an earlier commit whoever asks for it again.
-            (`DeltaTable.checkpoint` with ``if_needed`` counts the commits since the last checkpoint
-            instead, for whoever comes by on a schedule.)
+        version: its version.
+        timestamp_ms: its time, in epoch ms: its in-commit timestamp if the table has them, else the
+            ``timestamp`` of its ``commitInfo``. None for an earlier commit whose file is deleted or has
+            no timestamp.
+        num_files_added: the number of its ``add`` actions; 0 for an earlier commit.
+        num_files_removed: the number of its ``remove`` actions; 0 for an earlier commit.
+        attempts: the number of attempts; 0 for an earlier commit.
+        checkpoint_due: whether the version is a multiple of ``delta.checkpointInterval``. By the rule of
+            other engines this writer should then write a checkpoint. Of several concurrent writers
+            only one gets true. (`DeltaTable.checkpoint` with ``if_needed`` counts the commits since the
+            last checkpoint instead, which suits a schedule.)
         repeated: whether the commit is an earlier one with the same transaction identifier, found by
-            `DeltaTable.commit_once`, so that nothing was committed now.
+            `DeltaTable.commit_once`; nothing was committed now.
     """
 
     version: int
@@ -53,13 +52,13 @@ class CommitResult:
 
 
 def is_checkpoint_due(version: int, properties: TableProperties) -> bool:
-    """Whether whoever has made a version should have a checkpoint of it made; see `CommitResult`.
+    """Whether the writer of a version should write a checkpoint of it; see `CommitResult`.
 
     Args:
         version: the version.
         properties: the table's properties.
 
     Raises:
-        InvalidTableError: ``delta.checkpointInterval`` is no number that it can be.
+        InvalidTableError: ``delta.checkpointInterval`` isn't a valid number.
     """
     return version > 0 and version % properties.checkpoint_interval == 0

@@ -52,7 +52,7 @@ from airflow_delta.engine.transaction.provenance import (
 )
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
-from airflow_delta.engine.transaction.stale_log import check_no_remains
+from airflow_delta.engine.transaction.stale_log import check_no_stale_log
 
 __all__ = ["CommitResult", "OptimisticTransaction"]
 
@@ -116,7 +116,7 @@ class OptimisticTransaction:
                 table=self.table,
             )
         if snapshot is None:
-            check_no_remains(storage)
+            check_no_stale_log(storage)
         else:
             # Asked again before each attempt; refusing at once saves the work of writing data.
             check_writable(

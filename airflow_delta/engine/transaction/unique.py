@@ -1,4 +1,4 @@
-"""Texts that no two calls make the same, for ids and physical names."""
+"""Make unique texts for ids and physical names."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["unique_text"]
 
 
 def unique_text() -> str:
-    """A text that no other call has made or will make: a random UUID."""
+    """A random UUID."""
     return str(uuid.uuid4())

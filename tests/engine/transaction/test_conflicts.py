@@ -23,10 +23,10 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol, Txn
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
-from airflow_delta.engine.transaction.conflicts import Loser, check_conflicts
+from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conflicts
 from airflow_delta.engine.transaction.isolation import IsolationLevel
 from airflow_delta.engine.transaction.staged import Actions, Reads
-from airflow_delta.engine.transaction.winners import commits_meanwhile
+from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 from tests.log_builder import SCHEMA, add, commit_path, metadata, remove, write_commit
 
 FEATURES = ["appendOnly", "invariants", "domainMetadata", "rowTracking", "deletionVectors"]
@@ -431,12 +431,13 @@ def test_a_transaction_that_is_merely_written_is_no_conflict(tmp_path: Path) -> 
     """The rule itself asks for lookups: `set_transaction` counts as one."""
     base = table_of(tmp_path).snapshot()
     write_commit(tmp_path, 1, txn_of("app"))
-    (winner,) = commits_meanwhile(base).winners
+    (winner,) = load_concurrent_commits(base).winners
     actions = Actions(transactions=(Txn("app", 2),))
-    check_conflicts(Loser(base, actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
+    check_conflicts(CurrentCommit(base, actions, Reads(), IsolationLevel.SERIALIZABLE), winner)
     with pytest.raises(ConcurrentTransactionError, match="application 'app'"):
         check_conflicts(
-            Loser(base, actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE), winner
+            CurrentCommit(base, actions, Reads(app_ids={"app"}), IsolationLevel.SERIALIZABLE),
+            winner,
         )
 
 
@@ -660,15 +661,15 @@ def test_a_commit_is_made_just_when_its_order_does_not_show(tmp_path: Path, seed
     first.add_files([file(path, part) for path, part in files.items()])
     first.commit()
 
-    loser, winner = table.transaction("WRITE"), table.transaction("WRITE")
+    current, winner = table.transaction("WRITE"), table.transaction("WRITE")
     read = set(chance.sample(PARTS, chance.randint(0, 3)))
     for part in sorted(read):
-        found = loser.read_files(pc.field("part") == part, columns=["path"])["path"].to_pylist()
+        found = current.read_files(pc.field("part") == part, columns=["path"])["path"].to_pylist()
         assert set(found) == {path for path in files if files[path] == part}
     mine = set(chance.sample(sorted(files), chance.randint(0, 2)))
     for path in sorted(mine):
-        loser.remove_file(tombstone(path))
-    loser.add_file(file("mine", chance.choice(PARTS)))
+        current.remove_file(tombstone(path))
+    current.add_file(file("mine", chance.choice(PARTS)))
 
     gone = set(chance.sample(sorted(files), chance.randint(0, 2)))
     new = {f"n{n}": chance.choice(PARTS) for n in range(chance.randint(0, 2))}
@@ -684,9 +685,9 @@ def test_a_commit_is_made_just_when_its_order_does_not_show(tmp_path: Path, seed
         for part in read
     )
     if same and mine <= after.keys():
-        loser.commit()
+        current.commit()
         live = table.snapshot().files(columns=["path"])["path"].to_pylist()
         assert sorted(live) == sorted((after.keys() - mine) | {"mine"})
     else:
         with pytest.raises(CommitConflictError):
-            loser.commit()
+            current.commit()

@@ -29,7 +29,7 @@ from airflow_delta.engine.maintenance.vacuum.references import References, refer
 from airflow_delta.engine.snapshot.segment_commits import parse_common_columns
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.winners import commits_meanwhile
+from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 
 __all__ = ["Deletions"]
 
@@ -96,7 +96,7 @@ class Deletions:
             self._see(_needed_since(self._plan, newest))
         else:
             owned = self._owners.owner_of(self._storage, known.protocol, known.metadata)
-            meanwhile = commits_meanwhile(known, self._owners, owned)
+            meanwhile = load_concurrent_commits(known, self._owners, owned)
             if not meanwhile.commits.commits:
                 return known
             newest = meanwhile.newest()

@@ -1,7 +1,8 @@
-"""`Winner`: a commit that took a version that a transaction was trying to make.
+"""Read the commits that other writers made while a transaction was open.
 
-A transaction that lost jumps to the newest version, and looks at every commit on the way, in order:
-each with the protocol and the metadata that it found, so that what it changed can be told.
+A transaction that lost the race for its version moves on to the newest version and checks every commit on
+the way, in order (`conflicts`). Each `WinningCommit` comes with the protocol and the metadata before it, so
+that its changes are known.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from airflow_delta.engine.snapshot.new_commits import NewCommits, commits_after,
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Meanwhile", "Winner", "commits_meanwhile"]
+__all__ = ["ConcurrentCommits", "WinningCommit", "load_concurrent_commits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Winner:
-    """A commit that was made while a transaction was under way.
+class WinningCommit:
+    """A commit that another writer made while a transaction was open.
 
     Attributes:
         table: the table's location.
-        version: the version it made.
-        info: what it says of itself.
+        version: its version.
+        info: its ``commitInfo``.
         files: its file actions: paths, partition values and deletion vectors at least.
         protocol: its ``protocol`` action, None where it has none.
         metadata: its ``metaData`` action, None where it has none.
@@ -65,28 +66,28 @@ class Winner:
 
     @property
     def protocol_after(self) -> Protocol:
-        """The protocol that it leaves."""
+        """The protocol after it."""
         return self.protocol or self.protocol_before
 
     @property
     def metadata_after(self) -> Metadata:
-        """The metadata that it leaves."""
+        """The metadata after it."""
         return self.metadata or self.metadata_before
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it says of itself that it added files without a look at others."""
+        """Whether its ``commitInfo`` says that it added files without reading any."""
         return self.info.is_blind_append is True
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
-    """What happened to a table since a snapshot of it.
+class ConcurrentCommits:
+    """The commits made since a snapshot of a table.
 
     Attributes:
         base: the snapshot.
-        commits: the commits since.
-        opened: the newest snapshot, where the table had to be opened again.
+        commits: the commits.
+        opened: the newest snapshot, if the table had to be opened again.
     """
 
     base: Snapshot
@@ -94,7 +95,7 @@ class Meanwhile:
     opened: Snapshot | None = None
 
     @property
-    def winners(self) -> Iterator[Winner]:
+    def winners(self) -> Iterator[WinningCommit]:
         """The commits, oldest first.
 
         Raises:
@@ -106,7 +107,7 @@ class Meanwhile:
         """The snapshot after the commits.
 
         Raises:
-            MetadataChangedError: it is of another table, created in the place of this one.
+            MetadataChangedError: the table was replaced by another one.
             DeltaError: see `Snapshot.advance`.
         """
         newest = self.opened or self.base.advance(self.commits.commits, self.commits.parsed)
@@ -114,22 +115,21 @@ class Meanwhile:
         return newest
 
 
-def commits_meanwhile(
+def load_concurrent_commits(
     base: Snapshot, owners: CommitOwners | None = None, owned: OwnedTable | None = None
-) -> Meanwhile:
+) -> ConcurrentCommits:
     """Find and read the commits since a snapshot.
 
     Args:
         base: the snapshot.
-        owners: the commit owners that there are; none unless given.
-        owned: the table and its commit owner, as the snapshot has it; None where the file system manages
-            it.
+        owners: the known commit owners; none by default.
+        owned: the table and its commit owner as of the snapshot; None if the file system manages the table.
 
     Raises:
         CommitOwnerError: the owner can't be reached, or doesn't have the table.
-        MetadataChangedError: the table was deleted, and another one created in its place.
-        CommitConflictError: the table has a newest version, but what was committed on the way to it
-            can't be told, because commits are gone; or the snapshot's own version was taken back.
+        MetadataChangedError: the table was replaced by another one.
+        CommitConflictError: commits between the snapshot and the newest version are missing; or the
+            snapshot's own version was taken back.
         TableNotFoundError: the table was deleted.
         CorruptLogError: the newest version can't be opened.
         StorageError: the store failed.
@@ -137,14 +137,14 @@ def commits_meanwhile(
     storage, known = base.storage, base.segment.last_commit
     commits = None if known is None else commits_after(storage, known, owned)
     if commits is not None:
-        # Of a cleanup that runs, and of damage that a checkpoint has left behind, the other way tells.
+        # A running cleanup, or a damaged commit that a checkpoint covers: open the table again below.
         with suppress(ObjectNotFoundError, CorruptLogError):
-            return Meanwhile(base, read_new_commits(storage, commits, table=base.table))
-    return _opened_afresh(base, owners)
+            return ConcurrentCommits(base, read_new_commits(storage, commits, table=base.table))
+    return _reopen(base, owners)
 
 
-def _opened_afresh(base: Snapshot, owners: CommitOwners | None) -> Meanwhile:
-    """The commits since a snapshot that can't be carried on just so."""
+def _reopen(base: Snapshot, owners: CommitOwners | None) -> ConcurrentCommits:
+    """Open the newest version, and read the commits since a snapshot."""
     storage, version = base.storage, base.version
     newest = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     _check_is_same_table(base, newest)
@@ -156,26 +156,26 @@ def _opened_afresh(base: Snapshot, owners: CommitOwners | None) -> Meanwhile:
         taken_back = newest.version < version
     if taken_back:
         raise CommitConflictError(
-            f"version {version}, on which this commit is based, was taken back or replaced meanwhile; "
-            "run the operation again on the version that is there",
+            f"version {version}, on which this commit is based, was taken back or replaced by "
+            "another writer; run the operation again on the newest version",
             table=base.table,
             version=newest.version,
         )
     try:
         check_commits(commits, after=version, to=newest.version, table=base.table)
-        return Meanwhile(base, read_new_commits(storage, commits, table=base.table), newest)
+        return ConcurrentCommits(base, read_new_commits(storage, commits, table=base.table), newest)
     except (CorruptLogError, ObjectNotFoundError) as error:
         raise CommitConflictError(
-            f"the table has come to version {newest.version} since version {version}, on which this "
-            "commit is based, and what was committed on the way can't be told any more: commits were "
-            "cleaned up, or are damaged; run the operation again on the new version",
+            f"the newest version is {newest.version}, but commits since version {version}, on which this "
+            "commit is based, were cleaned up or are damaged, so that conflicts with them can't be "
+            "detected; run the operation again on the newest version",
             table=base.table,
             version=newest.version,
         ) from error
 
 
 def _commits_from(newest: Snapshot, version: int) -> tuple[LogCommit, ...]:
-    """The commits from a version on that are there: those in the log, then those that aren't backfilled."""
+    """The commits from a version on: those in the log, then those that aren't backfilled."""
     end = max(version, newest.version)
     listed = list_log(newest.storage, start=version, end=end).commits
     following = listed[-1].version + 1 if listed else version
@@ -190,7 +190,7 @@ def _commits_from(newest: Snapshot, version: int) -> tuple[LogCommit, ...]:
 
 
 def _is_another(found: LogCommit, known: LogCommit | None) -> bool:
-    """Whether what is there of a version isn't what was known of it; one that is backfilled is copied."""
+    """Whether a version's commit is another one than before; a backfilled commit is a copy of the same."""
     if known is None or found == known:
         return False
     return type(found) is type(known) or found.size != known.size
@@ -199,7 +199,7 @@ def _is_another(found: LogCommit, known: LogCommit | None) -> bool:
 def _check_is_same_table(base: Snapshot, newest: Snapshot) -> None:
     if newest.metadata.id != base.metadata.id:
         raise MetadataChangedError(
-            "the table was replaced by another one meanwhile; run the operation again on that",
+            "the table was replaced by another one; run the operation again on the new table",
             table=newest.table,
             version=newest.version,
         )
@@ -207,15 +207,15 @@ def _check_is_same_table(base: Snapshot, newest: Snapshot) -> None:
 
 def _winners(
     commits: NewCommits, protocol: Protocol, metadata: Metadata, *, table: str
-) -> Iterator[Winner]:
-    small: defaultdict[int, defaultdict[str, list[Mapping[str, Any]]]]
-    small = defaultdict(lambda: defaultdict(list))
+) -> Iterator[WinningCommit]:
+    non_file: defaultdict[int, defaultdict[str, list[Mapping[str, Any]]]]
+    non_file = defaultdict(lambda: defaultdict(list))
     for action in commits.parsed.non_file_actions:
-        small[action.version][action.kind].append(action.value)
+        non_file[action.version][action.kind].append(action.value)
     for commit in commits.commits:
         winner = _winner(
             commit.version,
-            small[commit.version],
+            non_file[commit.version],
             _of_version(commits.parsed.files, commit.version),
             before=(protocol, metadata),
             table=table,
@@ -226,18 +226,19 @@ def _winners(
 
 def _winner(
     version: int,
-    small: Mapping[str, Sequence[Mapping[str, Any]]],
+    non_file: Mapping[str, Sequence[Mapping[str, Any]]],
     files: FileActions,
     *,
     before: tuple[Protocol, Metadata],
     table: str,
-) -> Winner:
-    # The last of each kind, should there be several, as the state of the table has it.
+) -> WinningCommit:
+    # If there are several of a kind the last one counts, as it does for the state of the table.
     info, protocol, metadata = (
-        next(reversed(small.get(kind, ())), None) for kind in ("commitInfo", "protocol", "metaData")
+        next(reversed(non_file.get(kind, ())), None)
+        for kind in ("commitInfo", "protocol", "metaData")
     )
     where = f"commit {version}"
-    return Winner(
+    return WinningCommit(
         table=table,
         version=version,
         info=CommitInfo.from_json(info or {}, version=version),
@@ -246,8 +247,8 @@ def _winner(
         metadata=None if metadata is None else Metadata.from_json(metadata, f"{where}: metaData"),
         protocol_before=before[0],
         metadata_before=before[1],
-        app_ids=frozenset(str(txn.get("appId")) for txn in small.get("txn", ())),
-        domains=frozenset(str(each.get("domain")) for each in small.get("domainMetadata", ())),
+        app_ids=frozenset(str(txn.get("appId")) for txn in non_file.get("txn", ())),
+        domains=frozenset(str(each.get("domain")) for each in non_file.get("domainMetadata", ())),
     )
 
 
