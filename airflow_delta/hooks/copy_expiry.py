@@ -22,9 +22,10 @@ _LOG = logging.getLogger(__name__)
 def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -> list[str]:
     """Delete copies of a table that lie in the same directory as a target, and have expired.
 
-    Only what says of itself that it is such a copy (``copies/marker.py``) is looked at, and it stays
-    where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
-    was killed, or fails, goes on with a call an hour after it began or later (``copies/deletion_list.py``).
+    Only what says of itself that it is such a copy (``copies/marker.py``) is looked at, and it
+    stays where anything else is there, or others have written to it
+    (``copy_deletion.reason_to_keep``). A deletion that was killed, or fails, goes on with a call an
+    hour after it began or later (``copies/deletion_list.py``).
 
     Nothing that can't be read or deleted is an error, but each is a warning: the copy that was asked for is
     made, and whoever needs it shall have it.

@@ -83,7 +83,7 @@ class SnapshotCopy:
         from airflow_delta.copies.lease import CopyWatch
         from airflow_delta.copies.request import (
             check_delta_target,
-            copied_by,
+            load_earlier_copy,
             mark_delta_copy,
             now_ms,
         )
@@ -95,7 +95,7 @@ class SnapshotCopy:
             return None
         app_id, app_version = self._identity
         commit = hook.committed_version(request.target_uri, app_id=app_id, app_version=app_version)
-        if commit is not None and (copy := copied_by(request, source, target, commit)):
+        if commit is not None and (copy := load_earlier_copy(request, source, target, commit)):
             marker = mark_delta_copy(request, source, copy, watch.check())
             # One that has expired may be deleted at any time: it is made anew.
             if not marker.has_expired(now_ms()):
