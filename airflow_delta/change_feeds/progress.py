@@ -258,12 +258,13 @@ def check_source(request: FeedRequest, progress: FeedProgress, source: DeltaTabl
 def check_no_unrecorded_changes(
     request: FeedRequest, progress: FeedProgress, held: Snapshot
 ) -> None:
-    """Check that a Delta target without identifiers doesn't have changes that it tells nothing about.
+    """Check that a Delta target without transaction identifiers has no changes of the range.
+
+    They may have expired before ``delta.setTransactionRetentionDuration`` was unset.
 
     Raises:
-        InvalidArgumentError: it may have some of the range, as far as its statistics tell. Facts:
-            target.
-        DeltaError: its files can't be progress.
+        InvalidArgumentError: according to its statistics it may have some. Facts: target.
+        DeltaError: its files can't be read from the log.
     """
     if progress.last is not None or held.schema.field(COMMIT_VERSION) is None:
         return

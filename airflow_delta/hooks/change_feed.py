@@ -197,7 +197,7 @@ class ChangeFeed:
         return not self._table.exists()
 
     def plan(self, start: int, end: int, *, unless_appended: bool = False) -> ChangePlan | None:
-        """Plan how to read the changes of a range. Before Spark starts, this shows whether they can be read.
+        """Plan how to read the changes of a range; this shows whether they can be read at all.
 
         Args:
             start: the first version.
@@ -280,7 +280,7 @@ class ChangeFeed:
         return any(end <= last for last in self._contiguous_ends(start, end))
 
     def _contiguous_ends(self, start: int, end: int) -> list[int]:
-        """The last version of the contiguous range of the target that contains ``start``, if there is one."""
+        """The last version of the target's contiguous range that contains ``start``, if any."""
         from airflow_delta.change_feeds.progress import target_progress
 
         if not self._target_uri:

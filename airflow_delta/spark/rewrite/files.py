@@ -41,7 +41,7 @@ from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema, stored_struct
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
-from airflow_delta.spark.reader.file_rows import FILE_NUMBER, ROW_PLACE, stored_column
+from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.log_actions import live_files
@@ -168,7 +168,7 @@ class FileRewriter:
         ]
         if layout.hidden:
             row_id, version = layout.hidden
-            default = F.col("base_row_id") + F.col(ROW_PLACE)
+            default = F.col("base_row_id") + F.col(FILE_ROW_INDEX)
             columns += [
                 F.coalesce(stored_column(row_id), default).alias(row_id),
                 F.coalesce(stored_column(version), F.col("default_version")).alias(version),
