@@ -224,7 +224,7 @@ class ChangeFeedOperator(TableTask):
     def _submit(
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
