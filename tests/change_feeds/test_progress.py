@@ -160,7 +160,7 @@ def test_a_table_whose_version_is_gone_is_not_guessed_to_be_the_same(tmp_path: P
     for version in (0, 1):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
     check_source(REQUEST, FeedProgress(ids={"b": 1}), table)
-    with pytest.raises(InvalidArgumentError, match="cleanup has taken that version"):
+    with pytest.raises(InvalidArgumentError, match="cleanup has deleted that version"):
         check_source(REQUEST, FeedProgress(ids={"a": 0}), DeltaTable(str(tmp_path)))
 
 
@@ -185,7 +185,7 @@ def test_files_tell_by_the_markers_of_their_ranges(tmp_path: Path) -> None:
 @pytest.mark.parametrize("marker", [[], {"table_id": 1}])
 def test_a_marker_that_says_nothing_is_refused(tmp_path: Path, marker: object) -> None:
     made_range(tmp_path, 0, 2, marker)
-    with pytest.raises(InvalidArgumentError, match="doesn't say which table it is about"):
+    with pytest.raises(InvalidArgumentError, match="doesn't contain the id of the table"):
         directory_progress(REQUEST, DeltaTable(str(tmp_path)).storage)
 
 
@@ -241,8 +241,8 @@ def test_neither_format_is_taken_for_the_other(tmp_path: Path) -> None:
     source(tmp_path / "log", "other")
     (tmp_path / "log" / "part-0.parquet").write_bytes(b"rows")
     for name, kind, message in (
-        ("files", "delta", f"holds {range_directory(0, 1)}, .* ask for that format"),
-        ("log", "parquet", "is a Delta table, .* ask for the format delta"),
+        ("files", "delta", f"holds {range_directory(0, 1)}, .* choose that format"),
+        ("log", "parquet", "is a Delta table, .* choose the format delta"),
     ):
         target = str(tmp_path / name)
         before = sorted((tmp_path / name).rglob("*"))

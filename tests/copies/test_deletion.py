@@ -316,7 +316,7 @@ def test_a_watch_sees_a_deletion_behind_which_another_copy_was_made(lake: Path) 
     write_marker(storage, replace(marker, committed_version=7))
     assert watch.check() == replace(marker, committed_version=7)
     write_marker(storage, replace(marker, target_id="another"))
-    with pytest.raises(CopyBeingDeletedError, match="has been deleted meanwhile"):
+    with pytest.raises(CopyBeingDeletedError, match="has been deleted in the meantime"):
         watch.check()
 
 
@@ -341,7 +341,7 @@ def test_a_run_whose_deletion_another_one_has_taken_over_stops(
 
     monkeypatch.setattr(copy_deletion, "write_list", stands_still)
     before = contents(place)
-    with pytest.raises(StorageError, match="another run goes on with its deletion"):
+    with pytest.raises(StorageError, match="another run has taken its deletion over"):
         delete(place)
     assert before.items() <= contents(place).items()
     begun = read_list(storage)
