@@ -141,9 +141,7 @@ def test_a_copy_of_which_nobody_can_tell_any_more_whose_it_is(
     assert not replaced.had_id(source.id, 0)
     assert replaced.had_id("another", 0)
     assert replaced.had_id(source.id, 2) is False
-    message = (
-        r"nobody can know any more .*: the copy is of a version 0, .* version 0 of this table is gone"
-    )
+    message = r"nobody can know any more .*: the copy is of a version 0, .* version 0 of this table is gone"
     refused(replaced, target, message)
     place = LocalStorage(str(tmp_path / "files"))
     write_marker(place, CopyMarker(source.table.uri, source.id, 0, expires_at_ms=1))

@@ -110,7 +110,9 @@ def test_lengths_of_nested_texts(
 ) -> None:
     schema = one_column(data_type, declared)
     assert checked(spark, schema, ddl, *fits) == len(fits)
-    with pytest.raises(ConstraintViolationError, match=f"in the column {named} with more") as caught:
+    with pytest.raises(
+        ConstraintViolationError, match=f"in the column {named} with more"
+    ) as caught:
         checked(spark, schema, ddl, *fits, longer)
     assert caught.value.columns == (named,)
 
