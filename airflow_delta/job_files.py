@@ -1,16 +1,15 @@
-"""What a submitted job and whoever submits it hand each other.
+"""The interface of Spark jobs: their parameters, results and environment.
 
-* **Parameters** are a JSON object: the job's only argument is the path of a file with it, or the
-  object itself. ``result_path`` in it names a file on the driver's machine for the result.
-* **The result** is a JSON object; of a job that failed it is
-  ``{"error": {"type": <class>, "message": <text>}}``, and the job's exit code is not 0.
-* **Secrets** are in neither. The options of the tables' store, which may hold some, are JSON in the
+* **Parameters** are a JSON object: the job's only argument is the object, or the path of a file
+  with it. Its ``result_path`` is the path of a file on the driver's machine for the result.
+* **The result** is a JSON object. For a failed job it is ``{"error": {"type": <class>, "message":
+  <text>}}``, and the exit code isn't 0.
+* **Secrets** are in neither. The storage options, which may contain secrets, are JSON in the
   environment variable `STORAGE_OPTIONS_VARIABLE`.
 
-What is wrong with the arguments is an `InvalidArgumentError`, so that whoever submitted the job can
-tell it from what another try may help.
+Invalid parameters are an `InvalidArgumentError`, so that the submitting task knows that a retry won't help.
 
-Airflow's workers import this module, too, so it needs no more than the standard library.
+Airflow's workers also import this module, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ STORAGE_OPTIONS_VARIABLE = "AIRFLOW_DELTA_STORAGE_OPTIONS"
 """The environment variable with the storage options: a JSON object of strings."""
 
 FOLDER_VARIABLE = "AIRFLOW_DELTA_JOB_FOLDER"
-"""The environment variable with the folder of the submission, where the driver puts its temporary files.
+"""The environment variable with the folder of the submission, for temporary files of the driver.
 
-Whoever submitted the job deletes it, also after the driver was killed.
+The submitting task deletes it, even after the driver was killed.
 """
 
 RESULT_PATH = "result_path"
@@ -50,27 +49,27 @@ RESULT_PATH = "result_path"
 
 
 class SparkStartError(RuntimeError):
-    """Spark couldn't be started; nothing of the job was done."""
+    """Spark couldn't be started; the job has done nothing."""
 
 
 def run_job(
     work: Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, Any]],
     arguments: Sequence[str],
 ) -> int:
-    """Run a job from its arguments to its result file, and give its exit code.
+    """Run a job, write its result file, and return its exit code.
 
     Args:
-        work: the job: from parameters (without the result's path) and storage options to the result.
-        arguments: the command line behind the program's name.
+        work: the job: a function of parameters (without ``result_path``) and storage options.
+        arguments: the command line after the program's name.
     """
     result_path: str | None = None
     try:
         parameters = read_parameters(arguments)
         result_path = parameters.pop(RESULT_PATH, None)
         result = work(parameters, read_storage_options(os.environ))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the submitter shall hear of it
+    except Exception as error:  # noqa: BLE001 - any error must be reported to the submitting task
         traceback.print_exc()
-        # Last on the output, where SparkSubmitHook's message has it.
+        # The last line of the output, which SparkSubmitHook shows in its message.
         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         failure = {"error": {"type": type(error).__name__, "message": str(error)}}
         if result_path:
@@ -85,10 +84,10 @@ def run_job(
 
 
 def read_parameters(arguments: Sequence[str]) -> dict[str, Any]:
-    """The parameters of a job: the one argument, or the file that it names.
+    """Read the parameters of a job from its one argument, or from the file that it names.
 
     Raises:
-        InvalidArgumentError: there isn't one argument, or what it leads to is no JSON object.
+        InvalidArgumentError: there isn't exactly one argument, or it isn't a JSON object.
         OSError: the file can't be read.
     """
     if len(arguments) != 1:
@@ -104,12 +103,12 @@ def read_parameters(arguments: Sequence[str]) -> dict[str, Any]:
 def known_parameters(
     parameters: Mapping[str, Any], types: Mapping[str, type], *, required: Iterable[str]
 ) -> dict[str, Any]:
-    """The parameters, each known and of its type.
+    """Check the names and types of parameters.
 
     Args:
-        parameters: those of a job.
-        types: those that it knows, and their types.
-        required: those that it can't do without.
+        parameters: the given parameters.
+        types: the types of the job's parameters.
+        required: the names of the required ones.
 
     Raises:
         InvalidArgumentError: one is missing, unknown, or of the wrong type.
@@ -127,10 +126,10 @@ def known_parameters(
 
 
 def read_storage_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """The storage options that the environment holds; none without the variable.
+    """Read the storage options from the environment; empty without the variable.
 
     Raises:
-        InvalidArgumentError: the variable holds no JSON object of strings. The message doesn't show
+        InvalidArgumentError: the variable isn't a JSON object of strings. The message doesn't show
             its text.
     """
     text = environment.get(STORAGE_OPTIONS_VARIABLE)
@@ -144,7 +143,7 @@ def _json_object(text: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        # Without the cause, whose text may show a secret.
+        # Without the cause, whose text may contain a secret.
         raise InvalidArgumentError(f"{what}: this is no JSON") from None
     if not isinstance(value, dict):
         raise InvalidArgumentError(
@@ -154,7 +153,7 @@ def _json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _write(path: str, result: Mapping[str, Any]) -> None:
-    """Whole or not at all: whoever waits for the file must not read half of it."""
+    """Write a file atomically, so that nobody reads half of it."""
     unfinished = Path(f"{path}.part")
     unfinished.write_text(json.dumps(result), encoding="utf-8")
     unfinished.replace(path)

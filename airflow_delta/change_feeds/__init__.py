@@ -1,1 +1,1 @@
-"""Change feeds: what is read, where it is appended, how far a feed has come. No Spark, no Airflow."""
+"""Change feeds: the requests, the targets and their progress. No Spark, no Airflow."""

@@ -1,16 +1,12 @@
-"""The ranges of a change feed that a directory of parquet files has.
+"""The ranges of a change feed whose target is a directory of Parquet files.
 
-Each range is a directory, `range_directory`, with a file `MARKER` in it once the range is complete. The
-directory is called like one of a partition, so that readers of the whole target see the ranges as a column
-``change_versions``; without the marker it is what a run that was killed has left, or what one that still
-runs has copied so far.
+Each range is a subdirectory (`range_directory`) named like a partition, so that readers of the
+whole target get a column ``change_versions``. A complete range contains the file `MARKER`. A range
+without it was left by a killed run, or is still being copied.
 
-Nothing holds two runs apart: one that everybody took for dead may go on. So the marker lists the files of
-its run, which no other run has, and where a directory has others, one of the two gives way
-(`airflow_delta.spark.changes.feed`). Markers of earlier releases have no list, and are taken at their word.
-
-Objects without content that stand for directories, as the consoles of object stores and Hadoop make them,
-tell nothing.
+Nothing prevents two concurrent runs. So the marker lists the files of its run, which have unique
+names. If a directory has other files, one of the two runs deletes its own again
+(`airflow_delta.spark.changes.feed`). Markers of earlier releases have no list; they are trusted.
 
 No PySpark here, see `airflow_delta.change_feeds.request`.
 """
@@ -40,17 +36,17 @@ __all__ = [
     "complete_ranges",
     "files_read_in",
     "incomplete_ranges",
-    "marker_of",
     "overlapping",
     "range_directories",
     "range_directory",
+    "read_marker",
 ]
 
 MARKER = "_airflow_delta_changes.json"
-"""The file that says that a range of a parquet target is complete. Readers skip it for its name."""
+"""The file that marks a range of a Parquet target as complete. Readers skip it because of its name."""
 
 UNFINISHED = "_unfinished-"
-"""How the directories are called that a parquet target's ranges are written in. Readers skip them."""
+"""The prefix of the directories in which ranges are first written. Readers skip them."""
 
 _LOG = "_delta_log"
 _RANGE = re.compile(r"change_versions=([0-9]{20})-([0-9]{20})")
@@ -59,13 +55,13 @@ _HADOOP_FOLDER = "_$folder$"
 
 @dataclass(frozen=True, slots=True)
 class RangeFiles:
-    """A range's directory as it was listed.
+    """The listed directory of a range.
 
     Attributes:
         first: the first version.
         last: the last version.
-        complete: whether the marker is there.
-        sizes: the size of each file that readers read, by name.
+        complete: whether it has a marker.
+        sizes: the sizes of the files that readers read, by name.
     """
 
     first: int
@@ -84,38 +80,38 @@ def range_directory(start: int, end: int) -> str:
 
 
 def range_directories(request: FeedRequest, target: Storage) -> dict[str, RangeFiles]:
-    """The ranges that a directory has, complete or not, by the names of their directories.
+    """List the ranges of a target, complete or not, by the names of their directories.
 
     Raises:
-        InvalidArgumentError: it holds what no feed has written. Facts: target.
+        InvalidArgumentError: the target has files of no feed. Facts: target.
     """
     found: dict[str, list[FileInfo]] = {}
-    # A loop over files: a listing comes one by one.
     for info in target.walk(""):
         directory = info.path.rpartition("/")[0]
         if _RANGE.fullmatch(directory):
             found.setdefault(directory, []).append(info)
-        # At any depth: a rename can put it into a range that has come first, and takes it out again.
+        # At any depth: a rename to a range that exists by then moves the directory into it for a
+        # moment.
         elif f"/{UNFINISHED}" not in f"/{info.path}" and not _stands_for_directory(info):
             raise refusal(request, _foreign(target, info.path))
     return {directory: _range_files(directory, files) for directory, files in found.items()}
 
 
 def files_read_in(target: Storage, directory: str) -> dict[str, int]:
-    """The size of each file of a range that readers read, by name."""
+    """The sizes of the files of a range that readers read, by name."""
     return _sizes_read(directory, target.walk(directory))
 
 
 def check_ranges_apart(request: FeedRequest, found: Mapping[str, RangeFiles]) -> None:
-    """Check that no version is told by two complete ranges.
+    """Check that no two complete ranges overlap.
 
     Raises:
-        InvalidArgumentError: one is, as where two runs have written at a time. Facts: target.
+        InvalidArgumentError: two do, for example after concurrent runs. Facts: target.
     """
     in_order = sorted(
         complete_ranges(found), key=lambda name: (found[name].first, found[name].last)
     )
-    # Neighbours are enough: where any two overlap, some two that follow one another do.
+    # Comparing neighbours is enough: if any two ranges overlap, two neighbours do.
     for name, other in pairwise(in_order):
         one, two = found[name], found[other]
         if one.overlaps(two.first, two.last):
@@ -128,7 +124,7 @@ def check_ranges_apart(request: FeedRequest, found: Mapping[str, RangeFiles]) ->
 
 
 def overlapping(request: FeedRequest, found: Mapping[str, RangeFiles]) -> list[str]:
-    """The complete ranges that have versions of the range asked for, without that range itself."""
+    """The other complete ranges that overlap the requested range."""
     own = range_directory(request.start, request.end)
     return [
         name
@@ -138,12 +134,12 @@ def overlapping(request: FeedRequest, found: Mapping[str, RangeFiles]) -> list[s
 
 
 def complete_ranges(found: Mapping[str, RangeFiles]) -> list[str]:
-    """The directories that have their marker."""
+    """The directories with a marker."""
     return [name for name, held in found.items() if held.complete]
 
 
 def incomplete_ranges(request: FeedRequest, found: Mapping[str, RangeFiles]) -> list[str]:
-    """The directories that have versions of the range, and no marker."""
+    """The directories without a marker that overlap the requested range."""
     return [
         name
         for name, held in found.items()
@@ -151,8 +147,8 @@ def incomplete_ranges(request: FeedRequest, found: Mapping[str, RangeFiles]) -> 
     ]
 
 
-def marker_of(request: FeedRequest, target: Storage, directory: str) -> Mapping[str, Any] | None:
-    """What the marker of a range says; None where there is none.
+def read_marker(request: FeedRequest, target: Storage, directory: str) -> Mapping[str, Any] | None:
+    """Read the marker of a range; None if there is none.
 
     Raises:
         InvalidArgumentError: it can't be read. Facts: target.
@@ -165,7 +161,7 @@ def marker_of(request: FeedRequest, target: Storage, directory: str) -> Mapping[
     except ValueError as error:
         raise refusal(request, f"its {path} can't be read") from error
     if not isinstance(marker, dict) or not isinstance(marker.get("table_id"), str):
-        raise refusal(request, f"its {path} doesn't say which table it is about")
+        raise refusal(request, f"its {path} doesn't contain the id of the table")
     return marker
 
 
@@ -175,7 +171,7 @@ def check_listed(
     """Check that a complete range has the files that its marker lists, and no others.
 
     Raises:
-        CommitConflictError: another run is about to write the same range, or was killed in doing so.
+        CommitConflictError: another run is writing the same range, or was killed while it did.
     """
     listed = marker.get("files")
     if listed is None or listed == sizes:
@@ -185,23 +181,23 @@ def check_listed(
     raise CommitConflictError(
         f"{request.target_uri}: the range {directory} isn't as its {MARKER} says: "
         f"{_some('it lacks', lost)}{_some('it has', others)}another run writes the same range, or was "
-        "killed in doing so. Try again once no other run is active, and if that doesn't help, delete "
+        "killed while it did. Try again once no other run is active, and if that doesn't help, delete "
         + ("the directory" if lost else "the files that aren't listed"),
         table=request.table_uri,
     )
 
 
 def check_no_ranges(request: FeedRequest, target: Storage) -> None:
-    """Check that a place where a Delta target is to be made has no ranges of a parquet one.
+    """Check that the location of a new Delta target has no ranges of a Parquet target.
 
     Raises:
-        InvalidArgumentError: it has. Facts: target.
+        InvalidArgumentError: it has some. Facts: target.
     """
     there = [name for name in target.level("").folders if _RANGE.fullmatch(name)]
     if there:
         raise refusal(
             request,
-            f"it holds {min(there)}, and so is the target of a feed of the format parquet: ask for that "
+            f"it holds {min(there)}, so it is the target of a feed with the format parquet: choose that "
             "format",
         )
 
@@ -213,7 +209,7 @@ def _range_files(directory: str, files: Iterable[FileInfo]) -> RangeFiles:
 
 
 def _sizes_read(directory: str, files: Iterable[FileInfo]) -> dict[str, int]:
-    """The sizes of the files right in a directory whose names readers don't skip, by name."""
+    """The sizes, by name, of the files directly in a directory that readers don't skip."""
     beside = f"{directory}/"
     return {
         info.path.removeprefix(beside): info.size
@@ -225,7 +221,10 @@ def _sizes_read(directory: str, files: Iterable[FileInfo]) -> dict[str, int]:
 
 
 def _stands_for_directory(info: FileInfo) -> bool:
-    """Whether an object without content is there for a directory: the target, or one that feeds make."""
+    """Whether this is an empty object that represents a directory of a feed.
+
+    Consoles of object stores and Hadoop create such objects.
+    """
     name = info.path.removesuffix(_HADOOP_FOLDER)
     is_ours = not name or name.startswith(UNFINISHED) or _RANGE.fullmatch(name) is not None
     return is_ours and info.size == 0
@@ -233,7 +232,7 @@ def _stands_for_directory(info: FileInfo) -> bool:
 
 def _foreign(target: Storage, path: str) -> str:
     if _LOG in target.level("").folders:
-        return "it is a Delta table, and not a directory of parquet files: ask for the format delta"
+        return "it is a Delta table, and not a directory of Parquet files: choose the format delta"
     return f"it holds {path}, which no change feed has written"
 
 

@@ -1,4 +1,4 @@
-"""What a target says of a range of changes that an earlier run has appended to it. No PySpark here."""
+"""Look up how an earlier run appended a range of changes. No PySpark here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_delta.change_feeds.directories import marker_of, range_directory
-from airflow_delta.change_feeds.progress import start_mark, told_by_table
+from airflow_delta.change_feeds.directories import range_directory, read_marker
+from airflow_delta.change_feeds.progress import range_app_id, table_progress
 from airflow_delta.change_feeds.request import FeedRequest
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ __all__ = ["EarlierAppend", "earlier_append"]
 
 @dataclass(frozen=True, slots=True)
 class EarlierAppend:
-    """A range that the target has all of.
+    """A range that the target has completely.
 
     Attributes:
-        counts: how many changes of each kind. None of a Delta target, whose log doesn't say it, and where a
-            parquet target has the range in other ranges than this one.
-        committed_version: of a Delta target, its version with the changes; None where that isn't in the log
-            any more.
+        counts: the number of changes of each kind. None for a Delta target, whose log doesn't
+            contain it, and if a Parquet target has the versions in other ranges.
+        committed_version: the version of a Delta target that has the changes; None if it isn't in
+            the log any more.
     """
 
     counts: Mapping[str, int] | None = None
@@ -32,16 +32,16 @@ class EarlierAppend:
 
 
 def earlier_append(request: FeedRequest, target: DeltaTable) -> EarlierAppend:
-    """Look up a range that the target has all of, see `airflow_delta.change_feeds.progress.told_before`.
+    """Look up a range that the target has completely (`load_progress` returned None).
 
     Raises:
         DeltaError: the target can't be read.
     """
     if request.format == "parquet":
         directory = range_directory(request.start, request.end)
-        marker = marker_of(request, target.storage, directory)
+        marker = read_marker(request, target.storage, directory)
         return EarlierAppend(counts=marker["counts"] if marker else None)
-    told = told_by_table(request, target.snapshot())
-    (first,) = (first for first, last in told.ranges if first <= request.start <= last)
-    commit = target.version_of_transaction(start_mark(first), request.end)
+    progress = table_progress(request, target.snapshot())
+    (first,) = (first for first, last in progress.ranges if first <= request.start <= last)
+    commit = target.version_of_transaction(range_app_id(first), request.end)
     return EarlierAppend(committed_version=commit)

@@ -1,4 +1,4 @@
-"""A schema without its promises about nulls. No PySpark."""
+"""Make a schema nullable at every level. No PySpark."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["nullable"]
 
 
 def nullable(struct: StructType, *, kept_metadata: Collection[str] = ()) -> StructType:
-    """The same columns, which may hold null at every level.
+    """The same columns, nullable at every level.
 
     Args:
         struct: a schema.
-        kept_metadata: the keys of the columns' metadata that stay; all others are left out.
+        kept_metadata: the keys of column metadata to keep; all others are dropped.
     """
 
-    def without_promises(data_type: DataType) -> DataType:
-        """A type whose members may be null, in the same way."""
+    def nullable_type(data_type: DataType) -> DataType:
+        """The type, nullable at every level below."""
         match data_type:
             case StructType():
                 return nullable(data_type, kept_metadata=kept_metadata)
             case ArrayType(element):
-                return ArrayType(without_promises(element))
+                return ArrayType(nullable_type(element))
             case MapType(key, value):
-                return MapType(without_promises(key), without_promises(value))
+                return MapType(nullable_type(key), nullable_type(value))
             case _:
                 return data_type
 
@@ -33,7 +33,7 @@ def nullable(struct: StructType, *, kept_metadata: Collection[str] = ()) -> Stru
         tuple(
             StructField(
                 field.name,
-                without_promises(field.data_type),
+                nullable_type(field.data_type),
                 metadata={k: v for k, v in field.metadata.items() if k in kept_metadata},
             )
             for field in struct

@@ -1,35 +1,27 @@
-"""What a target of a change feed says of itself: which versions it tells the changes of.
+"""The progress of a change feed: the versions whose changes its target has.
 
-**A Delta table** says it by transaction identifiers (PROTOCOL.md, "Transaction Identifiers"), which each
-commit of a feed sets:
+**A Delta target** records the progress as transaction identifiers, which each commit of a feed
+sets:
 
 ================================================  ===================================================
 application id                                    version
 ================================================  ===================================================
-``airflow-delta:changes-from:<first>``            the last of the versions that are told one after
-                                                  another from ``<first>`` on
-``airflow-delta:changes-of:<table id>``           the last version that is told of the table as long
-                                                  as it had this id
-``airflow-delta:changes-until``                   the last version that is told. Every feed sets it,
-                                                  so that two at a time are a conflict
+``airflow-delta:changes-from:<first>``            the last version of the contiguous range that
+                                                  starts with ``<first>``
+``airflow-delta:changes-of:<table id>``           the last version that was appended while the
+                                                  source had this table id
+``airflow-delta:changes-until``                   the last version that was appended. Every feed
+                                                  sets it, so that concurrent feeds conflict
+``airflow-delta:changes-from:unknown``            up to this version an earlier release may have
+                                                  appended; it set only ``changes-of``
 ================================================  ===================================================
 
-A target that an earlier release has written has only the second: it tells some versions up to that one,
-and which they are nobody knows. ``airflow-delta:changes-from:unknown`` keeps that up to where.
-
-Identifiers can get lost: a table with ``delta.setTransactionRetentionDuration`` forgets them, so it can't
-be a target; and one that has no identifier, but rows of the versions that are to be appended, isn't
-appended to.
-
-**A directory of parquet files** says it by a directory for each range, see
-`airflow_delta.change_feeds.directories`. A range that isn't complete doesn't count, and makes room for
-one that has the same versions.
-
-The source is known by its log, which goes on where a table is replaced (``REPLACE TABLE``, an overwrite of
-its schema), although its metadata get another id then: it is the source if it had, at the last version that
-is told, the id that was kept with it. A table that was made anew at the same place had another one.
+**A directory of Parquet files** has a subdirectory per range
+(`airflow_delta.change_feeds.directories`). Incomplete ranges don't count.
 
 No PySpark here, see `airflow_delta.change_feeds.request`.
+
+Spec: PROTOCOL.md, "Transaction Identifiers".
 """
 
 from __future__ import annotations
@@ -43,8 +35,8 @@ from airflow_delta.change_feeds.directories import (
     check_no_ranges,
     check_ranges_apart,
     complete_ranges,
-    marker_of,
     range_directories,
+    read_marker,
 )
 from airflow_delta.change_feeds.request import FeedRequest, check_columns, refusal
 from airflow_delta.change_feeds.table_identity import is_same_log
@@ -55,17 +47,17 @@ if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
-    "Told",
-    "check_lost",
+    "FeedProgress",
+    "check_no_unrecorded_changes",
     "check_source",
-    "identifiers_of",
+    "directory_progress",
     "is_new",
-    "start_mark",
-    "told_before",
-    "told_before_table",
-    "told_by_files",
-    "told_by_table",
-    "told_by_target",
+    "load_progress",
+    "load_table_progress",
+    "range_app_id",
+    "table_progress",
+    "target_progress",
+    "transaction_identifiers",
 ]
 
 _FROM = "airflow-delta:changes-from:"
@@ -75,14 +67,16 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Which versions' changes a target has.
+class FeedProgress:
+    """The versions whose changes a target has.
 
     Attributes:
-        ranges: first and last versions, ascending; between two ranges is a version that isn't told.
-        unknown_until: up to this version others may be told, and which they are isn't known.
-        ids: the last version that is told by the id that the source's metadata had then. Of a directory
-            that of the newest range only.
+        ranges: first and last versions, ascending; between two ranges at least one version is
+            missing.
+        unknown_until: the target may have any of the versions up to this one; which ones isn't
+            recorded.
+        ids: the last appended version by the table id that the source had then. For a directory
+            only that of the newest range.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -91,157 +85,168 @@ class Told:
 
     @property
     def last(self) -> int | None:
-        """The last version that is told; None where none is."""
+        """The last version whose changes the target has; None if it has none."""
         unknown = [] if self.unknown_until is None else [self.unknown_until]
         return max([*unknown, *(last for _, last in self.ranges)], default=None)
 
 
-def is_new(request: FeedRequest, told: Told) -> bool:
-    """Whether a range is still to be appended to a target.
+def is_new(request: FeedRequest, progress: FeedProgress) -> bool:
+    """Whether the target has none of a range's versions; False if it has all of them.
 
     Raises:
-        InvalidArgumentError: some of its versions are there, or may be. Facts: target.
+        InvalidArgumentError: it has, or may have, some of them. Facts: target.
     """
     start, end = request.start, request.end
-    if any(first <= start and end <= last for first, last in told.ranges):
+    if any(first <= start and end <= last for first, last in progress.ranges):
         return False
     there = [
         f"{max(first, start)} to {min(last, end)}"
-        for first, last in told.ranges
+        for first, last in progress.ranges
         if first <= end and start <= last
     ]
     if there:
         raise refusal(
             request,
-            f"it has the changes of versions {' and '.join(there)} already: ask for the others by "
+            f"it has the changes of versions {' and '.join(there)} already: request the others by "
             "themselves",
         )
-    if told.unknown_until is not None and start <= told.unknown_until:
+    if progress.unknown_until is not None and start <= progress.unknown_until:
         raise refusal(
             request,
-            f"it has changes up to version {told.unknown_until}, and an earlier release, which has "
-            f"written them, left no word from which version on: go on at version "
-            f"{told.unknown_until + 1}",
+            f"it has changes up to version {progress.unknown_until}; an earlier release has written them "
+            f"and didn't record from which version on: go on at version {progress.unknown_until + 1}",
         )
     return True
 
 
-def told_by_table(request: FeedRequest, held: Snapshot) -> Told:
-    """What a Delta target tells.
+def table_progress(request: FeedRequest, held: Snapshot) -> FeedProgress:
+    """Read the progress from the transaction identifiers of a Delta target.
 
     Raises:
-        InvalidArgumentError: it forgets what it tells. Facts: target.
+        InvalidArgumentError: the target's transaction identifiers expire. Facts: target.
     """
     if held.properties.set_transaction_retention_ms is not None:
         raise refusal(
             request,
-            "with its property delta.setTransactionRetentionDuration it forgets which changes it has: "
-            "unset the property",
+            "by its property delta.setTransactionRetentionDuration the record of the changes that it has "
+            "expires: unset the property",
         )
     marks = {app_id: txn.version for app_id, txn in held.transactions.items()}
-    ids = _by_rest(marks, _OF)
-    firsts = _by_rest(marks, _FROM)
+    ids = _versions_by_suffix(marks, _OF)
+    firsts = _versions_by_suffix(marks, _FROM)
     unknown_until = firsts.pop(_UNKNOWN, None)
     if ids and _UNTIL not in marks:
         unknown_until = max(ids.values())
-    ranges = _united((int(first), last) for first, last in firsts.items())
-    return Told(ranges, unknown_until, ids)
+    ranges = _merge_ranges((int(first), last) for first, last in firsts.items())
+    return FeedProgress(ranges, unknown_until, ids)
 
 
-def told_by_files(request: FeedRequest, target: Storage) -> Told:
-    """What a directory of parquet files tells. Ranges that aren't complete don't count.
+def directory_progress(request: FeedRequest, target: Storage) -> FeedProgress:
+    """Read the progress from the complete ranges of a directory of Parquet files.
 
-    Of the range that is asked for, and of the newest one, the files are those that were written; looking
-    into all markers would take a request for each.
+    Only the requested range and the newest one are compared with their markers: reading all markers
+    would take a request for each.
 
     Raises:
-        InvalidArgumentError: it holds what no feed has written, or a version twice, or a marker can't be
+        InvalidArgumentError: it has files of no feed, or a version twice, or a marker can't be
             read. Facts: target.
-        CommitConflictError: another run writes the same range at this time, or was killed in doing so.
+        CommitConflictError: another run is writing the same range, or was killed while it did.
     """
     found = range_directories(request, target)
     check_ranges_apart(request, found)
     complete = {(found[name].first, found[name].last): name for name in complete_ranges(found)}
     if not complete:
-        return Told()
+        return FeedProgress()
     newest = max(complete, key=lambda versions: versions[1])
     ids = {}
     for versions in {newest, (request.start, request.end)} & complete.keys():
-        marker = marker_of(request, target, complete[versions])
+        marker = read_marker(request, target, complete[versions])
         if marker is not None:
             check_listed(request, complete[versions], marker, found[complete[versions]].sizes)
             ids[versions] = marker["table_id"]
-    return Told(_united(complete), ids={ids[newest]: newest[1]} if newest in ids else {})
+    return FeedProgress(
+        _merge_ranges(complete), ids={ids[newest]: newest[1]} if newest in ids else {}
+    )
 
 
-def told_by_target(request: FeedRequest, target: DeltaTable) -> Told:
-    """What a target of either format tells; nothing where there is none.
+def target_progress(request: FeedRequest, target: DeltaTable) -> FeedProgress:
+    """Read the progress of a target of either format; it is empty if there is no target.
 
     Raises:
-        InvalidArgumentError: it is of the other format; see `told_by_table` and `told_by_files`.
+        InvalidArgumentError: it has the other format; see `table_progress` and
+            `directory_progress`.
         DeltaError: the target can't be read.
     """
     if request.format == "parquet":
-        return told_by_files(request, target.storage)
+        return directory_progress(request, target.storage)
     if target.exists():
-        return told_by_table(request, target.snapshot())
+        return table_progress(request, target.snapshot())
     check_no_ranges(request, target.storage)
-    return Told()
+    return FeedProgress()
 
 
-def told_before(request: FeedRequest, source: DeltaTable, target: DeltaTable) -> Told | None:
-    """What a target tells before a range is appended to it; None where it has all of the range.
+def load_progress(
+    request: FeedRequest, source: DeltaTable, target: DeltaTable
+) -> FeedProgress | None:
+    """Read the progress of a target, and check that a range can be appended; None if it has all of it.
 
-    This is all that can be found out without Spark about whether the range can be appended.
+    Makes all checks that need no Spark.
 
     Raises:
-        InvalidArgumentError: it can't, however often it is tried. Facts: target.
-        CommitConflictError: another run writes the same range at this time.
+        InvalidArgumentError: the range can't be appended, and a retry won't help. Facts: target.
+        CommitConflictError: another run is writing the same range.
         DeltaError: table or target can't be read.
     """
     if request.format == "delta" and target.exists():
-        return told_before_table(request, source, target.snapshot())
-    told = told_by_target(request, target)
-    check_source(request, told, source)
-    if not is_new(request, told):
+        return load_table_progress(request, source, target.snapshot())
+    progress = target_progress(request, target)
+    check_source(request, progress, source)
+    if not is_new(request, progress):
         return None
     if request.format == "delta":
         check_columns(request, source.snapshot(request.end).schema)
-    return told
+    return progress
 
 
-def told_before_table(request: FeedRequest, source: DeltaTable, held: Snapshot) -> Told | None:
-    """As `told_before`, of a Delta target at a version.
+def load_table_progress(
+    request: FeedRequest, source: DeltaTable, held: Snapshot
+) -> FeedProgress | None:
+    """Like `load_progress`, for a Delta target at a version.
 
     Raises:
-        InvalidArgumentError: see `told_before`.
+        InvalidArgumentError: see `load_progress`.
         DeltaError: table or target can't be read.
     """
-    told = told_by_table(request, held)
-    check_source(request, told, source)
-    if not is_new(request, told):
+    progress = table_progress(request, held)
+    check_source(request, progress, source)
+    if not is_new(request, progress):
         return None
-    check_lost(request, told, held)
+    check_no_unrecorded_changes(request, progress, held)
     check_columns(request, source.snapshot(request.end).schema, held.schema)
-    return told
+    return progress
 
 
-def check_source(request: FeedRequest, told: Told, source: DeltaTable) -> None:
-    """Check that what a target tells are changes of this table.
+def check_source(request: FeedRequest, progress: FeedProgress, source: DeltaTable) -> None:
+    """Check that a target has the changes of this table.
+
+    A table that is replaced (``REPLACE TABLE``, an overwrite of its schema) gets another id, but
+    its log goes on. So the table is the source if it had the recorded id at the last appended
+    version.
 
     Raises:
-        InvalidArgumentError: they are those of another one, or that can't be known. Facts: target.
+        InvalidArgumentError: they are those of another table, or nobody can know. Facts: target.
         DeltaError: the table can't be read.
     """
-    if not told.ids:
+    if not progress.ids:
         return
-    table_id, version = max(told.ids.items(), key=lambda mark: mark[1])
+    table_id, version = max(progress.ids.items(), key=lambda mark: mark[1])
     same = is_same_log(source, table_id, version)
     if same is None:
         raise refusal(
             request,
-            f"whether its changes are those of this table can't be told: at version {version} theirs had "
-            f"the id {table_id}, this one has another id now, and cleanup has taken that version",
+            f"nobody can know whether its changes are those of this table: at version {version} their "
+            f"table had the id {table_id}, this one has another id now, and cleanup has deleted that "
+            "version",
         )
     if not same:
         raise refusal(
@@ -250,58 +255,64 @@ def check_source(request: FeedRequest, told: Told, source: DeltaTable) -> None:
         )
 
 
-def check_lost(request: FeedRequest, told: Told, held: Snapshot) -> None:
-    """Check that a Delta target without identifiers doesn't have changes that it tells nothing about.
+def check_no_unrecorded_changes(
+    request: FeedRequest, progress: FeedProgress, held: Snapshot
+) -> None:
+    """Check that a Delta target without transaction identifiers has no changes of the range.
+
+    They may have expired before ``delta.setTransactionRetentionDuration`` was unset.
 
     Raises:
-        InvalidArgumentError: it may have some of the range, as far as its statistics tell. Facts: target.
-        DeltaError: its files can't be told.
+        InvalidArgumentError: according to its statistics it may have some. Facts: target.
+        DeltaError: its files can't be read from the log.
     """
-    if told.last is not None or held.schema.field(COMMIT_VERSION) is None:
+    if progress.last is not None or held.schema.field(COMMIT_VERSION) is None:
         return
     import pyarrow.compute as pc
 
     version = pc.field(COMMIT_VERSION)
-    asked = (version >= request.start) & (version <= request.end)
-    some = held.files(columns=["path"], predicate=asked)
+    in_range = (version >= request.start) & (version <= request.end)
+    some = held.files(columns=["path"], predicate=in_range)
     if some.num_rows:
         raise refusal(
             request,
-            f"it says of no version that it has its changes, but {some['path'][0].as_py()} may have rows "
-            "of these",
+            f"it has no record of any appended version, but {some['path'][0].as_py()} may have rows of "
+            "these versions",
         )
 
 
-def identifiers_of(request: FeedRequest, told: Told, source_id: str) -> dict[str, int]:
+def transaction_identifiers(
+    request: FeedRequest, progress: FeedProgress, source_id: str
+) -> dict[str, int]:
     """The transaction identifiers of the commit that appends a range to a Delta target.
 
     Args:
-        request: the range, of which the target has nothing.
-        told: what the target tells before.
-        source_id: the id of the source's metadata at the range's last version.
+        request: the range; the target has none of its versions.
+        progress: the progress before the commit.
+        source_id: the source's table id at the range's last version.
     """
     ((first, last),) = (
         found
-        for found in _united([*told.ranges, (request.start, request.end)])
+        for found in _merge_ranges([*progress.ranges, (request.start, request.end)])
         if found[0] <= request.start <= found[1]
     )
     marks = {
-        start_mark(first): last,
-        f"{_OF}{source_id}": max(request.end, told.ids.get(source_id, 0)),
-        _UNTIL: max(request.end, told.last or 0),
+        range_app_id(first): last,
+        f"{_OF}{source_id}": max(request.end, progress.ids.get(source_id, 0)),
+        _UNTIL: max(request.end, progress.last or 0),
     }
-    if told.unknown_until is not None:
-        marks[f"{_FROM}{_UNKNOWN}"] = told.unknown_until
+    if progress.unknown_until is not None:
+        marks[f"{_FROM}{_UNKNOWN}"] = progress.unknown_until
     return marks
 
 
-def start_mark(first: int) -> str:
-    """The application id whose version is the last of those that a Delta target tells from this one on."""
+def range_app_id(first: int) -> str:
+    """The application id that records the contiguous range from a version on."""
     return f"{_FROM}{first}"
 
 
-def _by_rest(marks: Mapping[str, int], prefix: str) -> dict[str, int]:
-    """The versions of the application ids that begin so, by what follows."""
+def _versions_by_suffix(marks: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The versions of the application ids with a prefix, by the rest of the id."""
     return {
         app_id.removeprefix(prefix): version
         for app_id, version in marks.items()
@@ -309,8 +320,8 @@ def _by_rest(marks: Mapping[str, int], prefix: str) -> dict[str, int]:
     }
 
 
-def _united(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same versions in the fewest ranges, ascending."""
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Merge overlapping and adjacent ranges; the result is ascending."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

@@ -1,20 +1,19 @@
-"""The rules of change feeds that are kept at a target: what is asked for, and what is refused.
+"""The request to append a range of changes to a target, and the checks of its columns and location.
 
-A target says itself which versions it tells the changes of (`airflow_delta.change_feeds.progress`), so that
-no version is told twice in it, and none is taken for told that isn't:
+A target records which versions' changes it has (`airflow_delta.change_feeds.progress`), so that no
+version is appended twice or skipped:
 
 =======================================  ========================================================
-the target tells                         the range
+the target has                           the range
 =======================================  ========================================================
-none of the range's versions             is appended, also before or between what is there
-all of them                              is there already: nothing is to be done
-some of them                             is refused: the others have to be asked for
-the changes of another table             is refused: its versions aren't those of this one
-other columns than the table, as Delta   is refused: they are to be added, where that helps
+none of the range's versions             is appended, even before or between those that it has
+all of them                              is there already: nothing is done
+some of them                             is refused: request the others
+the changes of another table             is refused: its versions are those of another log
+as a Delta table, other columns          is refused: add the columns to the target, if possible
 =======================================  ========================================================
 
-No PySpark here: whoever submits the job looks at the target first, because starting Spark takes
-seconds.
+No PySpark here: the operator makes the same checks before it starts Spark, which takes seconds.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ __all__ = [
 ]
 
 FORMATS = ("parquet", "delta")
-"""What a target can be."""
+"""The formats of targets."""
 
 CHANGE_KINDS = ("insert", "delete", "update_preimage", "update_postimage")
-"""What ``_change_type`` can be."""
+"""The values of ``_change_type``."""
 
 _CHANGE_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
 
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """A range of changes to be kept at a target.
+    """A range of changes to be appended to a target.
 
     Attributes:
         table_uri: the table.
         start: the first version.
         end: the last version.
-        target_uri: where the changes go.
+        target_uri: the target.
         format: one of `FORMATS`.
     """
 
@@ -71,10 +70,10 @@ class FeedRequest:
 
 
 def check_feed_format(name: str) -> None:
-    """Check that there are targets of a format.
+    """Check that a format is one of `FORMATS`.
 
     Raises:
-        InvalidArgumentError: there are none.
+        InvalidArgumentError: it isn't.
     """
     if name not in FORMATS:
         raise InvalidArgumentError(
@@ -88,8 +87,8 @@ def check_apart(request: FeedRequest, source: Storage, target: Storage) -> None:
     Raises:
         InvalidArgumentError: one does. Facts: target.
     """
-    places = [f"{storage.place.rstrip('/')}/" for storage in (source, target)]
-    if places[0].startswith(places[1]) or places[1].startswith(places[0]):
+    table, feed = (f"{storage.place.rstrip('/')}/" for storage in (source, target))
+    if table.startswith(feed) or feed.startswith(table):
         raise refusal(request, "target and table lie inside one another")
 
 
@@ -99,10 +98,11 @@ def check_columns(request: FeedRequest, schema: StructType, held: StructType | N
     Args:
         request: the range.
         schema: the table's columns at the last version.
-        held: the target's columns; None where it isn't there yet.
+        held: the target's columns; None if it doesn't exist yet.
 
     Raises:
-        InvalidArgumentError: the target has other columns, or can't have such ones. Facts: target.
+        InvalidArgumentError: the target has other columns, or can't have columns with such names.
+            Facts: target.
     """
     given = {field.name: field.data_type for field in nullable(schema)}
     there = {field.name: field.data_type for field in nullable(held or StructType())}
@@ -120,7 +120,7 @@ def check_columns(request: FeedRequest, schema: StructType, held: StructType | N
         names = [field.name for field in new]
         raise refusal(
             request,
-            f"it lacks the columns {names}, which the table has: add them to it, as by "
+            f"it lacks the columns {names}, which the table has: add them to it, for example with "
             f"DeltaTable({request.target_uri!r}).alter.add_columns, and try again",
         )
     others = [
@@ -129,8 +129,8 @@ def check_columns(request: FeedRequest, schema: StructType, held: StructType | N
     if others:
         raise refusal(
             request,
-            f"its columns {others} aren't those of the table, which have another type or are gone: only "
-            "targets of the format parquet follow that",
+            f"its columns {others} have another type in the table, or aren't in it any more: only targets "
+            "with the format parquet allow that",
         )
 
 
@@ -141,12 +141,12 @@ def _check_names(request: FeedRequest, new: StructType) -> None:
         raise refusal(
             request,
             f"the names of the columns {list(error.columns)} need column mapping, and mapped tables aren't "
-            "written: ask for the format parquet, whose files can call them so",
+            "written: choose the format parquet, whose files can have such names",
         ) from error
 
 
 def refusal(request: FeedRequest, reason: str) -> InvalidArgumentError:
-    """The error that says why nothing is appended to a target, and what to do."""
+    """Create the error that says why nothing is appended to a target, and what to do."""
     return InvalidArgumentError(
         f"the changes of versions {request.start} to {request.end} aren't appended to "
         f"{request.target_uri}: {reason}; or choose another target",

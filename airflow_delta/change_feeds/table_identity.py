@@ -1,9 +1,9 @@
-"""Is a table the one that it was?
+"""Find out whether a table is the same that it was at an earlier version.
 
-A table is known by its id, wherever it is moved to. But an id isn't for ever: a table that is replaced by
-another definition (``REPLACE TABLE``) gets a new one, and its versions go on. A table that was deleted and
-made anew at the same place has another id, too, and versions of its own. What tells the two apart is the
-log: the first still has the version of which the old id is known, with that id.
+A table keeps its id when it is moved. A table that is replaced by another definition (``REPLACE
+TABLE``) gets a new id, and its log goes on. A table that is deleted and created again at the same
+location also has a new id, but another log. The log shows which of the two happened: after a
+replacement, the earlier version still has the earlier id.
 
 No PySpark here.
 """
@@ -21,9 +21,9 @@ __all__ = ["is_same_log"]
 
 
 def is_same_log(table: DeltaTable, table_id: str, version: int) -> bool | None:
-    """Whether a table is the one that had an id at a version; None where that can't be told.
+    """Whether a table had an id at a version; None if that version can't be loaded any more.
 
-    Cleanup has taken that version then, or it is damaged below the newest checkpoint.
+    That is so after a cleanup, or if the log is damaged before the newest checkpoint.
 
     Args:
         table: the table.

@@ -1,1 +1,1 @@
-"""The ``airflow-delta`` command: look at tables without Airflow and without Spark."""
+"""The ``airflow-delta`` command: inspect and maintain tables without Airflow and Spark."""

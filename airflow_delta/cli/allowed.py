@@ -1,4 +1,4 @@
-"""What verbs have in common that open the files of a table: what the table may read outside of its root."""
+"""The option ``--allowed-outside`` of verbs that open the files of a table."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["add_allowed_outside", "open_table"]
 
 
 def add_allowed_outside(parser: argparse.ArgumentParser) -> None:
-    """Add the locations outside of the table below which it may read."""
+    """Add the option ``--allowed-outside``."""
     parser.add_argument(
         "--allowed-outside",
         action="append",
         default=[],
         metavar="LOCATION",
-        help="a location outside of the table below which it may read files that its log names, as a "
-        "shallow clone has them; may be given more than once",
+        help="a location outside of the table below which it may read files that its log names, such as "
+        "files of a shallow clone; may be given more than once",
     )
 
 
 def open_table(options: argparse.Namespace) -> DeltaTable:
-    """The table of the command line.
+    """Create the table object for the command line.
 
     Raises:
-        InvalidArgumentError: its location, or an allowed one, makes no sense.
+        InvalidArgumentError: its location, or an allowed one, is invalid.
     """
     from airflow_delta.engine import DeltaTable
 

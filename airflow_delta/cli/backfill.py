@@ -1,4 +1,4 @@
-"""``airflow-delta backfill URI``: have the commit owner of a managed table put its commits into the log."""
+"""``airflow-delta backfill URI``: have the commit owner of a managed table backfill its commits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["add_parser", "run"]
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser(
-        "backfill", help="put what the commit owner of a managed table has ratified into the log"
+        "backfill", help="copy the ratified commits of a managed table to _delta_log"
     )
     add_report_options(parser)
     parser.add_argument(
         "--version",
         type=version_number,
         metavar="VERSION",
-        help="the last version to be backfilled; default: all that are ratified",
+        help="the last version to be backfilled; default: all ratified versions",
     )
     parser.set_defaults(run=run)
 
@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> None:
     """Backfill, and print what was done.
 
     Raises:
-        InvalidArgumentError: the file system manages the table.
-        CommitOwnerError: the table's commit owner can't be asked, or refuses.
+        InvalidArgumentError: the table isn't managed.
+        CommitOwnerError: the table's commit owner can't be reached, or refuses.
         DeltaError: the table can't be read, or the store failed.
     """
     from airflow_delta.engine import DeltaTable

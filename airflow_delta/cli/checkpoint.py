@@ -1,4 +1,4 @@
-"""``airflow-delta checkpoint URI``: write a checkpoint, so that readers need no older commit."""
+"""``airflow-delta checkpoint URI``: write a checkpoint of a version."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--policy",
         choices=("classic", "v2"),
-        help="the kind of checkpoint; default: as delta.checkpointPolicy says",
+        help="the kind of checkpoint; default: the property delta.checkpointPolicy",
     )
     parser.add_argument(
         "--if-needed",
         action="store_true",
-        help="write none before delta.checkpointInterval commits have come since the last one",
+        help="write none if there are fewer than delta.checkpointInterval commits since the last one",
     )
     parser.add_argument(
         "--backfill-first",
         action="store_true",
-        help="have the commit owner of a managed table backfill the version before",
+        help="first have the commit owner of a managed table backfill the version",
     )
     parser.set_defaults(run=run)
 

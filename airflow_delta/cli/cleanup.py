@@ -1,4 +1,4 @@
-"""``airflow-delta cleanup URI``: delete the part of a log that its table's retention doesn't protect."""
+"""``airflow-delta cleanup URI``: delete the expired part of a log."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def add_parser(verbs: Any) -> None:
         "--older-than-hours",
         type=hours,
         metavar="HOURS",
-        help="how old commits must be to go; default: as delta.logRetentionDuration says",
+        help="the age of the commits to delete; default: the property delta.logRetentionDuration",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="clean up though the table's properties forbid it, or keep more than is asked for",
+        help="clean up even if the table's properties forbid it or have a longer retention",
     )
     parser.add_argument(
         "--write-checkpoint",
         action="store_true",
-        help="write the checkpoint that would let more go, where there is none to begin the log with",
+        help="first write a checkpoint of an older version, if more can be deleted then",
     )
     parser.set_defaults(run=run)
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     """Clean up, and print what was done.
 
     Raises:
-        RetentionError: the table keeps its log for longer.
+        RetentionError: the table's property keeps the log for longer.
         DeltaError: the table can't be read, or its log can't be cleaned up.
     """
     from airflow_delta.engine import DeltaTable

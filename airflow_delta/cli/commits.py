@@ -1,12 +1,12 @@
-"""``airflow-delta commits URI``: who decides about the commits of a table, and how far they have come.
+"""``airflow-delta commits URI``: show a table's commit owner and its ratified and backfilled versions.
 
-The database of the SQL commit owner is what the environment names, as for every process that isn't a task
-of Airflow. Where the owner can't be asked, the facts that the log tells are printed all the same, before
-the error: which owner it is, and what is backfilled.
+The environment names the database of the SQL commit owner, as for every process outside Airflow. If
+the owner can't be reached, the facts from the log are printed before the error: the owner and the
+backfilled version.
 
-Two options change what the owner knows, and nothing in the table: ``--relocate`` tells it where a table is
-that has moved, and ``--accept-log`` makes it give up commits that are lost. What was done is printed with
-the facts. They are for our own owner; others have tools of their own.
+Two options change the owner's records, but not the table: ``--relocate`` after the table has moved,
+and ``--accept-log`` to give up lost commits. The result is printed with the facts. They work with
+the SQL owner only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["add_parser", "commits", "run"]
 _UNKNOWN = "?"
 
 _DONE = ("relocated_from", "relocated_to", "accepted_version", "given_up_version")
-"""The facts that tell what was done."""
+"""The facts about changes of the owner's records."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -38,25 +38,25 @@ def add_parser(verbs: Any) -> None:
     repairs.add_argument(
         "--relocate",
         action="store_true",
-        help="tell the owner that the table has moved here; refused where it is still at its old place, as "
-        "far as that can be seen",
+        help="record in the owner's database that the table has moved here; refused if it seems to be at "
+        "its old location still",
     )
     repairs.add_argument(
         "--accept-log",
         type=int,
         metavar="VERSION",
-        help="have the owner give up the commits after VERSION for good, which must be the newest one that "
-        "is left where ratified commits are lost; stop all writers before",
+        help="have the owner permanently give up the commits after VERSION, which must be the newest one "
+        "that is left after the loss of ratified commits; first stop all writers",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the facts, after what the owner is to be told.
+    """Make the requested change of the owner's records, and print the facts.
 
     Raises:
-        InvalidArgumentError: the owner is to be told something, and the table has none, or not ours.
-        CommitOwnerError: the table's commit owner can't be asked, or refuses; what the log tells is
+        InvalidArgumentError: a change is requested, and the table has no owner, or another one than SQL.
+        CommitOwnerError: the table's commit owner can't be reached, or refuses; the facts from the log are
             printed.
         DeltaError: the table can't be read.
     """
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
 
     table = DeltaTable(options.uri)
     try:
-        done = _repaired(table, options)
+        done = _repair(table, options)
         facts = {**commits(table), **done}
     except CommitOwnerError:
         _print(_backfilled_commits(table), as_json=options.json)
@@ -74,20 +74,19 @@ def run(options: argparse.Namespace) -> None:
 
 
 def commits(table: DeltaTable) -> dict[str, Any]:
-    """Who decides about the commits of a table, and how far they have come, as JSON values.
+    """The commit owner of a table, and its ratified and backfilled versions, as JSON values.
 
-    Of a table that the file system manages ``owner`` and ``standing`` are None, and every version is
-    backfilled.
+    For a table that isn't managed ``owner`` and ``standing`` are None, and every version is backfilled.
 
     Raises:
-        CommitOwnerError: the table's commit owner can't be asked.
+        CommitOwnerError: the table's commit owner can't be reached.
         DeltaError: the table can't be read.
     """
     return {"table_uri": table.uri, **table.commit_status().to_dict()}
 
 
-def _repaired(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
-    """What the owner was told, as facts; none where nothing was asked for."""
+def _repair(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
+    """Make the requested change of the owner's records, and return facts about it; empty for none."""
     if options.relocate:
         return {"relocated_from": table.relocate(), "relocated_to": table.storage.place}
     if options.accept_log is not None:
@@ -97,7 +96,7 @@ def _repaired(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _backfilled_commits(table: DeltaTable) -> dict[str, Any]:
-    """The same facts as far as the log tells them; the others are None."""
+    """The same facts from the log alone; the others are None."""
     from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 
     newest = open_backfilled(table.storage)
@@ -116,7 +115,7 @@ def _print(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    told = {
+    lines = {
         "owner": facts["owner"] or "- (the file system)",
         "standing": facts["standing"] or (_UNKNOWN if facts["owner"] else "-"),
         "accepts commits": {True: "yes", False: "no", None: _UNKNOWN}[facts["accepts_commits"]],
@@ -125,7 +124,7 @@ def _print(facts: dict[str, Any], *, as_json: bool) -> None:
             for name in ("ratified_version", "backfilled_version", "lag")
         },
     }
-    told |= {name.replace("_", " "): facts[name] for name in _DONE if name in facts}
-    width = max(map(len, told))
-    for name, value in told.items():
+    lines |= {name.replace("_", " "): facts[name] for name in _DONE if name in facts}
+    width = max(map(len, lines))
+    for name, value in lines.items():
         print_line(f"{name:<{width}}  {value}")

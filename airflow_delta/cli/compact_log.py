@@ -1,4 +1,4 @@
-"""``airflow-delta compact-log URI``: write a range of commits into one file that readers open instead."""
+"""``airflow-delta compact-log URI``: write a log compaction of a range of commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["add_parser", "run"]
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser(
-        "compact-log", help="write a range of commits into one file that readers open instead"
+        "compact-log",
+        help="write a log compaction, which readers use instead of a range of commits",
     )
     add_report_options(parser)
     parser.add_argument(
@@ -31,7 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--backfill-first",
         action="store_true",
-        help="have the commit owner of a managed table backfill the range before",
+        help="first have the commit owner of a managed table backfill the range",
     )
     parser.set_defaults(run=run)
 

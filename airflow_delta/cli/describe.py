@@ -1,4 +1,4 @@
-"""``airflow-delta describe URI``: what a table is, at its newest version or another one."""
+"""``airflow-delta describe URI``: describe a version of a table."""
 
 from __future__ import annotations
 
@@ -57,14 +57,13 @@ def run(options: argparse.Namespace) -> None:
 def describe(
     uri: str, *, version: int | None = None, timestamp: str | None = None
 ) -> dict[str, Any]:
-    """The facts about one version of a table, as JSON values.
+    """The facts about a version of a table, as JSON values.
 
-    ``timestamp`` is None where the commit's file is gone and a checkpoint stands for it.
-    ``table_features`` has every feature that the engine or the table knows: whether the table
-    supports and uses it (``supported``, ``active``), and whether the engine can read and append to
-    a table that does (``can_read``, ``can_write``, ``note``).
-    ``maintenance`` tells the last checkpoint and vacuum and what is due, as
-    `MaintenanceStatus.to_dict`; None of a version that was asked for.
+    ``timestamp`` is None if a cleanup has deleted the commit. ``table_features`` has all features
+    of the engine or the table: whether the table supports and uses the feature (``supported``,
+    ``active``), and whether the engine can read and append to such a table (``can_read``,
+    ``can_write``, ``note``). ``maintenance`` has the last checkpoint and vacuum, and what is due,
+    from `MaintenanceStatus.to_dict`; it is None if a version or timestamp is given.
 
     Raises:
         DeltaError: the table or the version can't be read.
@@ -106,7 +105,7 @@ def _timestamp(snapshot: Snapshot) -> str | None:
 
 
 def _feature_lines(features: list[dict[str, Any]]) -> list[str]:
-    """The features that the table supports; what can't be done with one is explained."""
+    """Lines about the features that the table supports, with a note if the engine lacks support."""
     lines = []
     for feature in features:
         if not feature["supported"]:
@@ -124,7 +123,7 @@ def _feature_lines(features: list[dict[str, Any]]) -> list[str]:
 
 
 def _maintenance_lines(status: dict[str, Any] | None) -> list[str]:
-    """The last checkpoint and vacuum, and what is due; the names of the verbs come first."""
+    """Lines about the last checkpoint and vacuum, and what is due; they begin with the verbs."""
     if status is None:
         return ["-"]
     checkpoint, cleanup, vacuum = (status[name] for name in ("checkpoint", "cleanup", "vacuum"))
@@ -151,7 +150,7 @@ def _because(reason: str | None) -> str:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """A value for people: one line for each entry of a collection, ``-`` for nothing."""
+    """Format a value as lines: one per entry of a collection, ``-`` for nothing."""
     if isinstance(value, dict):
         lines = [f"{name} = {entry}" for name, entry in value.items()]
     elif isinstance(value, list):

@@ -1,7 +1,7 @@
-"""``airflow-delta doctor URI``: what is wrong with a table, and what mends it. Nothing is changed.
+"""``airflow-delta doctor URI``: find problems of a table, with remedies. It changes nothing.
 
-Exit status: 0 where there is no error among the findings, whatever the warnings; 1 where there is one,
-and where the table can't be looked at.
+Exit status: 0 if no finding is an error, whatever the warnings; 1 if one is, or if the table can't
+be checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
-    parser = verbs.add_parser("doctor", help="what is wrong with a table, and what mends it")
+    parser = verbs.add_parser("doctor", help="find problems of a table, with remedies")
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
     add_allowed_outside(parser)
     depth = parser.add_mutually_exclusive_group()
@@ -31,21 +31,21 @@ def add_parser(verbs: Any) -> None:
         action="store_const",
         const="quick",
         dest="depth",
-        help="look at names and the newest small parts of the log alone",
+        help="check only file names and the newest small parts of the log",
     )
     depth.add_argument(
         "--log",
         action="store_const",
         const="log",
         dest="depth",
-        help="read the log, and don't look whether the files are there that it names",
+        help="read the log, but don't check that its files exist",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, depth="files")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what a check finds.
+    """Print the findings of a check.
 
     Returns:
         The exit status; see the module.
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _in_cli_words(report: CheckReport) -> CheckReport:
-    """The report, whose remedies name verbs and options."""
+    """Reword the report for the command line, with verbs and options."""
     findings = (
         replace(finding, message=in_cli_words(finding.message), mend=in_cli_words(finding.mend))
         for finding in report.findings

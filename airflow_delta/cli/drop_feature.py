@@ -1,4 +1,4 @@
-"""``airflow-delta drop-feature URI FEATURE``: take a table feature out of the protocol."""
+"""``airflow-delta drop-feature URI FEATURE``: remove a table feature from the protocol."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from airflow_delta.cli.reports import add_report_options, print_report
 __all__ = ["add_parser", "run"]
 
 NOT_YET = 3
-"""The exit status where the feature isn't dropped yet: files must be written anew, or history expire."""
+"""The exit status if the feature isn't dropped yet: files must be rewritten, or history must expire."""
 
 
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser(
         "drop-feature",
-        help="take a table feature out of the protocol; exit status 3: not yet, run it again as it says",
+        help="remove a table feature from the protocol; exit status 3: not yet, run it again as it says",
     )
     add_report_options(parser)
     add_allowed_outside(parser)
@@ -26,17 +26,17 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--truncate-history",
         action="store_true",
-        help="have the versions with the feature expire and be cleaned up, instead of hiding them behind "
-        "protected checkpoints: takes two runs",
+        help="let the versions with the feature expire and clean them up, instead of hiding them behind "
+        "protected checkpoints; this needs two runs",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drop the feature, and print how far it has come.
+    """Drop the feature, and print the result.
 
     Returns:
-        0; `NOT_YET` where more has to be done for it.
+        0, or `NOT_YET` if more has to be done.
 
     Raises:
         DeltaError: the feature can't be dropped, or the store failed.

@@ -16,7 +16,7 @@ def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
     parser = verbs.add_parser("history", help="the commits, newest first")
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    parser.add_argument("--limit", type=_positive, help="show only so many of the newest commits")
+    parser.add_argument("--limit", type=_positive, help="the number of newest commits to show")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each commit")
     parser.set_defaults(run=run)
 

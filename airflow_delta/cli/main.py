@@ -2,11 +2,11 @@
 
 Exit status:
 
-* 0: done, or what the verb says;
-* 1: the table can't be read or changed, or its commit owner can't be asked, with the reason on standard
-  error; and errors among the findings of ``doctor``;
-* 2: a wrong command line;
-* 3: ``drop-feature`` alone: not yet dropped, run it again.
+* 0: success;
+* 1: the table can't be read or changed, or its commit owner can't be reached, with the reason on standard
+  error; or ``doctor`` has found an error;
+* 2: the command line is wrong;
+* 3: only ``drop-feature``: not dropped yet, run it again.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _WRONG_COMMAND_LINE = 2
 
 
 class _UsageError(Exception):
-    """The command line is wrong; with the usage of its verb, and what is wrong."""
+    """The command line is wrong. Arguments: the usage of its verb, and the message."""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line, instead of printing and ending the process."""
+        """Raise an error, instead of printing and exiting."""
         raise _UsageError(self.format_usage(), message)
 
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: the words of the command line after the command's name; None: the process's own.
+        arguments: the command line after the command's name; None: that of the process.
 
     Returns:
         The exit status.
@@ -90,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(error, as_json=options.json)
         return 1
     except BrokenPipeError:
-        # The reader, `head` for instance, has seen enough. Python flushes standard output again
-        # when it exits, which must not fail a second time.
+        # The reader, for example `head`, has closed the pipe. Python flushes standard output again at exit,
+        # which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return int(status)
@@ -100,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="airflow-delta",
-        description="Look at Delta tables, and maintain them. Object stores take their credentials from "
-        "the environment, as the tools of their vendors do; the commit owner of managed tables takes its "
-        "database from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
+        description="Inspect and maintain Delta tables. Credentials of object stores come from the "
+        "environment, as for the vendors' own tools; the database of the commit owner of managed tables "
+        "comes from AIRFLOW_DELTA_COMMIT_OWNER_URL.",
     )
     parser.add_argument("--version", action="version", version=f"airflow-delta {VERSION}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

@@ -1,10 +1,10 @@
-"""What verbs print: lines for people, and JSON.
+"""Print the output of verbs, as text or JSON.
 
-Texts of a table may hold control characters, and a location a password: neither is shown. Everything that a
-verb prints goes through here.
+Texts of a table may contain control characters, and locations may contain passwords. So all output
+goes through this module, which escapes or removes them.
 
-Results go to standard output, errors and warnings to standard error: there a line each, or with ``--json``
-an object each, so that standard output has nothing but results, also where an error comes after one.
+Results go to standard output. Errors and warnings go to standard error, as lines, or with
+``--json`` as objects.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _PROGRAM = "airflow-delta"
 
 
 def print_line(line: str) -> None:
-    """Print one line for people, with escapes for what isn't printable."""
+    """Print a line of text, with escapes for unprintable characters."""
     print(public_text(line))
 
 
 def print_json(facts: Mapping[str, Any], *, indent: int | None = 2) -> None:
-    """Print one JSON object, whose texts JSON escapes.
+    """Print a JSON object.
 
     Args:
         facts: its members.
-        indent: as of `json.dumps`; None for one line.
+        indent: see `json.dumps`; None for one line.
     """
     uris = {name: without_password(facts[name]) for name in ("table_uri",) if name in facts}
     print(json.dumps({**facts, **uris}, indent=indent))
 
 
 def print_error(error: DeltaError, *, as_json: bool) -> None:
-    """Print an error to standard error, in the words of the command line.
+    """Print an error to standard error, reworded for the command line.
 
     Args:
         error: the error.
@@ -59,12 +59,12 @@ def print_error(error: DeltaError, *, as_json: bool) -> None:
 
 
 def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
-    """Print to standard error what is wrong with a command line.
+    """Print a usage error to standard error.
 
     Args:
-        usage: how the verb is called, for people.
-        message: what is wrong.
-        as_json: as an object like that of an error, of the type ``UsageError``.
+        usage: the usage of the verb.
+        message: the message.
+        as_json: as an object like that of an error, with the type ``UsageError``.
     """
     if as_json:
         _print_object("error", "UsageError", message, table_uri=None, facts={})
@@ -75,7 +75,7 @@ def print_usage_error(usage: str, message: str, *, as_json: bool) -> None:
 
 @contextmanager
 def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
-    """Have warnings printed to standard error, each once and without Python's file and line.
+    """Print warnings to standard error, each once and without Python's file and line.
 
     Args:
         as_json: as objects with ``type`` and ``message``.
@@ -100,15 +100,15 @@ def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
             _print_problem(f"{_PROGRAM}: warning: {text}")
 
     with warnings.catch_warnings():
-        # Whatever the filters of the process are: it isn't Python that the engine warns of.
+        # Whatever the filters of the process: the engine's warnings are about tables, not about Python.
         warnings.simplefilter("always", DeltaWarning)
         warnings.showwarning = _show
         yield
 
 
 def _print_object(kind: str, type_: str, message: str, **facts: Any) -> None:
-    told = {"type": type_, "message": without_password(message), **facts}
-    print(json.dumps({kind: told}), file=sys.stderr)
+    members = {"type": type_, "message": without_password(message), **facts}
+    print(json.dumps({kind: members}), file=sys.stderr)
 
 
 def _print_problem(message: str) -> None:

@@ -1,4 +1,4 @@
-"""What verbs that change a table have in common: the report that they print."""
+"""Options and reports of verbs that change a table."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MOST_HOURS = 1e9
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
-    """Add the table's location, and what to do with the plan."""
+    """Add the table's location, ``--dry-run`` and ``--json``."""
     parser.add_argument("uri", metavar="URI", help="the table's path or URI")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only report what would be done")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def hours(text: str) -> float:
-    """A number of hours on the command line.
+    """Parse a number of hours.
 
     Raises:
-        argparse.ArgumentTypeError: it is none, or a negative one.
+        argparse.ArgumentTypeError: it isn't a number, or is negative.
     """
     number = float(text)
     if not 0 <= number <= _MOST_HOURS:
@@ -34,10 +34,10 @@ def hours(text: str) -> float:
 
 
 def version_number(text: str) -> int:
-    """A version on the command line.
+    """Parse a version.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it isn't a version.
     """
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"expected a version, at least 0, found {text!r}")
@@ -45,7 +45,7 @@ def version_number(text: str) -> int:
 
 
 def print_report(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
-    """Print a report: for people, or as one JSON object."""
+    """Print a report, as text or as one JSON object."""
     from airflow_delta.engine.maintenance.reports import report_lines
 
     facts = {**report, "dry_run": options.dry_run}

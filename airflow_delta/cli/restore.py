@@ -1,4 +1,4 @@
-"""``airflow-delta restore URI``: bring back an earlier version of a table, and write a checkpoint of it."""
+"""``airflow-delta restore URI``: restore an earlier version of a table, and write a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(verbs: Any) -> None:
     """Add this verb to the command's parser."""
-    parser = verbs.add_parser("restore", help="bring back an earlier version by a commit")
+    parser = verbs.add_parser("restore", help="restore an earlier version by a commit")
     add_report_options(parser)
     add_allowed_outside(parser)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--version", type=int, help="bring back this version")
+    which.add_argument("--version", type=int, help="restore this version")
     which.add_argument(
-        "--timestamp", help="bring back the newest version at this time, as ISO-8601 with offset"
+        "--timestamp", help="restore the newest version at this time, as ISO-8601 with offset"
     )
     parser.add_argument(
         "--ignore-missing-files",
         action="store_true",
-        help="don't look whether the files are there that come back",
+        help="don't check that the restored files exist",
     )
     parser.set_defaults(run=run)
 
@@ -33,9 +33,9 @@ def run(options: argparse.Namespace) -> None:
     """Restore the table, and print what was done.
 
     Raises:
-        ObjectNotFoundError: files that should come back are gone.
-        DeltaError: the version can't be restored, or the checkpoint can't be written; the report is
-            printed all the same where the commit was made.
+        ObjectNotFoundError: files of the version are gone.
+        DeltaError: the version can't be restored, or the checkpoint can't be written; after the commit, the
+            report is printed in any case.
     """
     table = open_table(options)
     result = table.restore(
@@ -46,5 +46,5 @@ def run(options: argparse.Namespace) -> None:
     )
     print_report(options, result.to_dict())
     if result.checkpoint_due:
-        # The commit may name as many files as the table has, and whoever opens the table reads it.
+        # The commit may have as many actions as the table has files, and every reader would read it.
         table.checkpoint(result.version, backfill_first=True)

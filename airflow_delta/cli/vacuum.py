@@ -1,4 +1,4 @@
-"""``airflow-delta vacuum URI``: delete the files that a table needs no more."""
+"""``airflow-delta vacuum URI``: delete files that no retained version of a table needs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def add_parser(verbs: Any) -> None:
         "--retention-hours",
         type=hours,
         metavar="HOURS",
-        help="how old files must be; default: as delta.deletedFileRetentionDuration says",
+        help="the age of the files to delete; default: the property delta.deletedFileRetentionDuration",
     )
     candidates = parser.add_mutually_exclusive_group()
     candidates.add_argument(
         "--lite",
         action="store_true",
-        help="look only at what commits have removed since the last vacuum, and list nothing",
+        help="check only files that commits have removed since the last vacuum, without a listing",
     )
     candidates.add_argument(
         "--inventory",
         metavar="FILE",
-        help="a Parquet file of the files to be looked at in place of a listing",
+        help="a Parquet file that lists the files, instead of a listing of the store",
     )
     parser.add_argument(
         "--ignore-retention",
         action="store_true",
-        help="allow less than the table's property says; nobody may be using the table",
+        help="allow a shorter retention than the table's property; nobody may be using the table",
     )
     parser.set_defaults(run=run)
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     """Vacuum the table, and print what was done.
 
     Raises:
-        RetentionError: less was asked for than the table's property says.
+        RetentionError: the retention is shorter than the table's property.
         DeltaError: the table can't be read or vacuumed.
     """
     from airflow_delta.engine import DeltaTable

@@ -1,8 +1,8 @@
-"""The engine's advice in the words of the command line.
+"""Reword the engine's advice for the command line.
 
 The engine's errors, reasons and findings name arguments and methods of its API, such as
-``enforce_retention=False`` or ``DeltaTable.checkpoint()``. Here, and only here, they become options and
-verbs: ``--ignore-retention``, ``airflow-delta checkpoint``. What has no verb stays as it is.
+``enforce_retention=False`` or ``DeltaTable.checkpoint()``. This module replaces them by options and
+verbs: ``--ignore-retention``, ``airflow-delta checkpoint``. Methods without a verb stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERBS = {
     "restore": "restore",
     "vacuum": "vacuum",
 }
-"""The verb of each method of ``DeltaTable`` that has one."""
+"""The verbs of methods of ``DeltaTable``."""
 
 _OPTIONS = {
     "accept_log": "airflow-delta commits --accept-log",
@@ -34,7 +34,7 @@ _OPTIONS = {
     "truncate_history": "--truncate-history",
     "truncate_history=True": "--truncate-history",
 }
-"""The option of each argument that messages name."""
+"""The options of arguments that messages name."""
 
 _LISTED = re.compile(r"allowed_outside=\[(?P<quote>['\"])(?P<location>.*?)(?P=quote)\]")
 
@@ -42,14 +42,14 @@ _METHOD = re.compile(
     rf"\bDeltaTable\.(?P<method>{'|'.join(_VERBS)})\b"
     r"(?:\((?:version=(?P<version>[0-9]+))?\))?(?: or [A-Z]\w+Operator\b)?"
 )
-# Not inside of a path: a column and its value may have such a name.
+# Not inside a path, because a partition column and its value may have such a name.
 _ARGUMENT = re.compile(
     rf"(?<![\w/.=-])(?:{'|'.join(sorted(map(re.escape, _OPTIONS), reverse=True))})(?![\w/=-])"
 )
 
 
 def in_cli_words(text: str) -> str:
-    """A text of the engine with the command line's options and verbs.
+    """Replace arguments and methods in a text by the command line's options and verbs.
 
     Args:
         text: a message, a reason or a remedy.

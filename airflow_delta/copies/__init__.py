@@ -1,1 +1,1 @@
-"""Copies of a version: where one is, when it expires, and its deletion. No Spark, no Airflow."""
+"""Copies of a version: their markers, rules, expiry and deletion. No Spark, no Airflow."""

@@ -1,19 +1,19 @@
-"""What the files of a clone are called, so that it can be told what they are copies of.
+"""The names of the files of a clone. A name shows which file of the source it is a copy of.
 
-A run of a clone copies files into a directory of its own below the target, ``clone-<uuid>``, so that a
-run that fails can delete what it has copied, whatever other runs do. Behind that directory a file keeps the
-path that it has below the root of its table; one from elsewhere gets a name made of its location::
+Each run copies into a new directory ``clone-<uuid>`` below the target, so that a failed run can
+delete its own files only. Below that directory a file keeps its path below the root of the source.
+A file outside the root gets a name with a hash of its location::
 
     p=x/part-0.parquet                   clone-1b0f…/p=x/part-0.parquet
     s3://other/part-1.parquet            clone-1b0f…/elsewhere-<hash of the location>/part-1.parquet
     ab/deletion_vector_<uuid>.bin        clone-1b0f…/deletion_vector_<uuid>.bin
 
-A file of deletion vectors keeps its UUID; one whose descriptor tells a location gets one made of that.
+A deletion vector file keeps its UUID; one outside the root gets a UUID derived from its location.
 
-So by the path alone a later run knows what a file of the clone is a copy of; and files, and deletion
-vectors, that others have committed to a clone show by their paths.
+So a later run recognises each copy by its path, and also files and deletion vectors that others
+have committed to the clone.
 
-No PySpark here: whoever submits a clone looks at the target first.
+No PySpark here: the operator checks the target before it starts Spark.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from airflow_delta.engine.model.paths import resolve
 
 __all__ = [
     "NamedFiles",
+    "find_foreign_file",
     "is_clone_leftover",
     "is_copied_file",
-    "named_clone_files",
-    "named_source_files",
-    "strange_file",
+    "name_clone_files",
+    "name_source_files",
     "vector_file",
 ]
 
@@ -53,7 +53,7 @@ _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DIRECTORY = rf"^clone-{_UUID}/"
 _VECTOR_FILE = rf"{_DIRECTORY}deletion_vector_[0-9a-f-]{{36}}\.bin$"
 _HASH_DIGITS = 32
-# What the engine's stores call a file in the making, or on trial, where the first commit is to be.
+# The temporary files of the engine's storages for the first commit, and for a test of the store.
 _UNFINISHED_COMMIT = re.compile(
     rf"{LOG_DIRECTORY}/\.(?:0{{20}}\.(?:json|crc)\.{_UUID}|{_UUID}\.trial)\.tmp"
 )
@@ -61,22 +61,22 @@ _UNFINISHED_COMMIT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """The files of a table or a clone, by what they are copies of, or would be. As many rows each.
+    """The files of a source or a clone, with the names that their copies have. Columns of equal length.
 
     Attributes:
-        files: rows of adds.
-        names: the paths of the files below the directory of a run, decoded; of a clone null for
-            those that no clone has committed.
-        places: where the files are: below the root of the table, decoded, or their location.
+        files: rows of ``add`` actions.
+        names: the paths below the ``clone-<uuid>`` directory, decoded; for a clone, null for files that no
+            clone has committed.
+        paths: the paths of the files below the root of the table, decoded, or else their locations.
         inside: whether they are below the root.
-        uuids: of the files of their deletion vectors; null without one, or where it is inline.
-        vectors: where these files are, like the places.
+        uuids: the UUIDs of their deletion vector files; null without one or if the vector is inline.
+        vectors: the paths or locations of these files, like ``paths``.
         vectors_inside: whether they are below the root.
     """
 
     files: pa.Table
     names: pa.ChunkedArray
-    places: pa.ChunkedArray
+    paths: pa.ChunkedArray
     inside: pa.ChunkedArray
     uuids: pa.ChunkedArray
     vectors: pa.ChunkedArray
@@ -84,7 +84,7 @@ class NamedFiles:
 
     @property
     def keys(self) -> pa.ChunkedArray:
-        """What tells one logical file from another: its name and its deletion vector."""
+        """The keys of the logical files: name and deletion vector."""
         descriptors = self.files["deletionVector"]
         kinds = pc.struct_field(descriptors, "storageType")
         offsets = pc.cast(pc.struct_field(descriptors, "offset"), pa.string())
@@ -99,14 +99,14 @@ class NamedFiles:
 
 
 def is_copied_file(path: str) -> bool:
-    """Whether a path below a table's root is one that a clone gives to its files."""
+    """Whether a path below a table's root has the form of a clone's files."""
     return re.match(_DIRECTORY, path) is not None
 
 
 def is_clone_leftover(path: str) -> bool:
-    """Whether a file at a place without a table is what a clone has left that was killed.
+    """Whether a file at a location without a table was left by a killed clone.
 
-    That may be files that it has copied, its commit in the making, or its marker.
+    It may be a copied file, or a temporary file of its commit or its marker.
     """
     return (
         is_copied_file(path)
@@ -116,66 +116,67 @@ def is_clone_leftover(path: str) -> bool:
 
 
 def vector_file(name: str) -> str:
-    """The name of a file of deletion vectors, by its UUID."""
+    """The name of a deletion vector file, by its UUID."""
     return f"deletion_vector_{name}.bin"
 
 
-def strange_file(held: Snapshot) -> str | None:
-    """A file of a clone that no clone has committed, as the log names it; None where there is none.
+def find_foreign_file(held: Snapshot) -> str | None:
+    """Find a file of a clone that others have committed, or whose deletion vector others have.
 
-    Others have committed it, or the deletion vector that it has.
+    Returns:
+        Its path in the log, or None.
 
     Raises:
         DeltaError: the files can't be read.
     """
-    named = named_clone_files(held.files(columns=("path", "deletionVector")), held.table)
-    strange = named.files["path"].filter(named.names.is_null())
-    return str(strange[0].as_py()) if len(strange) else None
+    named = name_clone_files(held.files(columns=("path", "deletionVector")), held.table)
+    foreign = named.files["path"].filter(named.names.is_null())
+    return str(foreign[0].as_py()) if len(foreign) else None
 
 
-def named_source_files(files: pa.Table, root: str) -> NamedFiles:
-    """The files of a table that is to be cloned.
+def name_source_files(files: pa.Table, root: str) -> NamedFiles:
+    """Name the files of a table that is to be cloned.
 
     Args:
-        files: rows of adds.
+        files: rows of ``add`` actions.
         root: the table's location.
 
     Raises:
-        DeltaError: a path, or a deletion vector's, can't be told.
+        DeltaError: the path of a file or a deletion vector is invalid.
     """
     below = locations(files["path"], root=root)
     inside = below.is_valid()
-    places = _filled(below, files["path"], lambda path: resolve(root, path))
-    names = _filled(below, places, _name_elsewhere)
+    paths = _fill_nulls(below, files["path"], lambda path: resolve(root, path))
+    names = _fill_nulls(below, paths, _name_elsewhere)
     vectors_below, absolute = vector_paths(files["deletionVector"], table=root)
     check_vector_paths(vectors_below, table=root)
-    vectors = _filled(vectors_below, absolute, lambda path: resolve(root, path))
-    uuids = _filled(_uuids(vectors_below), vectors, _uuid_elsewhere)
-    return NamedFiles(files, names, places, inside, uuids, vectors, vectors_below.is_valid())
+    vectors = _fill_nulls(vectors_below, absolute, lambda path: resolve(root, path))
+    uuids = _fill_nulls(_uuids(vectors_below), vectors, _uuid_elsewhere)
+    return NamedFiles(files, names, paths, inside, uuids, vectors, vectors_below.is_valid())
 
 
-def named_clone_files(files: pa.Table, root: str) -> NamedFiles:
-    """The files of a clone.
+def name_clone_files(files: pa.Table, root: str) -> NamedFiles:
+    """Find out the names of the files of a clone.
 
     Args:
-        files: rows of adds.
+        files: rows of ``add`` actions.
         root: the clone's location.
 
     Raises:
-        DeltaError: see `named_source_files`.
+        DeltaError: see `name_source_files`.
     """
-    places = locations(files["path"], root=root)
+    paths = locations(files["path"], root=root)
     vectors, absolute = vector_paths(files["deletionVector"], table=root)
     no, yes = (scalar_of(value, pa.bool_()) for value in (False, True))
-    copied = pc.coalesce(pc.match_substring_regex(places, _DIRECTORY), no)
+    copied = pc.coalesce(pc.match_substring_regex(paths, _DIRECTORY), no)
     vector_copied = pc.coalesce(pc.match_substring_regex(vectors, _VECTOR_FILE), yes)
     ours = pc.and_(pc.and_(copied, vector_copied), absolute.is_null())
-    names = pc.replace_substring_regex(places, _DIRECTORY, "")
+    names = pc.replace_substring_regex(paths, _DIRECTORY, "")
     return NamedFiles(
         files,
         pc.if_else(ours, names, scalar_of(None, pa.string())),
-        places,
-        places.is_valid(),
+        paths,
+        paths.is_valid(),
         _uuids(vectors),
         vectors,
         vectors.is_valid(),
@@ -183,18 +184,18 @@ def named_clone_files(files: pa.Table, root: str) -> NamedFiles:
 
 
 def _uuids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The UUIDs of files of deletion vectors: 36 characters in front of ``.bin``."""
+    """The UUIDs of deletion vector files: the 36 characters before ``.bin``."""
     return pc.utf8_slice_codeunits(vectors, -40, -4)
 
 
-def _filled(
+def _fill_nulls(
     values: pa.ChunkedArray, others: pa.ChunkedArray, function: Callable[[str], str]
 ) -> pa.ChunkedArray:
-    """The values, and where there is none a function of another one, unless that is null as well."""
+    """Replace null values with ``function(other)``, unless the other one is null as well."""
     lacking = pc.and_(values.is_null(), others.is_valid())
     if not pc.any(lacking).as_py():
         return values
-    # A loop over files outside of the root: clones have them, others don't.
+    # A Python loop, over files outside the root only: shallow clones have them, few other tables do.
     made = array_of([function(other) for other in others.filter(lacking).to_pylist()], pa.string())
     flat = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, pa.string())
     mask = pa.concat_arrays(lacking.chunks)

@@ -1,32 +1,31 @@
-"""The file in a copy that says that the copy is being deleted, and which files go with it.
+"""The list file in a copy that is being deleted: it names the files to be deleted.
 
-A deletion and a new copy to the same place may happen at the same time, and a deletion may be killed. So
-nobody deletes what he finds, but what was listed when the deletion was decided; and the list is a file,
-`DELETING`, in the copy. Only one deletion can create it. While it is there no copy is made at the place:
+A deletion may be killed, and a new copy may be made at the same location meanwhile. So a deletion
+deletes only what was listed when it was decided, and writes the list to the file `DELETING`. Only
+one deletion can create this file. While it exists, no copy is made at the location:
 
-=======================================  ========================================================
-a deletion                               a copy
-=======================================  ========================================================
-creates the file                         is committed, or renamed to its place
-looks again whether the copy is still    looks whether the file is there, and fails loudly if so
-what was listed; if not it takes the
-file back, and leaves all as it is
-writes into the file that it is decided  a commit: takes itself back where the file says so, or where
-                                         the copy that it was made to is gone already
-looks once more, as before
-=======================================  ========================================================
+=========================================  ======================================================
+a deletion                                 a copy
+=========================================  ======================================================
+creates the file                           commits, or renames its directory to the target
+lists again; if something has changed,     looks for the file, and fails if there is one
+deletes the file and keeps the copy
+records ``decided`` in the file            rolls its commit back, if the deletion is decided or
+                                           the earlier copy is gone
+lists once more, as before
+=========================================  ======================================================
 
-Each says what it does before it looks at what the other one does, so that never both go on; and a commit
-that doesn't take itself back is seen by the last look.
+Each side announces its action before it looks for the other one, so never both continue. The last
+listing finds a commit that wasn't rolled back.
 
-Lines of JSON: what the deletion is, the marker of the copy, and then a line for each file::
+The file has lines of JSON: the deletion, the marker of the copy, and one line per file::
 
     {"id": "1b0f…", "begun_at": "2026-02-07T12:00:00.000Z", "decided": true}
     {"table_uri": "s3://lake/sales", …}
     ["part-00000-….parquet", 1024, 1769860800123]
 
-``decided`` is true once it has looked again; unless it is taken back files may be gone from then on. Size
-and modification time tell a file that was listed from one that has got its name since.
+Once ``decided`` is true, files may have been deleted. Size and modification time distinguish a
+listed file from a later one with the same name.
 
 No PySpark here.
 """
@@ -66,11 +65,11 @@ DELETING = "_airflow_delta_copy.deleting"
 """The name of the file."""
 
 LEASE_MS = 3_600_000
-"""For how long a deletion is left to the run that began it, in ms: nobody can tell that it was killed."""
+"""How long other runs wait before they take a deletion over, in ms: they can't see that it was killed."""
 
 _UNFINISHED = re.compile(r"\._airflow_delta_copy\.(?:json|deleting)\.[0-9a-f-]{36}\.tmp")
 
-# More than the first line takes.
+# Longer than the first line.
 _FIRST_BYTES = 512
 
 
@@ -79,10 +78,10 @@ class DeletionList:
     """One deletion of a copy.
 
     Attributes:
-        id: tells it from all others, and one run of it from the next.
-        begun_at_ms: when this run of it has begun, in epoch ms.
-        decided: whether it goes on whatever happens.
-        marker: of the copy.
+        id: identifies this run of the deletion.
+        begun_at_ms: when this run began, in epoch ms.
+        decided: whether the deletion can't be cancelled any more.
+        marker: the marker of the copy.
         files: all files of the copy, without the marker.
     """
 
@@ -94,53 +93,53 @@ class DeletionList:
 
     @classmethod
     def begin(cls, marker: CopyMarker, files: tuple[FileInfo, ...], *, now_ms: int) -> DeletionList:
-        """A deletion that is still to be decided."""
+        """Create a deletion that isn't decided yet."""
         return cls(str(uuid.uuid4()), now_ms, False, marker, files)
 
-    def taken_over(self, *, now_ms: int) -> DeletionList:
-        """The same deletion, by another run."""
+    def take_over(self, *, now_ms: int) -> DeletionList:
+        """Create the continuation of this deletion by another run."""
         return replace(self, id=str(uuid.uuid4()), begun_at_ms=now_ms)
 
-    def is_left_alone(self, *, now_ms: int) -> bool:
-        """Whether the run that has begun it may still be at work."""
+    def may_be_running(self, *, now_ms: int) -> bool:
+        """Whether the run that began it may still be active."""
         return now_ms < self.begun_at_ms + LEASE_MS
 
     def to_json(self) -> bytes:
         """The content of the file."""
-        told = {"id": self.id, "begun_at": utc_text(self.begun_at_ms), "decided": self.decided}
+        first = {"id": self.id, "begun_at": utc_text(self.begun_at_ms), "decided": self.decided}
         files = (json.dumps([info.path, info.size, info.modified_ms]) for info in self.files)
-        return "\n".join((json.dumps(told), self.marker.to_json(), *files, "")).encode()
+        return "\n".join((json.dumps(first), self.marker.to_json(), *files, "")).encode()
 
     @classmethod
     def from_json(cls, content: bytes) -> DeletionList:
         """Read the content of the file.
 
         Raises:
-            InvalidArgumentError: it isn't such a file's.
+            InvalidArgumentError: it can't be parsed.
         """
         try:
             first, marker, *files = content.decode().removesuffix("\n").split("\n")
-            told = json.loads(first)
+            values = json.loads(first)
             return cls(
-                _checked_id(told["id"]),
-                epoch_ms(_typed(told["begun_at"], str)),
-                _typed(told["decided"], bool),
+                _checked_id(values["id"]),
+                epoch_ms(_typed(values["begun_at"], str)),
+                _typed(values["decided"], bool),
                 CopyMarker.from_json(marker),
                 tuple(FileInfo(*_facts(line)) for line in files),
             )
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(
-                f"{DELETING} can't be read: expected lines of JSON that tell a deletion, marker and files "
-                f"({error}); if nobody is deleting the copy, delete it by hand"
+                f"{DELETING} can't be read: expected lines of JSON with a deletion, a marker and files "
+                f"({error}); if nobody is deleting the copy, delete this file by hand"
             ) from error
 
 
 def is_being_deleted(storage: Storage, deletion: DeletionList | None = None) -> bool:
-    """Whether the copy at a place is being deleted.
+    """Whether the copy at a location is being deleted.
 
     Args:
-        storage: of the place.
-        deletion: the deletion to ask for; None: any.
+        storage: the storage of the location.
+        deletion: only this run of a deletion counts; None: any.
 
     Raises:
         StorageError: the store failed.
@@ -153,18 +152,18 @@ def is_being_deleted(storage: Storage, deletion: DeletionList | None = None) -> 
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a file is what a run has left that was killed while it wrote a marker, or this file."""
+    """Whether a file is a temporary file that a killed run left while it wrote a marker or a list."""
     return _UNFINISHED.fullmatch(path) is not None
 
 
 def read_list(storage: Storage) -> DeletionList | None:
-    """The deletion that has begun at a place; None where there is none.
+    """Read the list file of a location; None if there is none.
 
     Args:
-        storage: of the place.
+        storage: the storage of the location.
 
     Raises:
-        InvalidArgumentError: there is a file of that name which tells none.
+        InvalidArgumentError: it can't be parsed.
         StorageError: the store failed.
     """
     try:
@@ -174,14 +173,14 @@ def read_list(storage: Storage) -> DeletionList | None:
 
 
 def create_list(storage: Storage, deletion: DeletionList) -> bool:
-    """Begin a deletion, unless another one has begun.
+    """Create the list file, unless another deletion has.
 
     Args:
-        storage: of the place.
+        storage: the storage of the location.
         deletion: the deletion.
 
     Returns:
-        Whether it has begun.
+        Whether it was created.
 
     Raises:
         UnsafeStorageError: the store can't create a file exclusively.
@@ -195,10 +194,10 @@ def create_list(storage: Storage, deletion: DeletionList) -> bool:
 
 
 def write_list(storage: Storage, deletion: DeletionList) -> None:
-    """Write how a deletion goes on.
+    """Overwrite the list file.
 
     Args:
-        storage: of the place.
+        storage: the storage of the location.
         deletion: the deletion.
 
     Raises:

@@ -9,20 +9,20 @@ format       a copy is
 ``json``     a directory of files with a JSON object in each line
 ===========  =====================================================================================
 
-Copies as text hold every value so that it can be told from all others; see `text_files` for how. What
-that can't be said of is refused before any work is done, by the columns' names:
+Text copies preserve every value; `airflow_delta.spark.copy.text_files` has the texts. Columns of
+other types are refused, by name, before any work is done:
 
 ==================================  =====================  ======================================
 type                                ``csv``                ``json``
 ==================================  =====================  ======================================
-struct, array, map                  refused                an object, or a list; of maps those
-                                                           with texts as keys, others are refused
+struct, array, map                  refused                an object or a list; maps are refused
+                                                           unless their keys are strings
 binary                              refused                text in base64
 void                                refused                null
 variant                             refused                refused
 ==================================  =====================  ======================================
 
-No PySpark here: whoever submits a copy looks at the columns first.
+No PySpark here: the operator checks the columns before it starts Spark.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TEXT_FORMATS = ("csv", "json")
 """The formats that hold values as text."""
 
 FORMATS = ("parquet", DELTA, *TEXT_FORMATS)
-"""What a copy can be."""
+"""The formats of copies."""
 
 
 _PART = re.compile(r"part-[^/]+")
@@ -59,20 +59,20 @@ _SUM = re.compile(r"\.[^/]+\.crc")
 
 
 def is_part(path: str) -> bool:
-    """Whether a file in a copy that is a directory is called as those are that Spark has written."""
+    """Whether a path in a copy is the name of a file that Spark has written."""
     return _PART.fullmatch(path) is not None
 
 
 def is_sum(path: str) -> bool:
-    """Whether a file is a checksum: Hadoop's own file systems leave one beside each file."""
+    """Whether a path is that of a Hadoop checksum file; Hadoop's file systems write one for each file."""
     return _SUM.fullmatch(path) is not None
 
 
 def check_format(name: str) -> None:
-    """Check that copies of a format can be made.
+    """Check that a format is one of `FORMATS`.
 
     Raises:
-        InvalidArgumentError: they can't.
+        InvalidArgumentError: it isn't.
     """
     if name not in FORMATS:
         raise InvalidArgumentError(
@@ -96,10 +96,10 @@ def check_columns(name: str, schema: StructType, *, table: str) -> None:
     unfit = _unfit_in_csv(schema) if name == "csv" else _unfit_in_json(schema, "")
     found = dict(unfit)
     if found:
-        told = ", ".join(f"{column} ({data_type})" for column, data_type in found.items())
+        columns = ", ".join(f"{column} ({data_type})" for column, data_type in found.items())
         other = "json, parquet or delta" if name == "csv" else "parquet or delta"
         raise InvalidArgumentError(
-            f"a copy as {name} can't hold the columns {told}; choose {other}",
+            f"a copy as {name} can't hold the columns {columns}; choose {other}",
             table=table,
             columns=tuple(found),
         )
@@ -112,17 +112,17 @@ def _unfit_in_csv(schema: StructType) -> Iterator[tuple[str, DataType]]:
             yield field.name, field.data_type
 
 
-def _unfit_in_json(data_type: DataType, place: str) -> Iterator[tuple[str, DataType]]:
+def _unfit_in_json(data_type: DataType, path: str) -> Iterator[tuple[str, DataType]]:
     match data_type:
         case StructType():
             for field in data_type:
-                name = f"{place}.{field.name}" if place else field.name
+                name = f"{path}.{field.name}" if path else field.name
                 yield from _unfit_in_json(field.data_type, name)
         case ArrayType(element):
-            yield from _unfit_in_json(element, f"{place}.element")
+            yield from _unfit_in_json(element, f"{path}.element")
         case MapType(key, value):
             if key != STRING:
-                yield place, data_type
-            yield from _unfit_in_json(value, f"{place}.value")
+                yield path, data_type
+            yield from _unfit_in_json(value, f"{path}.value")
         case _ if data_type == VARIANT:
-            yield place, data_type
+            yield path, data_type

@@ -1,8 +1,8 @@
-"""Keeps a new copy and the deletion of an expired one apart, where both happen at one place.
+"""Make sure that a new copy and the deletion of an expired one don't overlap.
 
-The copy's half of what `deletion_list` tells: it looks before it begins, before it puts anything in place,
-and again once it has. A deletion that began and ended in between shows by the marker, which goes with the
-copy. What a copy has committed to a table that is lost it takes back; see `CopyWatch.is_lost`.
+This is the copy's side of the protocol in `deletion_list`. A copy looks for a deletion before it
+starts, before it commits, and after the commit. If a deletion began and ended in between, the
+marker is gone. A commit to a deleted table is rolled back; see `CopyWatch.is_lost`.
 
 No PySpark here.
 """
@@ -17,7 +17,7 @@ from airflow_delta.copies.deletion_list import (
     is_being_deleted,
     read_list,
 )
-from airflow_delta.copies.request import held_marker
+from airflow_delta.copies.request import load_target_marker
 from airflow_delta.engine.errors import DeltaError
 
 if TYPE_CHECKING:
@@ -31,42 +31,39 @@ _LEASE_MINUTES = LEASE_MS // 60_000
 
 
 class CopyBeingDeletedError(DeltaError):
-    """An expired copy is being deleted where a copy is to be made. Facts: target.
-
-    It can be tried again later.
-    """
+    """An expired copy is being deleted at the target of a copy; retry later. Facts: target."""
 
 
 def check_not_being_deleted(request: CopyRequest, target: Storage) -> None:
-    """Check that no expired copy is being deleted at a place.
+    """Check that no expired copy is being deleted at the target.
 
     Args:
-        request: the copy that is made there.
-        target: the place.
+        request: the copy to be made there.
+        target: the storage of the target.
 
     Raises:
-        CopyBeingDeletedError: one is.
+        CopyBeingDeletedError: one is being deleted.
         StorageError: the store failed.
     """
     if is_being_deleted(target):
         raise _refusal(
             request,
-            "an expired copy is being deleted there. Try again later: if that was killed, the next run "
-            f"that deletes expired copies there finishes it, {_LEASE_MINUTES} minutes after it began or "
-            f"later. Or delete by hand all that is there, {DELETING} last",
+            "an expired copy is being deleted there. Try again later: if the deletion was killed, the next "
+            f"run that deletes expired copies there finishes it, {_LEASE_MINUTES} minutes after it began "
+            f"or later. Or delete by hand all that is there, {DELETING} last",
         )
 
 
 class CopyWatch:
-    """Watches the place of a copy that is made as a Delta table.
+    """Watches the target of a Delta copy for deletions.
 
     Args:
         request: the copy.
-        target: the place.
+        target: the storage of the target.
 
     Raises:
         CopyBeingDeletedError: an expired copy is being deleted there.
-        InvalidArgumentError: there is a file of the marker's name which is no marker.
+        InvalidArgumentError: the marker can't be parsed.
         StorageError: the store failed.
     """
 
@@ -76,48 +73,48 @@ class CopyWatch:
         self._before = self._look()
 
     def check(self) -> CopyMarker | None:
-        """Check that nothing of the place has been deleted since the watch began.
+        """Check that the earlier copy wasn't deleted since the watch began.
 
         Returns:
             The marker that is there now.
 
         Raises:
-            CopyBeingDeletedError: it has been, or is being deleted.
-            InvalidArgumentError: there is a file of the marker's name which is no marker.
+            CopyBeingDeletedError: it was, or is being deleted.
+            InvalidArgumentError: the marker can't be parsed.
             StorageError: the store failed.
         """
         before, now = self._before, self._look()
         if before is not None and (now is None or now.target_id != before.target_id):
             raise _refusal(
                 self._request,
-                "the expired copy that was there has been deleted meanwhile. Try again; if the target "
-                "can't be read then, empty it",
+                "the expired copy that was there has been deleted in the meantime. Try again; if the "
+                "target can't be read then, empty it",
             )
         return now
 
     def is_lost(self, table_id: str | None) -> bool:
-        """Whether a table is deleted, or is going to be whatever happens: its deletion is decided.
+        """Whether a table has been deleted, or its deletion is decided.
 
-        Where a deletion has begun that isn't decided, whoever decides it sees what was committed before.
+        A deletion that isn't decided yet doesn't count: it lists again, and finds the commit.
 
         Args:
-            table_id: its id; None where there was none, so that any other table is in its place.
+            table_id: the table's id; None if there was no table before, so that any other table counts.
 
         Raises:
-            InvalidArgumentError: a file of the list's name, or the marker's, is none.
+            InvalidArgumentError: the list or the marker can't be parsed.
             StorageError: the store failed.
         """
-        # In this order: a deletion takes the marker first, and its own file last.
+        # In this order: a deletion deletes the marker before its list.
         deletion = read_list(self._target)
         if deletion is not None:
             return deletion.decided
-        marker = held_marker(self._request, self._target)
+        marker = load_target_marker(self._request, self._target)
         return marker is None or marker.target_id != table_id
 
     def _look(self) -> CopyMarker | None:
-        # In this order: a deletion takes the marker first, and its own file last.
+        # In this order: a deletion deletes the marker before its list.
         check_not_being_deleted(self._request, self._target)
-        return held_marker(self._request, self._target)
+        return load_target_marker(self._request, self._target)
 
 
 def _refusal(request: CopyRequest, reason: str) -> CopyBeingDeletedError:

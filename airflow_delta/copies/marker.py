@@ -1,22 +1,23 @@
-"""The file in a copy that says what it is a copy of, who may replace it, and when it may be deleted.
+"""The marker file of a copy: what it is a copy of, and when it expires.
 
-It is a JSON object in the file `MARKER` at the top of the copy, which readers skip for its name::
+It is a JSON object in the file `MARKER` at the top of the copy. Readers skip it because of its name::
 
     {"table_uri": "s3://lake/sales", "table_id": "1b0f…", "version": 7,
      "target_uri": "s3://lake/pins/sales_7", "format": "delta", "num_rows": 1000, "num_files": 4,
      "made_at": "2026-01-31T12:00:00.000Z",
      "expires_at": "2026-02-07T12:00:00.000Z", "target_id": "77ce…", "committed_version": 3}
 
-``target_uri`` is where the copy was made, so that nobody takes a copy of the copy for it. ``num_rows`` and
-``expires_at`` may be null; without a time a copy never expires. A Delta copy has ``target_id`` and
-``committed_version``, its own table id and the version of its commit: a marker may be left where somebody
-has emptied a place by hand, and says nothing of the table that comes next.
+``target_uri`` is the location where the copy was made; it differs in a copy of the copy.
+``num_rows`` and ``expires_at`` may be null; a copy without ``expires_at`` never expires. A Delta
+copy also has ``target_id`` and ``committed_version``, its own table id and the version of its
+commit: if somebody empties the location by hand and leaves the marker, it doesn't apply to the next
+table there.
 
-Neither URI has the name and password with which somebody may have called the place.
+The URIs are written without user names and passwords.
 
-Copies of earlier releases have markers with the table's URI and id, the version and the rows alone.
+Markers of earlier releases contain only the table's URI and id, the version and the rows.
 
-No PySpark here: copies are made by Spark, and deleted by whoever schedules them.
+No PySpark here: operators without Spark delete copies.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ MARKER = "_airflow_delta_copy.json"
 
 @dataclass(frozen=True, slots=True)
 class CopyMarker:
-    """What a copy says of itself.
+    """The marker of a copy.
 
     Attributes:
-        table_uri: the table that was copied, as it was called then.
-        table_id: its id, which stays when it is moved.
-        version: its version.
-        target_uri: where the copy was made, absolute; None for copies of earlier releases.
-        format: one of `copy_formats.FORMATS`.
-        num_rows: how many rows the copy has; None where nobody has counted them.
-        num_files: how many files it has; None for copies of earlier releases.
+        table_uri: the URI of the source table.
+        table_id: its id, which it keeps when it is moved.
+        version: the version that was copied.
+        target_uri: the absolute location of the copy; None for copies of earlier releases.
+        format: one of `airflow_delta.copies.formats.FORMATS`.
+        num_rows: the number of rows; None if it is unknown.
+        num_files: the number of files; None for copies of earlier releases.
         made_at_ms: when it was made, in epoch ms; None for copies of earlier releases.
         expires_at_ms: when it may be deleted, in epoch ms; None: never.
-        target_id: of a Delta copy, the table id of the target.
-        committed_version: of a Delta copy, the version of the target that is the copy.
+        target_id: for a Delta copy, the table id of the target.
+        committed_version: for a Delta copy, the version of the target that is the copy.
     """
 
     table_uri: str
@@ -75,10 +76,10 @@ class CopyMarker:
         return _text_of(self.expires_at_ms)
 
     def is_of(self, table_id: str, version: int) -> bool:
-        """Whether it is the marker of a Delta copy.
+        """Whether it is the marker of this version of a Delta table.
 
         Args:
-            table_id: the id of the table that is the copy.
+            table_id: the id of the table.
             version: its version.
         """
         return (self.target_id, self.committed_version) == (table_id, version)
@@ -93,7 +94,7 @@ class CopyMarker:
 
     def to_json(self) -> str:
         """The content of the file."""
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "table_uri": without_password(self.table_uri),
             "table_id": self.table_id,
             "version": self.version,
@@ -105,46 +106,46 @@ class CopyMarker:
             "expires_at": self.expires_at,
         }
         if self.committed_version is not None:
-            told |= {"target_id": self.target_id, "committed_version": self.committed_version}
-        return json.dumps(told)
+            values |= {"target_id": self.target_id, "committed_version": self.committed_version}
+        return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> CopyMarker:
         """Read the content of the file.
 
         Raises:
-            InvalidArgumentError: it isn't a marker's.
+            InvalidArgumentError: it can't be parsed.
         """
         try:
-            told = json.loads(text)
+            values = json.loads(text)
             return cls(
-                _typed(told, "table_uri", str),
-                _typed(told, "table_id", str),
-                _typed(told, "version", int),
-                _typed(told, "target_uri", str, None),
-                _typed(told, "format", str, "parquet"),
-                _typed(told, "num_rows", int, None),
-                _typed(told, "num_files", int, None),
-                _ms_of(_typed(told, "made_at", str, None)),
-                _ms_of(_typed(told, "expires_at", str, None)),
-                _typed(told, "target_id", str, None),
-                _typed(told, "committed_version", int, None),
+                _typed(values, "table_uri", str),
+                _typed(values, "table_id", str),
+                _typed(values, "version", int),
+                _typed(values, "target_uri", str, None),
+                _typed(values, "format", str, "parquet"),
+                _typed(values, "num_rows", int, None),
+                _typed(values, "num_files", int, None),
+                _ms_of(_typed(values, "made_at", str, None)),
+                _ms_of(_typed(values, "expires_at", str, None)),
+                _typed(values, "target_id", str, None),
+                _typed(values, "committed_version", int, None),
             )
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(
-                f"{MARKER} can't be read: expected a JSON object that tells table_uri, table_id and "
-                f"version ({error})"
+                f"{MARKER} can't be read: expected a JSON object with table_uri, table_id and version "
+                f"({error})"
             ) from error
 
 
 def read_marker(storage: Storage) -> CopyMarker | None:
-    """The marker of a place; None where there is none.
+    """Read the marker of a copy; None if there is none.
 
     Args:
-        storage: of the place where the copy is.
+        storage: the storage of the copy.
 
     Raises:
-        InvalidArgumentError: there is a file of that name which is no marker.
+        InvalidArgumentError: it can't be parsed.
         StorageError: the store failed.
     """
     try:
@@ -154,10 +155,10 @@ def read_marker(storage: Storage) -> CopyMarker | None:
 
 
 def write_marker(storage: Storage, marker: CopyMarker) -> None:
-    """Write a marker in place of the one that is there.
+    """Write a marker; replace an existing one.
 
     Args:
-        storage: of the place where the copy is.
+        storage: the storage of the copy.
         marker: the marker.
 
     Raises:
@@ -169,12 +170,12 @@ def write_marker(storage: Storage, marker: CopyMarker) -> None:
 _REQUIRED = object()
 
 
-def _typed(told: Mapping[str, Any], name: str, expected: type, default: Any = _REQUIRED) -> Any:
-    value = told[name] if default is _REQUIRED else told.get(name, default)
+def _typed(values: Mapping[str, Any], name: str, expected: type, default: Any = _REQUIRED) -> Any:
+    value = values[name] if default is _REQUIRED else values.get(name, default)
     if type(value) is not expected and value is not default:
         raise TypeError(f"{name}: expected {expected.__name__}, found {value!r}")
     if isinstance(value, str):
-        # The bytes of a path that are no UTF-8 are surrogates; any other can't be in a location.
+        # Python represents bytes of a path that aren't UTF-8 as surrogates; other surrogates are errors.
         value.encode(errors="surrogateescape")
     return value
 

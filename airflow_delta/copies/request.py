@@ -1,20 +1,18 @@
-"""The rules of copies: what is asked for, what marks a copy, and what a copy may take the place of.
+"""The request to make a copy, and the checks of what a copy may replace.
 
-A copy says what it is a copy of, in a file (`copy_marker`); and a Delta copy in each of its commits as
-well, by a transaction identifier (`copy_source`). That mark can't be parted from what was committed. It
-says two things:
+A copy records what it is a copy of: in its marker (`marker`), and a Delta copy also in each commit,
+as a transaction identifier (`source`), which can't be separated from the commit. The identifier
+shows two things:
 
-* **What the target is a copy of.** A copy replaces an earlier copy of the same table, and nothing
-  else; see `airflow_delta.spark.copy.copies`.
-* **What a commit has copied.** A retry finds the commit of an earlier try by the identity of its
-  task. That identity stays when the task is cleared and runs again with another version of the
-  source: without the mark the old copy would pass for the new one.
+* **What the target is a copy of.** A copy replaces only an earlier copy of the same table; see
+  `airflow_delta.spark.copy.copies`.
+* **Which version a commit has copied.** A retry finds the commit of an earlier try by the identity
+  of its task. A cleared task may copy another version with the same identity, so the version is
+  compared as well.
 
-The file of a Delta copy is written behind the commit. Where a run is killed in between, its retry writes
-it.
+The marker of a Delta copy is written after the commit. If a run is killed in between, its retry writes it.
 
-No PySpark here: whoever submits a copy looks at the target first, because starting Spark takes
-seconds.
+No PySpark here: the operator makes these checks before it starts Spark, which takes seconds.
 """
 
 from __future__ import annotations
@@ -38,10 +36,10 @@ __all__ = [
     "CopyRequest",
     "CopyResult",
     "check_delta_target",
-    "check_held",
-    "check_place",
-    "copied_by",
-    "held_marker",
+    "check_held_version",
+    "check_location",
+    "load_earlier_copy",
+    "load_target_marker",
     "mark_delta_copy",
     "now_ms",
     "refusal",
@@ -49,7 +47,7 @@ __all__ = [
 
 
 LONGEST_EXPIRY_MS = 365_000 * 86_400_000
-"""A thousand years, in ms: what is added to the time of a copy must remain a date."""
+"""A thousand years, in ms: a copy's time plus its expiry must be a valid date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +56,12 @@ class CopyRequest:
 
     Attributes:
         table_uri: the table.
-        version: its version.
-        target_uri: where the copy goes.
-        format: one of `copy_formats.FORMATS`.
-        txn: application id and version of a Delta copy, by which a retry finds its commit.
-        replace_newer: whether to replace a copy of a later version, too.
-        expire_after_ms: how old the copy must be to be deleted, in ms, up to `LONGEST_EXPIRY_MS`; None: it
-            never is.
+        version: the version to be copied.
+        target_uri: the location of the copy.
+        format: one of `airflow_delta.copies.formats.FORMATS`.
+        txn: for a Delta copy, application id and version by which a retry finds its commit.
+        replace_newer: whether to replace a copy of a later version.
+        expire_after_ms: the age at which the copy expires, in ms, up to `LONGEST_EXPIRY_MS`; None: never.
 
     Raises:
         InvalidArgumentError: ``expire_after_ms`` is out of range.
@@ -97,12 +94,12 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """A copy that was made, by this call or by an earlier try of it.
+    """A copy that was made, by this call or by an earlier try.
 
     Attributes:
-        num_rows: how many rows it has; None where the statistics of a Delta copy don't tell.
-        num_files: how many files.
-        committed_version: of a Delta copy, the version of the target that has the rows.
+        num_rows: the number of rows; None if the statistics of a Delta copy don't contain it.
+        num_files: the number of files.
+        committed_version: for a Delta copy, the version of the target that is the copy.
         expires_at_ms: when it may be deleted, in epoch ms; None: never.
     """
 
@@ -113,25 +110,24 @@ class CopyResult:
 
 
 def now_ms() -> int:
-    """The time by which copies are made and expire, in epoch ms."""
+    """The current time, in epoch ms."""
     return time.time_ns() // 1_000_000
 
 
-def copied_by(
+def load_earlier_copy(
     request: CopyRequest, source: CopySource, target: DeltaTable, commit: int
 ) -> Snapshot | None:
-    """The target at a commit, if that commit has made the very copy that is asked for.
+    """Load the target at a commit, if that commit has made the requested copy.
 
     Args:
         request: the copy.
-        source: what is to be copied.
-        target: the table that the copy goes to.
-        commit: a version of it, found by the request's transaction identifier.
+        source: the version to be copied.
+        target: the target table.
+        commit: the version of the target that has the request's transaction identifier.
 
     Returns:
-        None where the commit has copied another version or table, or where its version can't be
-        rebuilt any more, because cleanup or damage below the newest checkpoint has taken commits:
-        then nobody can tell what it has copied.
+        None if the commit has copied another version or table. Also None if its version can't be loaded
+        any more, after a cleanup or damage before the newest checkpoint: then nobody knows what it copied.
 
     Raises:
         DeltaError: the target, or the table, can't be read.
@@ -144,52 +140,52 @@ def copied_by(
 
 
 def check_delta_target(request: CopyRequest, source: CopySource, held: Snapshot) -> None:
-    """Check that a copy may take the place of what a Delta table holds, as far as its marks tell.
+    """Check that a copy may replace the content of a Delta table.
 
     Args:
         request: the copy.
-        source: what is to be copied.
+        source: the version to be copied.
         held: the target as it is.
 
     Raises:
-        InvalidArgumentError: the target is no copy of the source, or one of which that can't be told any
-            more, or a newer one that hasn't expired. Facts: target.
+        InvalidArgumentError: the target isn't a copy of the source, or nobody can know any more, or it is a
+            newer copy that hasn't expired. Facts: target.
         StorageError: the store failed.
     """
-    marker = held_marker(request, held.storage)
+    marker = load_target_marker(request, held.storage)
     version = source.version_at(held)
     if version is None and (unknown := source.unknown_version(held)) is not None:
         raise _refusal_of_unknown(request, unknown)
     expired = (
         marker is not None
-        and source.was(marker.table_id, marker.version)
+        and source.had_id(marker.table_id, marker.version) is True
         and marker.is_of(held.metadata.id, held.version)
         and marker.has_expired(now_ms())
     )
     if version is None or not expired:
-        check_held(request, version)
+        check_held_version(request, version)
 
 
-def check_place(
+def check_location(
     request: CopyRequest,
     source: CopySource,
     target: Storage,
     *,
     is_leftover: Callable[[str], bool] = lambda _: False,
 ) -> None:
-    """Check that a copy may take a place where there is no Delta table.
+    """Check that a copy may be made at a location without a Delta table.
 
     Args:
         request: the copy.
-        source: what is to be copied.
-        target: the place.
-        is_leftover: whether a path is that of a file which a copy that was killed has left.
+        source: the version to be copied.
+        target: the storage of the location.
+        is_leftover: whether a path is that of a file left by a killed copy.
 
     Raises:
-        InvalidArgumentError: something is there that must stay. Facts: target.
+        InvalidArgumentError: there is something that a copy may not replace. Facts: target.
         StorageError: the store failed.
     """
-    marker = held_marker(request, target)
+    marker = load_target_marker(request, target)
     if marker is None:
         for info in target.walk(""):
             if not is_leftover(info.path):
@@ -201,14 +197,14 @@ def check_place(
     if ours is None:
         raise _refusal_of_unknown(request, marker.version)
     if not (ours and marker.has_expired(now_ms())):
-        check_held(request, marker.version if ours else None)
+        check_held_version(request, marker.version if ours else None)
 
 
-def check_held(request: CopyRequest, version: int | None) -> None:
-    """Check the version that the target is a copy of; None where it is no copy of the source.
+def check_held_version(request: CopyRequest, version: int | None) -> None:
+    """Check the version that the target is a copy of; None if it isn't a copy of the source.
 
     Raises:
-        InvalidArgumentError: it is none, or a newer one that isn't to be replaced. Facts: target.
+        InvalidArgumentError: it isn't one, or it is newer and ``replace_newer`` isn't set. Facts: target.
     """
     if version is None:
         raise refusal(request, "it holds no copy of this table")
@@ -220,11 +216,11 @@ def check_held(request: CopyRequest, version: int | None) -> None:
         )
 
 
-def held_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
-    """The marker at a target; None where there is none.
+def load_target_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
+    """Read the marker of a target; None if there is none.
 
     Raises:
-        InvalidArgumentError: there is a file of its name which is no marker. Facts: target.
+        InvalidArgumentError: it can't be parsed. Facts: target.
         StorageError: the store failed.
     """
     try:
@@ -236,16 +232,16 @@ def held_marker(request: CopyRequest, target: Storage) -> CopyMarker | None:
 def mark_delta_copy(
     request: CopyRequest, source: CopySource, copy: Snapshot, held: CopyMarker | None
 ) -> CopyMarker:
-    """Have the file of a Delta copy say what the copy is, where a later copy hasn't one there already.
+    """Write the marker of a Delta copy, unless a later copy has written one.
 
     Args:
         request: the copy.
         source: the version that was copied.
         copy: the version of the target that is the copy.
-        held: the marker that is there, of which `CopyWatch.check` knows that it isn't being deleted.
+        held: the existing marker, as returned by `CopyWatch.check`.
 
     Returns:
-        The marker of this copy. Where a later copy is there, it expires with that: they are one table.
+        The marker of this copy. If there is a later copy, this one expires with it: they are one table.
 
     Raises:
         StorageError: the store failed.
@@ -256,7 +252,7 @@ def mark_delta_copy(
     try:
         made_at_ms = copy.timestamp_ms
     except VersionNotFoundError:
-        # The commit is gone: it is as old as can be told.
+        # The commit was cleaned up, so its time is unknown.
         made_at_ms = now_ms()
     marker = CopyMarker(
         request.table_uri,
@@ -279,7 +275,7 @@ def mark_delta_copy(
 
 
 def refusal(request: CopyRequest, reason: str) -> InvalidArgumentError:
-    """The error that says why a target stays as it is, and what to do."""
+    """Create the error that says why a target isn't replaced, and what to do."""
     return InvalidArgumentError(
         f"the target {request.target_uri} isn't replaced: {reason}; empty it, or choose another",
         table=request.table_uri,
@@ -290,7 +286,7 @@ def refusal(request: CopyRequest, reason: str) -> InvalidArgumentError:
 def _refusal_of_unknown(request: CopyRequest, version: int) -> InvalidArgumentError:
     return refusal(
         request,
-        "whether it holds a copy of this table can't be told any more: the copy is of a version "
-        f"{version}, at which its table had another id than this one has now, and cleanup, or damage, has "
-        f"taken version {version} of this one",
+        "nobody can know any more whether it holds a copy of this table: the copy is of a version "
+        f"{version}, at which its table had another id than this one has now, and version {version} of "
+        "this table is gone after a cleanup or damage",
     )

@@ -1,9 +1,9 @@
-"""What is copied, and the mark by which a Delta copy says so in each of its commits.
+"""The version that is copied, and the transaction identifiers that record it in a Delta copy.
 
-The mark is a transaction identifier: `copy_app_id` of the source's table id, with the source's version. A
-source that is replaced by another definition has another id from then on, and its copies go on
-(`table_identity`). So a commit sets all marks of its target, which is a copy of one table, and they never
-contradict one another.
+The application id is `copy_app_id` of the source's table id; its version is the source's version. A
+source that is replaced by another definition gets another table id, and its copies continue
+(`airflow_delta.change_feeds.table_identity`). So a commit updates all such identifiers of its
+target: all are of one table.
 
 No PySpark here.
 """
@@ -40,18 +40,10 @@ class CopySource:
         """The table's id in that version."""
         return self.snapshot.metadata.id
 
-    def was(self, table_id: str, version: int) -> bool:
-        """Whether the table had an id at a version; False where that can't be told any more.
-
-        Raises:
-            DeltaError: the table can't be read.
-        """
-        return bool(self.had_id(table_id, version))
-
     def had_id(self, table_id: str, version: int) -> bool | None:
-        """Whether the table had an id at a version; None where that can't be told any more.
+        """Whether the table had an id at a version; None if nobody can know any more.
 
-        That is so once cleanup has taken the version, or damage, and the table has another id since.
+        That is so if the table has another id now, and the version is gone after a cleanup or damage.
 
         Raises:
             DeltaError: the table can't be read.
@@ -59,10 +51,10 @@ class CopySource:
         return table_id == self.id or is_same_log(self.table, table_id, version)
 
     def app_ids(self, held: Snapshot | None) -> list[str]:
-        """The application ids of the marks that a copy sets.
+        """The application ids that a copy sets.
 
         Args:
-            held: the target, an earlier copy of this table; None where there is none yet.
+            held: the target, an earlier copy of this table; None if it doesn't exist yet.
 
         Raises:
             DeltaError: the target can't be read.
@@ -70,7 +62,7 @@ class CopySource:
         return [copy_app_id(table_id) for table_id in sorted({self.id, *_marks(held)})]
 
     def version_at(self, held: Snapshot) -> int | None:
-        """The version of this table that a target is a copy of; None where none is known.
+        """The version of this table that a target is a copy of; None if none is known.
 
         Raises:
             DeltaError: the table, or the target, can't be read.
@@ -82,7 +74,7 @@ class CopySource:
         return max(known, default=None)
 
     def unknown_version(self, held: Snapshot) -> int | None:
-        """A version of which a target is a copy, and nobody can tell whether it was this table's.
+        """A version that a target is a copy of, if nobody can know whether it was this table's.
 
         Raises:
             DeltaError: the table, or the target, can't be read.
@@ -94,7 +86,7 @@ class CopySource:
 
 
 def _marks(held: Snapshot | None) -> dict[str, int]:
-    """The versions that were copied to a target, by the table ids of the sources."""
+    """The versions that were copied to a target, by the table id of the source."""
     transactions = {} if held is None else held.transactions
     return {
         app_id.removeprefix(_APP_ID): mark.version
@@ -104,15 +96,15 @@ def _marks(held: Snapshot | None) -> dict[str, int]:
 
 
 def is_marked_as_copy(held: Snapshot) -> bool:
-    """Whether the log of a table says that it is a Delta copy, of whichever table.
+    """Whether a table is a Delta copy of any table, according to its log.
 
     Raises:
         DeltaError: the table can't be read.
     """
-    # Whether or not the retention of such a mark has passed.
+    # Not `Snapshot.transactions`, which leaves out expired identifiers.
     return any(app_id.startswith(_APP_ID) for app_id in held.state.non_file_state.transactions)
 
 
 def copy_app_id(table_id: str) -> str:
-    """The application id that marks a Delta copy of a table, whose id this is."""
+    """The application id that records copies of the table with this id."""
     return f"{_APP_ID}{table_id}"

@@ -1,10 +1,10 @@
 """Example DAGs, installed with the package; each module is one DAG with params.
 
-Airflow finds one of them by a file in its DAGs folder that imports it::
+To use one, import it in a file in Airflow's DAGs folder::
 
     from airflow_delta.example_dags.delta_table_maintenance import dag
 
-A copy of the module there does as well, and may be changed.
+Or copy the module there, and change it.
 """
 
 from __future__ import annotations

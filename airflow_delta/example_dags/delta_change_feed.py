@@ -1,14 +1,14 @@
-r"""Append what has changed in one Delta table since the run before to a target, once.
+r"""Append the changes of a Delta table since the last run to a target, exactly once.
 
-The table needs ``delta.enableChangeDataFeed``. Trigger it as often as you like, or give it a schedule of
-your own and defaults for its params::
+The table needs ``delta.enableChangeDataFeed``. Trigger the DAG as often as you like, or give it a
+schedule and defaults for its params::
 
     airflow dags test delta_change_feed \
         -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_changes"}'
 
-The first run begins with ``start_version``; each other one goes on after the run before, up to
-``end_version`` or else the newest. Where nothing is new the run has nothing to do, and its tasks are
-skipped. How far the target has come it says itself.
+The first run begins with ``start_version``; each later one continues after the run before, up to
+``end_version`` or the newest version. If nothing is new, the tasks are skipped. The target itself
+records which versions it has.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-r"""Keep one Delta table quick to open between checkpoints: compact the commits of the last hour.
+r"""Compact the log of a Delta table between checkpoints, so that it stays fast to open.
 
-Start it for any table::
+Run it for any table::
 
     airflow dags test delta_log_compaction -c '{"table_uri": "/data/sales"}'
 
-To run it every hour, give ``schedule`` and a default for ``table_uri``. An hour that brought few
-commits skips the task; the checkpoint of a nightly DAG makes the compactions before it superfluous.
+To run it every hour, set ``schedule`` and a default for ``table_uri``. With few new commits the
+task is skipped. A checkpoint, for example of a nightly DAG, replaces the compactions before it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-r"""Let the SQL commit owner ratify the commits of one Delta table, and keep the table backfilled.
+r"""Convert a Delta table to a managed table of the SQL commit owner, and keep it backfilled.
 
-Start it for any table; the connection ``delta_commit_owner_default`` names the owner's database::
+Run it for any table; the connection ``delta_commit_owner_default`` names the owner's database::
 
     airflow dags test delta_managed_commits -c '{"table_uri": "/data/sales"}'
 
-The first run hands the table over; later ones find that done, and take the policy that the table has,
-unless they are given another. Each run waits until all is backfilled that was ratified when it looked, and
-asks the owner to do it, in the triggerer: if the owner's database is down for an hour, the wait takes an
-hour longer and no worker slot. Then a checkpoint is written if one is due.
+The first run converts the table; later ones find that done, and keep its backfill policy unless
+they get another. Each run waits in the triggerer until all versions that were ratified at its start
+are backfilled, and has the owner do it. If the owner's database is down for an hour, the wait takes
+an hour longer, but no worker slot. Then a checkpoint is written if one is due.
 
-Only the wait is that patient. To hand a table over, and to backfill what came after the wait, the database
-must be there: these tasks are tried again for half an hour. That a table is managed already is seen without
-it.
+The other tasks need the database, and are retried for half an hour. Only a table that is already
+managed needs no database for the first task.
 
-To backfill on a schedule, give ``schedule`` and a default for ``table_uri``.
+To backfill on a schedule, set ``schedule`` and a default for ``table_uri``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-r"""Maintain one Delta table: wait for a new version, pin it, checkpoint it, copy it, clean up after it.
+r"""Maintain a Delta table: wait for a new version, pin it, checkpoint it, copy it, clean up and vacuum.
 
-Start it for any table, by hand or from another DAG::
+Run it for any table, by hand or from another DAG::
 
     airflow dags test delta_table_maintenance \
         -c '{"table_uri": "/data/sales", "target_uri": "/data/sales_pinned"}'
 
-All tasks up to the copy work on the pinned version, so that commits which arrive in between change
-nothing. The last two delete what the table's own properties let go: the log from before
-``delta.logRetentionDuration``, 30 days unless set, and files that were removed before
-``delta.deletedFileRetentionDuration``, a week unless set. With ``"dry_run": true`` they only tell what that
-is.
+All tasks up to the copy use the pinned version, so that commits in between don't matter. The last
+two tasks delete what the table's properties don't protect: the log before
+``delta.logRetentionDuration`` (by default 30 days), and files that were removed before
+``delta.deletedFileRetentionDuration`` (by default a week). With ``"dry_run": true`` they only
+report what they would delete.
 
-To run it on a schedule, give ``schedule`` and defaults for the params, and let
-``after_version`` follow the previous run.
+To run it on a schedule, set ``schedule`` and defaults for the params, and let ``after_version``
+follow the previous run.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""Profile a Delta table, and fail where its figures have changed for the worse since the last good run.
+r"""Profile a Delta table, and fail if its figures are worse than those of the last good run.
 
-Trigger it, or give it a schedule of your own and defaults for its params::
+Trigger it, or give it a schedule and defaults for its params::
 
     airflow dags test delta_table_profile -c '{"table_uri": "/data/sales", "columns": ["amount"]}'
 
-One version is pinned for the whole run, so that other tasks that are put beside these read the same state.
-What is checked is an example; put rules of your own into ``check``. What it returns is what the next run
-compares with: the last profile that was good.
+One version is pinned for the whole run, so that other tasks of the DAG can read the same state. The
+rules in ``check`` are an example; write your own. It returns the last good profile, with which the
+next run is compared.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-r"""Repair one Delta table by hand: bring back an earlier version, or get rid of a table feature.
+r"""Repair a Delta table by hand: restore an earlier version, or drop a table feature.
 
-Trigger it in the user interface, or on the command line, first to see what would be done::
+Trigger it in the user interface or on the command line. The first run only reports what would be done::
 
     airflow dags test delta_table_repair \
         -c '{"table_uri": "/data/sales", "operation": "restore", "version": 41}'
 
-then with ``"dry_run": false``. What is planned and what was done is in the logs and the XComs of the tasks.
+Then run it with ``"dry_run": false``. The logs and XComs of the tasks have the plan and the results.
 
-A feature is dropped behind protected checkpoints, which needs no waiting. Engines that don't know the
-feature ``checkpointProtection`` need ``"truncate_history": true``: the first task prepares the table, the
-wait goes on for a day in the triggerer, and the last task truncates the history and drops the feature. A
-run that has failed may be tried again at any task.
+By default a feature is dropped with protected checkpoints, which needs no waiting. Engines without
+the feature ``checkpointProtection`` need ``"truncate_history": true``: the first task prepares the
+table, the sensor waits for a day in the triggerer, and the last task truncates the history and
+drops the feature. Any failed task may be retried.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""Copy a version of one Delta table to a place of the run's own, and delete the copies that have expired.
+r"""Copy a version of a Delta table to a new location for each run, and delete expired copies.
 
-Trigger it as often as you like, or give it a schedule of your own and defaults for its params::
+Trigger it as often as you like, or give it a schedule and defaults for its params::
 
     airflow dags test delta_version_copy -c '{"table_uri": "/data/sales", "target_dir": "/data/pins"}'
 
-The copy is called by the run, such as ``sales_20260131T120000``: tasks that work on it all read the same,
-however often they are tried. Copies of the same table that are older than ``keep`` are deleted by later
-runs, unless somebody has written to them.
+The copy is named after the run, such as ``sales_20260131T120000``. Tasks that use it all read the
+same, even in retries. Later runs delete copies of the same table that are older than ``keep``,
+unless somebody has written to them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What tasks reach outside systems with: `DeltaHook` (the engine), `CommitOwnerHook`, `SparkJobHook`."""
+"""Airflow hooks: `DeltaHook` (the engine), `CommitOwnerHook` and `SparkJobHook`."""

@@ -1,4 +1,4 @@
-"""What tasks need to know of arguments before the engine sees them: locations and times."""
+"""Check locations and times in arguments before the engine gets them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import datetime
 
 __all__ = ["check_location", "check_timestamp"]
 
-# As the engine reads locations: one letter before the colon is a drive and no scheme, and only file: may do
-# with one slash. The last form is a file system before another, which the engine refuses in its own words.
+# The same rules as the engine's: a single letter before the colon is a drive, not a scheme, and
+# only file: may be followed by one slash. The last form is a chained fsspec URI, for which the
+# engine has its own error.
 _ABSOLUTE = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+._-]+://|[A-Za-z][A-Za-z0-9+._-]*::")
 
 
@@ -18,13 +19,13 @@ def check_location(uri: object, *, name: str = "table_uri") -> str:
     :param uri: the location.
     :param name: the argument's name, for the message.
     :returns: the location.
-    :raises InvalidArgumentError: it is no text, or a relative path, which would be below whatever
-        directory a worker was started in; or it has a password.
+    :raises InvalidArgumentError: it isn't text, it is a relative path, which would depend on the working
+        directory of the worker; or it has a password.
     """
     if isinstance(uri, str) and _ABSOLUTE.match(uri):
         _check_without_password(uri, name)
         return uri
-    # Else not imported here, which takes its time, and a trigger asks from the event loop.
+    # Imported only for an error: the import takes time, and triggers call this in the event loop.
     from airflow_delta.engine.errors import InvalidArgumentError
     from airflow_delta.engine.model.arguments import wrong_argument
 
@@ -45,8 +46,8 @@ def _check_without_password(uri: str, name: str) -> None:
     if has_password(uri):
         raise InvalidArgumentError(
             f"{name}: the location {without_password(uri)} has a password before its host, and Airflow "
-            "shows locations in rendered templates, logs and XCom: take it out, and put it into a "
-            "connection of type 'delta' (delta_conn_id), whose extra holds the options of the store"
+            "shows locations in rendered templates, logs and XCom: remove it, and put it into a "
+            "connection of type 'delta' (delta_conn_id), whose extra has the options of the store"
         )
 
 

@@ -1,4 +1,4 @@
-"""Change feeds, as a task sees to them: which versions are new, and who appends their changes."""
+"""Change feeds for tasks: find the new versions, and have Spark append their changes."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from airflow_delta.engine.changes.plan import ChangePlan
     from airflow_delta.hooks.spark.job import SparkJobHook
 
-__all__ = ["ChangeFeed", "put_back_error"]
+__all__ = ["ChangeFeed", "rollback_error"]
 
 _JOB = "change_feed"
 _MARKS = ("txnId", "inCommitTimestamp", "timestamp")
-# Fields of commitInfo. Not each writer has the first, few tables the second.
+# Fields of commitInfo. Not every writer sets the first; only few tables have the second.
 
 
-def put_back_error(table_uri: str, version: int, reason: str) -> AirflowFailException:
-    """The error that says that a table was put back to a state before the last version that was told.
+def rollback_error(table_uri: str, version: int, reason: str) -> AirflowFailException:
+    """Create the error for a table that was restored from a backup older than the last processed version.
 
     Args:
         table_uri: the table.
-        version: the version.
-        reason: what shows it, see `ChangeFeed.put_back`.
+        version: the last processed version.
+        reason: the evidence, see `ChangeFeed.rollback_evidence`.
     """
     return AirflowFailException(
-        f"the changes of {table_uri} were told up to version {version}, but {reason}: it was put back to "
-        "an earlier state, as from a backup, and versions that were told are, or will be, made anew with "
-        f"other changes. To do without those, give start_version {version + 1}; to have them, begin with "
-        "the first version that was made anew, as start_version of a task with another task_id, and with "
-        "another target if there is one"
+        f"the changes of {table_uri} were processed up to version {version}, but {reason}: it was put back "
+        "to an earlier state, for example from a backup. Versions that were processed have been, or will "
+        f"be, committed again with other changes. To skip those changes, give start_version {version + 1}; "
+        "to process them, give the first version with other changes as start_version of a task with "
+        "another task_id, and with another target if there is one"
     )
 
 
 class ChangeFeed:
-    """The changes of a table, and the target where they are kept.
+    """The changes of a table, and the target to which they are appended.
 
     Args:
-        hook: reaches the table and the target.
+        hook: gives access to the table and the target.
         table_uri: the table.
-        target_uri: where its changes go; None: nowhere.
+        target_uri: the target; None: the changes aren't appended.
         target_format: ``delta`` or ``parquet``.
     """
 
@@ -64,24 +64,24 @@ class ChangeFeed:
 
     @property
     def has_target(self) -> bool:
-        """Whether the changes are kept somewhere."""
+        """Whether the changes are appended to a target."""
         return bool(self._target_uri)
 
     @property
-    def places(self) -> tuple[str, str | None]:
-        """Where the table and the target are; the same places are equal however they are spelled.
+    def locations(self) -> tuple[str, str | None]:
+        """The locations of table and target, in a form that is equal for different spellings.
 
         Raises:
-            DeltaError: a location can't be understood.
+            DeltaError: a location is invalid.
         """
         target = self._target.storage.place if self._target_uri else None
         return self._table.storage.place, target
 
-    def goes_on_after(self, table_id: str, version: int) -> bool | None:
-        """Whether the table is the one that had this id at a version; None where that version is gone.
+    def is_same_table(self, table_id: str, version: int) -> bool | None:
+        """Whether the table is the one that had this id at a version; None if that version is gone.
 
-        A table that is replaced gets another id, and its versions go on. One that is made anew at the
-        same place has versions of its own.
+        A table that is replaced gets another id, and its log goes on. A table that is deleted and created
+        again at the same location has another log.
 
         Raises:
             DeltaError: the table can't be read.
@@ -91,9 +91,9 @@ class ChangeFeed:
         return is_same_log(self._table, table_id, version)
 
     def commit_mark(self, version: int) -> str | None:
-        """What tells the commit of a version from another one of that number; None where nothing does.
+        """A value that identifies the commit of a version; None if it has none.
 
-        It is what the commit says of itself: the time of its file is another one in each copy of the log.
+        It comes from ``commitInfo``: the modification time of the file differs in each copy of a log.
 
         Raises:
             DeltaError: the store failed.
@@ -105,29 +105,32 @@ class ChangeFeed:
         try:
             info = read_commit_info(self._table.storage, version, path=path) or {}
         except (ObjectNotFoundError, CorruptLogError):
-            # Cleaned up, or damaged. What was told of it doesn't depend on it any more.
+            # Cleaned up, or damaged.
             return None
         marks = (f"{name} {info[name]}" for name in _MARKS if info.get(name) is not None)
         return next(marks, None)
 
-    def put_back(self, table_id: str, version: int, mark: str | None) -> str | None:
-        """What shows that the table was put back to an earlier state than a version; else None.
+    def rollback_evidence(self, table_id: str, version: int, mark: str | None) -> str | None:
+        """Look for evidence that the table was restored from a backup older than a version.
 
-        As by a backup, or a copy, that was taken before. Its versions from some on are made anew then,
-        with other changes. (A ``RESTORE`` is a version more.)
+        Later versions then get committed again, with other changes. (A ``RESTORE`` commits a new
+        version, and doesn't count.)
 
         Args:
             table_id: the id that the table had at the version.
             version: the version.
-            mark: what its commit was known by; None where it had nothing.
+            mark: the `commit_mark` that the version had.
+
+        Returns:
+            The evidence in words; None if there is none.
 
         Raises:
             DeltaError: the table can't be read.
         """
         newest = self._newest
         if newest.version < version:
-            # With another id it may be a table that was made anew, see `goes_on_after`.
-            return self._lack_of(version) if newest.metadata.id == table_id else None
+            # With another id it may be a table that was created again, see `is_same_table`.
+            return self._missing_version(version) if newest.metadata.id == table_id else None
         found = None if mark is None else self.commit_mark(version)
         if found in {None, mark}:
             return None
@@ -136,100 +139,98 @@ class ChangeFeed:
     def new_range(
         self, *, after: int | None, start: int | None = None, end: int | None = None
     ) -> tuple[int, int] | None:
-        """The first and the last version whose changes are to be processed; None where none is new.
+        """Find the first and the last version whose changes are to be processed; None if none is new.
 
         Args:
-            after: the last version that was processed, as far as the caller knows. What a target says
-                itself counts as well.
-            start: no version before this one.
-            end: no version after this one.
+            after: the last processed version that the caller knows. The target's own record counts as well.
+            start: the first version that may be processed.
+            end: the last version that may be processed.
 
         Raises:
-            InvalidArgumentError: the target must not be appended to.
-            AirflowFailException: the target has changes of versions that the table doesn't have, and no
-                later ones are wanted.
+            InvalidArgumentError: nothing can be appended to the target.
+            AirflowFailException: the target has changes of versions that the table doesn't have, and
+                ``start`` isn't after them.
             DeltaError: the table or the target can't be read.
         """
-        told = -1 if self.told is None else self.told
-        lack = self._lack_of(told) if start is None or start <= told else None
-        if lack is not None:
-            raise put_back_error(self._table_uri, told, lack)
+        last = -1 if self.last_appended is None else self.last_appended
+        reason = self._missing_version(last) if start is None or start <= last else None
+        if reason is not None:
+            raise rollback_error(self._table_uri, last, reason)
         newest = self._newest.version if end is None else min(self._newest.version, end)
-        candidates = [v + 1 for v in (after, self.told) if v is not None]
+        candidates = [v + 1 for v in (after, self.last_appended) if v is not None]
         first = max([*candidates, start or 0])
         return (first, newest) if first <= newest else None
 
     @cached_property
-    def told(self) -> int | None:
-        """The last version whose changes the target has; None where it has none, and without a target.
+    def last_appended(self) -> int | None:
+        """The last version whose changes the target has; None if it has none, or there is no target.
 
         Raises:
-            InvalidArgumentError: the target must not be appended to.
+            InvalidArgumentError: nothing can be appended to the target.
             DeltaError: the table or the target can't be read.
         """
-        from airflow_delta.change_feeds.progress import check_source, told_by_target
+        from airflow_delta.change_feeds.progress import check_source, target_progress
 
         if not self._target_uri:
             return None
         request = self._request(0, self._newest.version)
-        told = told_by_target(request, self._target)
-        check_source(request, told, self._table)
-        return told.last
+        progress = target_progress(request, self._target)
+        check_source(request, progress, self._table)
+        return progress.last
 
-    def first_left(self, start: int, end: int) -> int:
-        """Where a range begins without the versions at its begin that the target has, unless it has all.
+    def first_missing(self, start: int, end: int) -> int:
+        """The first version of a range that the target lacks; ``start`` if it lacks none.
 
         Raises:
-            InvalidArgumentError: the target must not be appended to.
+            InvalidArgumentError: nothing can be appended to the target.
             DeltaError: the target can't be read.
         """
-        return next((last + 1 for last in self._last_from(start, end) if last < end), start)
+        return next((last + 1 for last in self._contiguous_ends(start, end) if last < end), start)
 
     @property
     def is_gone(self) -> bool:
-        """Whether there is no table.
+        """Whether the table doesn't exist.
 
         Raises:
-            DeltaError: its place can't be read.
+            DeltaError: its location can't be read.
         """
         return not self._table.exists()
 
-    def plan(self, start: int, end: int, *, unless_told: bool = False) -> ChangePlan | None:
-        """What there is to read for a range, which shows before Spark starts that it can be told.
+    def plan(self, start: int, end: int, *, unless_appended: bool = False) -> ChangePlan | None:
+        """Plan how to read the changes of a range; this shows whether they can be read at all.
 
         Args:
             start: the first version.
             end: the last version.
-            unless_told: have None where the range can't be told, as after a cleanup, but the target has
-                all of it.
+            unless_appended: return None if the changes can't be read, for example after a cleanup, but the
+                target has all of them.
 
         Raises:
-            DeltaError: it can't be told; see `DeltaTable.changes`.
+            DeltaError: they can't be read; see `DeltaTable.changes`.
         """
         from airflow_delta.engine.errors import DeltaError
 
         try:
             return self._table.changes(start, end)
         except DeltaError:
-            if unless_told and self._target_has(start, end):
+            if unless_appended and self._target_has(start, end):
                 return None
             raise
 
     def earlier(self, start: int, end: int) -> dict[str, Any] | None:
-        """The report of a range that the target has all of, for which no Spark is started; else None.
+        """Report a range that the target has completely; None if it must be appended.
 
-        A target that can't take the range is refused here as well. ``counts`` are None where the target
-        would have to be read for them.
+        Spark isn't needed for this. ``counts`` are None if they would have to be counted in the target.
 
         Raises:
             DeltaError: table or target can't be read.
-            InvalidArgumentError: the target must not be appended to.
+            InvalidArgumentError: the range can't be appended to the target.
         """
         from airflow_delta.change_feeds.earlier_append import earlier_append
-        from airflow_delta.change_feeds.progress import told_before
+        from airflow_delta.change_feeds.progress import load_progress
 
         request = self._request(start, end)
-        if told_before(request, self._table, self._target) is not None:
+        if load_progress(request, self._table, self._target) is not None:
             return None
         found = earlier_append(request, self._target)
         return {
@@ -241,12 +242,12 @@ class ChangeFeed:
     def submit(self, job: SparkJobHook, start: int, end: int) -> dict[str, Any]:
         """Have Spark append the changes of a range to the target.
 
-        The versions of a managed table are backfilled before, so that the job finds them wherever its
-        driver runs. Where table or target is one, the job is told of the commit owner. Call `earlier`
-        before: Spark takes seconds to start.
+        The versions of a managed table are backfilled first, so that the job finds them wherever its driver
+        runs. If table or target is managed, the job gets the URL of the commit owner. Call `earlier` first:
+        Spark takes seconds to start.
 
         Raises:
-            DeltaError: the versions can't be backfilled, or the owner can't be asked.
+            DeltaError: the versions can't be backfilled, or the owner can't be reached.
             AirflowException: the job failed.
         """
         hook, target = self._hook, str(self._target_uri)
@@ -266,26 +267,26 @@ class ChangeFeed:
             commit_owner_url=owner_url,
         )
 
-    def _lack_of(self, version: int) -> str | None:
-        """What shows that the table doesn't have a version, or not any more; None where it has it."""
+    def _missing_version(self, version: int) -> str | None:
+        """Say in words that the table doesn't have a version; None if it does."""
         if self._newest.version >= version:
             return None
-        # Where the owner of a managed table can't be asked, it is read as far as it is backfilled.
+        # Without its owner a managed table is read up to the backfilled version only, so ask the owner.
         newest = self._table.commit_status().ratified_version
         return None if newest >= version else f"its newest version is {newest} now"
 
     def _target_has(self, start: int, end: int) -> bool:
-        """Whether the target has all changes of a range, as far as it tells."""
-        return any(end <= last for last in self._last_from(start, end))
+        """Whether the target has all changes of a range, according to its record."""
+        return any(end <= last for last in self._contiguous_ends(start, end))
 
-    def _last_from(self, start: int, end: int) -> list[int]:
-        """The last of the versions that the target has one after another from the first of a range on."""
-        from airflow_delta.change_feeds.progress import told_by_target
+    def _contiguous_ends(self, start: int, end: int) -> list[int]:
+        """The last version of the target's contiguous range that contains ``start``, if any."""
+        from airflow_delta.change_feeds.progress import target_progress
 
         if not self._target_uri:
             return []
-        told = told_by_target(self._request(start, end), self._target)
-        return [last for first, last in told.ranges if first <= start <= last]
+        progress = target_progress(self._request(start, end), self._target)
+        return [last for first, last in progress.ranges if first <= start <= last]
 
     def _request(self, start: int, end: int) -> FeedRequest:
         from airflow_delta.change_feeds.request import FeedRequest
@@ -294,7 +295,7 @@ class ChangeFeed:
 
     @cached_property
     def _newest(self) -> Snapshot:
-        """The newest version when it was first asked for."""
+        """The newest version at the first access."""
         return self._table.snapshot()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which engine writes a checkpoint, and the one that isn't the worker itself: Spark."""
+"""Choose the engine that writes a checkpoint, and have Spark write it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def takes_spark(
     has_spark: bool,
     threshold_bytes: int | None = None,
 ) -> bool:
-    """Whether Spark is to write a checkpoint.
+    """Whether Spark should write a checkpoint.
 
-    :param hook: reaches the table.
-    :param engine: one of `ENGINES`. ``auto`` takes Spark from a size of the log on, see
-        `airflow_delta.engine.maintenance.checkpoint.log_size.log_bytes`, where there is a Spark to take.
+    :param hook: gives access to the table.
+    :param engine: one of `ENGINES`. ``auto`` means Spark for logs of at least ``threshold_bytes`` (see
+        `airflow_delta.engine.maintenance.checkpoint.log_size.log_bytes`), if ``has_spark``.
     :param version: the version to checkpoint; None: the newest.
     :param has_spark: whether a Spark connection is named.
-    :param threshold_bytes: that size; None: ``SPARK_THRESHOLD_BYTES``.
+    :param threshold_bytes: the size of the log; None: ``SPARK_THRESHOLD_BYTES``.
     :raises DeltaError: the log can't be listed.
     """
     from airflow_delta.engine.maintenance.checkpoint.log_size import (
@@ -60,13 +60,12 @@ def checkpoint_with_spark(
 ) -> dict[str, Any]:
     """Have Spark write a checkpoint.
 
-    The job goes by the log's directory alone and needs no commit owner; what it is to see there is
-    backfilled before it starts.
+    The job reads only ``_delta_log`` and needs no commit owner, so the version must be backfilled first.
 
-    :param hook: knows the credentials of the table's store, and its commit owner.
+    :param hook: gives access to the table and its commit owner.
     :param job: submits the job.
-    :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-    :returns: what `DeltaHook.checkpoint` returns; ``duration_ms`` has the start of Spark in it.
+    :param backfill_first: have the commit owner of a managed table backfill missing versions first.
+    :returns: the same as `DeltaHook.checkpoint`; ``duration_ms`` includes the start of Spark.
     :raises DeltaError: the table can't be backfilled.
     :raises AirflowException: the job failed.
     """

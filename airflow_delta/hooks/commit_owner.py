@@ -1,17 +1,17 @@
-"""From an Airflow connection to the commit owner of managed tables.
+"""Create the commit owner of managed tables from an Airflow connection.
 
-The SQL owner keeps its books in a database. Which one is no business of the table's: everybody who may
-read the table may read ``delta.managedCommit.commitOwnerConf``. It comes from here:
+The SQL commit owner stores its data in a database. The table must not contain the database's URL,
+because everybody who may read the table may read ``delta.managedCommit.commitOwnerConf``. So it
+comes from
 
-* ``commit_owner_conn_id`` names a connection: that one, and it is an error if it doesn't exist;
-* otherwise the connection ``delta_commit_owner_default``, where it exists;
-* otherwise no owner is given to the tables, and the engine asks its environment variable,
-  ``AIRFLOW_DELTA_COMMIT_OWNER_URL``.
+* the connection ``commit_owner_conn_id``, which must exist; or, if that isn't given,
+* the connection ``delta_commit_owner_default``, if it exists; otherwise
+* the environment variable ``AIRFLOW_DELTA_COMMIT_OWNER_URL``, which the engine reads.
 
-A connection may be of three types:
+A connection may have three types:
 
 ======================  ============================================================================
-type                    what it says
+type                    fields
 ======================  ============================================================================
 ``delta_commit_owner``  ``host``, ``port``, ``login``, ``password`` and ``schema`` (the database) of
                         PostgreSQL; or, with the extra ``path`` and no host, a file of SQLite
@@ -19,8 +19,8 @@ type                    what it says
 ``sqlite``              a file of SQLite, in ``host``
 ======================  ============================================================================
 
-Further extras are parameters of the database's driver, such as ``sslmode``. No database is connected to
-before a table turns out to be managed.
+Other extras are parameters of the database's driver, such as ``sslmode``. The hook connects to the
+database only for a managed table.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 __all__ = ["CommitOwnerHook", "commit_owners", "owner_url"]
 
 _NAME = "sql"
-"""What tables call the owner, in ``delta.managedCommit.commitOwner``."""
+"""The owner's name in the table property ``delta.managedCommit.commitOwner``."""
 
 _DEFAULT = "delta_commit_owner_default"
 _POSTGRESQL = "postgresql+psycopg"
 _PATH = "path"
 
-# Extras of Airflow's type `postgres` that ask for another way to log in, and those that are for
-# Airflow's own hook and no parameters of the driver.
+# Extras of Airflow's type `postgres` for other authentication methods, and extras for Airflow's own
+# hook, which aren't parameters of the driver.
 _OTHER_LOGINS = ("iam", "redshift", "azure_conn_id")
 _FOR_AIRFLOW = frozenset(
     {
@@ -70,10 +70,10 @@ _SECRET_PARAMETERS = ("password", "sslpassword")
 
 
 class CommitOwnerHook(BaseHook):
-    """Find the database in which the SQL commit owner keeps its books.
+    """Find the database of the SQL commit owner.
 
     :param commit_owner_conn_id: the connection of the database. None: ``delta_commit_owner_default``
-        where that exists.
+        if it exists.
     """
 
     conn_name_attr = "commit_owner_conn_id"
@@ -86,12 +86,10 @@ class CommitOwnerHook(BaseHook):
         self.commit_owner_conn_id = commit_owner_conn_id or None
 
     def url(self) -> str | None:
-        """The database as a URL of SQLAlchemy, which is masked in all logs where it has a secret.
-
-        None where there is no connection.
+        """The database as a SQLAlchemy URL, with secrets masked in all logs; None without a connection.
 
         :raises AirflowNotFoundException: ``commit_owner_conn_id`` doesn't exist.
-        :raises AirflowException: the connection names no database that the owner can use.
+        :raises AirflowException: the connection isn't that of a suitable database.
         """
         try:
             connection = self.get_connection(self.commit_owner_conn_id or _DEFAULT)
@@ -104,7 +102,7 @@ class CommitOwnerHook(BaseHook):
         return url.render_as_string(hide_password=False)
 
     async def url_async(self) -> str | None:
-        """As `url`, for triggers: never blocks the event loop."""
+        """Like `url`, for triggers: it doesn't block the event loop."""
         try:
             connection = await get_async_connection(self.commit_owner_conn_id or _DEFAULT)
         except AirflowNotFoundException:
@@ -117,44 +115,42 @@ class CommitOwnerHook(BaseHook):
         return url.render_as_string(hide_password=False)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the database can be used: the button of Airflow's connection form.
+        """Test the database, for the button of Airflow's connection form.
 
-        An empty database gets the owner's tables by it.
+        In an empty database this creates the owner's tables.
         """
         from airflow_delta.engine.commit.sql.database import SqlDatabase
 
         try:
-            # Named even if it is the default one, so that it is an error if it isn't defined.
+            # The default connection is named explicitly, so that it must exist.
             url = CommitOwnerHook(self.commit_owner_conn_id or _DEFAULT).url()
             database = SqlDatabase(str(url))
             database.establish()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the form shall show it
+        except Exception as error:  # noqa: BLE001 - the form must show any error
             return False, f"{type(error).__name__}: {error}"
         return True, f"connected to {database.name}, whose tables are those of the commit owner"
 
     def _check_not_named(self) -> None:
-        """The default connection may be missing; one that is named must exist."""
+        """Raise an error if a connection was named; only the default connection may be missing."""
         if self.commit_owner_conn_id is not None:
             raise AirflowNotFoundException(
                 f"the connection {self.commit_owner_conn_id!r} (commit_owner_conn_id) isn't defined; "
-                f"define it, or leave commit_owner_conn_id out to use {_DEFAULT!r}, or what the "
-                "environment says"
+                f"define it, or leave commit_owner_conn_id out to use {_DEFAULT!r} or the environment "
+                "variable"
             )
 
 
 def commit_owners(url: str | None) -> dict[str, CommitOwner]:
-    """The commit owners that a database stands for, by the names that tables know them by.
+    """Create the commit owners of a database, by their names in table properties, without connecting.
 
-    Nothing is connected to.
-
-    :param url: the database, as a URL of SQLAlchemy; None: no owner.
+    :param url: the database, as a SQLAlchemy URL; None: no owner.
     """
     if url is None:
         return {}
     return {_NAME: _sql_owner(url)}
 
 
-# One per database and process, which keeps its connections for all looks at all tables.
+# One owner per database and process, so that all uses share its connections.
 @lru_cache(maxsize=8)
 def _sql_owner(url: str) -> CommitOwner:
     from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
@@ -163,12 +159,12 @@ def _sql_owner(url: str) -> CommitOwner:
 
 
 def owner_url(connection: Connection, extra: Mapping[str, Any]) -> URL:
-    """The database that a connection stands for.
+    """Convert a connection to the URL of its database.
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: the connection is of another type, names no database, or asks for
-        something that can't be translated.
+    :raises AirflowException: the connection has another type, names no database, or has a field that
+        isn't supported.
     """
     translate = _TRANSLATIONS.get(connection.conn_type or "")
     if translate is None:
@@ -194,18 +190,19 @@ def _own(connection: Connection, extra: Mapping[str, Any]) -> URL:
 
 
 def _postgres(connection: Connection, extra: Mapping[str, Any]) -> URL:
-    asked = [name for name in _OTHER_LOGINS if extra.get(name)]
-    if asked:
+    unsupported = [name for name in _OTHER_LOGINS if extra.get(name)]
+    if unsupported:
         raise _unusable(
             connection,
-            f"asks for {', '.join(asked)}, which the commit owner can't do; give it a login of its own",
+            f"has {', '.join(unsupported)}, which the commit owner doesn't support; use a connection with "
+            "login and password",
         )
     parameters = {name: value for name, value in extra.items() if name not in _FOR_AIRFLOW}
     return _postgresql_url(connection, parameters)
 
 
 def _sqlite(connection: Connection, extra: Mapping[str, Any]) -> URL:
-    # As a URI, sqlite:////data/owner.db, Airflow takes the path for the schema.
+    # For the URI sqlite:////data/owner.db Airflow puts the path into the schema.
     return _sqlite_url(connection, connection.host or connection.schema or "", extra)
 
 
@@ -259,13 +256,13 @@ def _unusable(connection: Connection, what: str) -> AirflowException:
 
 
 def _secrets(url: URL) -> set[str]:
-    """What no log may show, in each of the forms in which it may come up there."""
+    """The secrets of a URL, in each form in which a log may contain them."""
     parameters = (url.query.get(name) for name in _SECRET_PARAMETERS)
     return {
         form
         for secret in (url.password, *parameters)
         if secret
-        # In this order: as it is, as URLs have it, as SQLAlchemy writes its URLs.
+        # In this order: plain, encoded as in URLs, encoded as SQLAlchemy does.
         for form in (str(secret), quote(str(secret), safe=""), quote(str(secret), safe=" +"))
     }
 

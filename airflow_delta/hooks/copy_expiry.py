@@ -1,4 +1,4 @@
-"""Delete the copies of a table that have expired, beside a copy that is made."""
+"""Delete the expired copies of a table that are in the same directory as a new copy."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -> list[str]:
-    """Delete copies of a table that lie in the same directory as a target, and have expired.
+    """Delete the expired copies of a table in the directory that contains a target.
 
-    Only what says of itself that it is such a copy (``copies/marker.py``) is looked at, and it stays
-    where anything else is there, or others have written to it (``copy_deletion.why_kept``). A deletion that
-    was killed, or fails, goes on with a call an hour after it began or later (``copies/deletion_list.py``).
+    Only directories with the marker of such a copy are considered (``copies/marker.py``). A copy is
+    kept if it contains anything else, or if others have written to it (``copies/deletion.py``,
+    `reason_to_keep`). A deletion that was killed or failed is continued by a call at least an hour
+    after it began (``copies/deletion_list.py``).
 
-    Nothing that can't be read or deleted is an error, but each is a warning: the copy that was asked for is
-    made, and whoever needs it shall have it.
+    What can't be read or deleted is a warning, not an error, because the requested copy has been made.
 
     :param table_uri: the table.
-    :param target_uri: the target, which stays.
-    :returns: the places of the copies that were deleted.
+    :param target_uri: the target, which is kept.
+    :returns: the locations of the deleted copies.
     """
     from airflow_delta.copies.deletion import delete_copy
     from airflow_delta.engine.errors import DeltaError
@@ -51,14 +51,14 @@ def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -
             deleted.append(uri)
             _LOG.info("deleted the expired copy %r of version %s", uri, marker.version)
         else:
-            _LOG.warning("the expired copy %r stays: %s", uri, reason)
+            _LOG.warning("the expired copy %r is kept: %s", uri, reason)
     return deleted
 
 
 def _expired_copies(
     hook: DeltaHook, table_uri: str, target_uri: str
 ) -> list[tuple[str, CopyMarker]]:
-    """The places beside a target that say of themselves that they may be deleted.
+    """Find the expired copies beside a target, by their markers.
 
     :raises DeltaError: the table, or the directory, can't be read.
     """
@@ -71,7 +71,7 @@ def _expired_copies(
     source, target = hook.table(table_uri), hook.table(target_uri).storage
     parent, _, name = target.root.rpartition("/")
     if parent.endswith(":/"):
-        return []  # the target is a container of its own
+        return []  # the target is a whole container
     beside = hook.table(parent or "/").storage
     folders = [folder for folder in beside.level("").folders if folder != name]
     copied, now = CopySource(source, source.snapshot()), now_ms()
@@ -86,13 +86,13 @@ def _expired_copies(
             if not _is_copy_of(hook, copied, marker, uri):
                 continue
         except DeltaError as error:
-            _LOG.warning("%r stays: %s", uri, error)
+            _LOG.warning("%r is kept: %s", uri, error)
             continue
-        place = hook.table(uri).storage.place
-        if _place(hook, uri, marker.target_uri) != place:
-            _LOG.warning("%r stays: it is a copy of the expired copy %r", uri, marker.target_uri)
+        location = hook.table(uri).storage.place
+        if _resolved_location(hook, uri, marker.target_uri) != location:
+            _LOG.warning("%r is kept: it is a copy of the expired copy %r", uri, marker.target_uri)
         elif all(
-            not f"{other}/".startswith(f"{place}/")
+            not f"{other}/".startswith(f"{location}/")
             for other in (source.storage.place, target.place)
         ):
             found.append((uri, marker))
@@ -102,14 +102,14 @@ def _expired_copies(
 def _read(
     beside: Storage, folders: Sequence[str], file: str
 ) -> Sequence[bytes | DeltaError | None]:
-    """A file of each folder; None where there is none, or why it can't be read."""
+    """Read a file in each folder; None if there is none, or the error if it can't be read."""
     from airflow_delta.engine.errors import DeltaError
 
     paths = [f"{folder}/{file}" for folder in folders]
     try:
         return beside.read_many(paths)
     except DeltaError:
-        # It doesn't tell which: one folder in which one may not read keeps no other copy.
+        # One by one, so that a folder that can't be read doesn't affect the others.
         return [_read_one(beside, path) for path in paths]
 
 
@@ -127,9 +127,9 @@ def _read_one(beside: Storage, path: str) -> bytes | DeltaError | None:
 def _marker(
     content: bytes | DeltaError | None, deletion: bytes | DeltaError | None
 ) -> CopyMarker | None:
-    """The marker of a place; a deletion takes it before its own file, which tells it as well.
+    """Parse the marker of a copy. If a deletion has deleted it already, its list file contains it.
 
-    :raises DeltaError: one of the two can't be read, or is none.
+    :raises DeltaError: one of the two can't be read or parsed.
     """
     from airflow_delta.copies.deletion_list import DeletionList
     from airflow_delta.copies.marker import CopyMarker
@@ -145,16 +145,16 @@ def _marker(
 
 
 def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: str) -> bool:
-    """Whether a copy is one of this table, by the id that it has, or had before it was replaced."""
+    """Whether a copy is one of this table, by the id that the table has, or had before it was replaced."""
     if marker.table_id == copied.id:
         return True
-    if _place(hook, copied.table.uri, marker.table_uri) != copied.table.storage.place:
-        # One of another table: it doesn't take a look into the log to tell.
+    if _resolved_location(hook, copied.table.uri, marker.table_uri) != copied.table.storage.place:
+        # A copy of another table; this check doesn't need the log.
         return False
     had = copied.had_id(marker.table_id, marker.version)
     if had is None:
         _LOG.warning(
-            "%r stays: it is a copy of version %d of the table %r at %r, and nobody can tell any more "
+            "%r is kept: it is a copy of version %d of the table %r at %r, and nobody can know any more "
             "whether that is the one that was replaced there; delete it by hand",
             uri,
             marker.version,
@@ -164,8 +164,8 @@ def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: st
     return bool(had)
 
 
-def _place(hook: DeltaHook, uri: str, location: str | None) -> str | None:
-    """The place that a location means in the store of a URI; None where it means none."""
+def _resolved_location(hook: DeltaHook, uri: str, location: str | None) -> str | None:
+    """Resolve a location with the storage options of a URI; None if that isn't possible."""
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.engine.storage.location import open_storage
 
@@ -174,5 +174,5 @@ def _place(hook: DeltaHook, uri: str, location: str | None) -> str | None:
     try:
         return open_storage(location, hook.storage_options(uri)).place
     except DeltaError:
-        # It is of another kind of store, for which the options of this one are none.
+        # It is in another kind of store, which doesn't have these options.
         return None

@@ -1,18 +1,18 @@
-"""The doorway from Airflow to the log engine, and the only one.
+"""`DeltaHook`: the only access from Airflow to the log engine.
 
-Operators, sensors and triggers call `DeltaHook` and get back what XCom can carry: plain
-dictionaries of text and numbers. The hook turns a connection into storage options and imports the
-engine inside its methods, so that parsing a DAG file stays cheap.
+Operators, sensors and triggers call `DeltaHook`, and get plain dictionaries of text and numbers for
+XCom. The hook converts a connection to storage options. It imports the engine inside its methods,
+so that parsing a DAG file is fast.
 
-Which credentials a table is opened with:
+The credentials of a table come from
 
-* ``delta_conn_id`` names a connection, or the URI does in front of its bucket
-  (``s3://<connection>@<bucket>/…``): that one, and it is an error if it doesn't exist, or if they name two;
-* otherwise the connection that Airflow's provider for the URI's scheme uses by default
-  (``aws_default`` for ``s3://``, …), where it exists;
-* otherwise none: the store's own chain (environment, instance role) decides.
+* the connection ``delta_conn_id``, or the connection in front of the bucket in the URI
+  (``s3://<connection>@<bucket>/…``), which must exist; both must not name different ones;
+* otherwise the default connection of Airflow's provider for the URI's scheme (``aws_default`` for
+  ``s3://``, …), if it exists;
+* otherwise the store's own chain of credentials (environment, instance role).
 
-And which commit owner ratifies the commits of a managed table: see `airflow_delta.hooks.commit_owner`.
+For the commit owner of a managed table see `airflow_delta.hooks.commit_owner`.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
 __all__ = ["DeltaHook"]
 
 _CLOCKS_DIFFER_MS = 60_000
-"""The scheduler, whose clock ``{{ ts }}`` is of, may be so much ahead of the worker."""
+"""The clock of the scheduler, from which ``{{ ts }}`` comes, may be so far ahead of the worker's."""
 
 
 class DeltaHook(BaseHook):
     """Open, inspect and maintain Delta tables.
 
-    :param delta_conn_id: the connection with the credentials: of type ``delta``, or one of the
+    :param delta_conn_id: the connection with the credentials, of type ``delta`` or one of the
         clouds' own types. None: the default connection of each table URI's scheme.
     :param commit_owner_conn_id: the connection with the database of the SQL commit owner, for managed
-        tables. None: ``delta_commit_owner_default`` where that exists, else what the environment says.
+        tables. None: ``delta_commit_owner_default`` if it exists, else the environment variable.
     :param allowed_outside: locations outside of the tables below which they may read files that their logs
-        name, beside those that the connection allows (its extra of the same name); see `DeltaTable`.
+        name, in addition to those in the connection's extra of the same name; see `DeltaTable`.
     """
 
     conn_name_attr = "delta_conn_id"
@@ -81,12 +81,12 @@ class DeltaHook(BaseHook):
         self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
 
     def storage_options(self, table_uri: str) -> dict[str, str]:
-        """The options to open a table's store with; their secrets are masked in all logs.
+        """The storage options of a table; their secrets are masked in all logs.
 
-        :raises InvalidArgumentError: the location isn't a text, as where an XCom has nothing, is relative,
+        :raises InvalidArgumentError: the location isn't text (for example an empty XCom), is relative,
             or has a password.
         :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
-        :raises AirflowException: the connection can't be translated.
+        :raises AirflowException: the connection can't be converted.
         """
         return self._access(table_uri).options
 
@@ -98,7 +98,7 @@ class DeltaHook(BaseHook):
         return list(self._access(table_uri).allowed_outside)
 
     def allowed_parameter(self, table_uri: str) -> dict[str, list[str]]:
-        """The parameter ``allowed_outside`` of a job that opens a table's files; nothing without any.
+        """The parameter ``allowed_outside`` for a job that opens a table's files; empty if there are none.
 
         :raises AirflowException: see `storage_options`.
         """
@@ -124,10 +124,10 @@ class DeltaHook(BaseHook):
         return _Access(uri, options, (*allowed, *self._allowed_outside))
 
     def common_storage_options(self, *uris: str) -> dict[str, str]:
-        """The options for a job that works on several tables of one store.
+        """The storage options for a job with several tables in one store.
 
         :raises AirflowException: the tables need different options, or are in different kinds of
-            object stores, none of which knows the options of the other.
+            object stores, which have different options.
         """
         found: dict[str, str] = {}
         for uri in uris:
@@ -142,13 +142,13 @@ class DeltaHook(BaseHook):
         if found and len(stores) > 1:
             raise AirflowException(
                 f"{' and '.join(uris)} are in different stores ({', '.join(stores)}), and a job has "
-                "one set of credentials; copy within one store, or leave the connections out where "
+                "one set of credentials; copy within one store, or leave the connections out if "
                 "the identity of the worker may use both"
             )
         return found
 
     async def storage_options_async(self, table_uri: str) -> dict[str, str]:
-        """As `storage_options`, for triggers: never blocks the event loop."""
+        """Like `storage_options`, for triggers: it doesn't block the event loop."""
         return (await self._access_async(table_uri)).options
 
     async def _access_async(self, table_uri: str) -> _Access:
@@ -165,18 +165,18 @@ class DeltaHook(BaseHook):
         return access
 
     def table(self, table_uri: str) -> DeltaTable:
-        """A table of the engine, for what this hook has no method for.
+        """Create the engine's table object, for operations that this hook has no method for.
 
-        Connections are looked up; neither the store nor the commit owner is asked for anything.
+        This looks up connections, but makes no request to the store or the commit owner.
 
-        :raises InvalidArgumentError: the location isn't one.
-        :raises AirflowNotFoundException: a connection that is named doesn't exist.
-        :raises AirflowException: a connection can't be translated.
+        :raises InvalidArgumentError: the location is invalid.
+        :raises AirflowNotFoundException: a named connection doesn't exist.
+        :raises AirflowException: a connection can't be converted.
         """
         return _table(self._access(table_uri), self.commit_owner.url())
 
     async def table_async(self, table_uri: str) -> DeltaTable:
-        """As `table`, for triggers: importing the engine takes its time, in a thread here."""
+        """Like `table`, for triggers: it imports the engine in a thread."""
         access = await self._access_async(table_uri)
         owner_url = await self.commit_owner.url_async()
         return await asyncio.to_thread(_table, access, owner_url)
@@ -185,11 +185,11 @@ class DeltaHook(BaseHook):
     def latest_version(
         table: DeltaTable, known: int | None = None, *, confirm: bool = False
     ) -> int | None:
-        """The newest version of a table, or None where there is no table (yet).
+        """Find the newest version of a table; None if there is no table (yet).
 
-        :param known: a version that was there before: one request tells whether it is the newest.
-        :param confirm: make sure as well that ``known`` is still there. Where the log has been
-            cleaned up beyond the commit after it, it would seem to be the newest for ever.
+        :param known: an earlier result: one request finds out whether it is still the newest.
+        :param confirm: also check that ``known`` still exists. If a cleanup has deleted it and the commit
+            after it, it would seem to be the newest for ever.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
@@ -206,20 +206,20 @@ class DeltaHook(BaseHook):
         timestamp: str | int | None = None,
         check_files: bool = False,
     ) -> dict[str, Any]:
-        """Resolve one version of a table, so that any number of tasks can read the same state.
+        """Resolve a version of a table, so that any number of tasks can read the same state.
 
         :param version: this version; or
         :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch
-            milliseconds. A time after the newest commit means the newest version, unless it is yet to
-            come, when later commits may still belong to it. Neither: the newest version.
-        :param check_files: make sure that the files of an earlier version are there, and log a warning
-            where a vacuum may take some at any time. See `DeltaTable.check_version` for what it costs.
-        :returns: ``table_uri``, ``version``, ``timestamp_ms`` (None where the commit's file is gone
-            and a checkpoint stands for it), ``num_files``, ``size_in_bytes`` and ``num_rows`` (None
-            where the statistics don't tell).
-        :raises MissingFilesError: ``check_files``, and some are gone.
-        :raises OutsidePathError: ``check_files``, and some are where the table may not read.
-        :raises TimestampOutOfRangeError: the time is before the log, or yet to come.
+            milliseconds. A time after the newest commit means the newest version, but it must not be in the
+            future, because later commits could still belong to it. Neither: the newest version.
+        :param check_files: check that the files of an earlier version exist, and log a warning if a vacuum
+            may delete some at any time. See `DeltaTable.check_version` for the costs.
+        :returns: ``table_uri``, ``version``, ``timestamp_ms`` (None if a cleanup has deleted the commit),
+            ``num_files``, ``size_in_bytes`` and ``num_rows`` (None if statistics are missing).
+        :raises MissingFilesError: ``check_files`` is set, and some are gone.
+        :raises OutsidePathError: ``check_files`` is set, and some are at locations that the table isn't
+            allowed to read.
+        :raises TimestampOutOfRangeError: the time is before the log or in the future.
         :raises DeltaError: the table or the version can't be read.
         """
         from airflow_delta.engine.errors import VersionNotFoundError
@@ -230,7 +230,7 @@ class DeltaHook(BaseHook):
             timestamp=timestamp,
             can_return_latest=timestamp is not None and _has_come(timestamp, table_uri),
         )
-        # What was just opened as the newest version is the newest one.
+        # The newest version needs no check: its files aren't removed.
         if check_files and (version is not None or timestamp is not None):
             self._check_files(table, snapshot)
         try:
@@ -257,15 +257,15 @@ class DeltaHook(BaseHook):
     ) -> dict[str, Any]:
         """Write a checkpoint of a version, the newest one by default.
 
-        :param policy: ``classic`` or ``v2``; None: as ``delta.checkpointPolicy`` says.
-        :param if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come
-            since the last one.
-        :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-        :returns: ``table_uri``, what `CheckpointResult.to_dict` has, and ``duration_ms``.
+        :param policy: ``classic`` or ``v2``; None: the property ``delta.checkpointPolicy``.
+        :param if_needed: write none if there are fewer than ``delta.checkpointInterval`` commits since the
+            last one.
+        :param backfill_first: have the commit owner of a managed table backfill missing versions first.
+        :returns: ``table_uri``, the entries of `CheckpointResult.to_dict`, and ``duration_ms``.
         :raises DeltaError: the table can't be read or the checkpoint can't be written.
         """
         began = time.monotonic()
-        # The engine itself tells what the policies are.
+        # The engine itself checks the policy.
         result = self.table(table_uri).checkpoint(
             version,
             policy=cast("Any", policy),
@@ -289,10 +289,10 @@ class DeltaHook(BaseHook):
         :param start: the first version of the range; None: the first one that no checkpoint and no
             compaction covers.
         :param end: the last version of the range; None: the newest.
-        :param dry_run: only tell what would be done.
-        :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-        :returns: ``table_uri``, what `LogCompactionResult.to_dict` has, and ``duration_ms``.
-        :raises DeltaError: the table can't be read, the range isn't one, or the compaction can't be
+        :param dry_run: only report what would be done.
+        :param backfill_first: have the commit owner of a managed table backfill missing versions first.
+        :returns: ``table_uri``, the entries of `LogCompactionResult.to_dict`, and ``duration_ms``.
+        :raises DeltaError: the table can't be read, the range is invalid, or the compaction can't be
             written.
         """
         began = time.monotonic()
@@ -303,9 +303,9 @@ class DeltaHook(BaseHook):
         return {"table_uri": table_uri, **result.to_dict(), "duration_ms": duration}
 
     def committed_version(self, table_uri: str, *, app_id: str, app_version: int) -> int | None:
-        """The version that carries an application transaction: a commit of an earlier try.
+        """Find the version that an earlier try committed, by its transaction identifier.
 
-        None where there is no such commit, or no table yet.
+        Returns None if there is no such commit, or no table yet.
         """
         from airflow_delta.engine.errors import TableNotFoundError
 
@@ -316,10 +316,10 @@ class DeltaHook(BaseHook):
 
     @staticmethod
     def error(kind: str, message: str) -> DeltaError:
-        """An error that a trigger has met, as the task raises it.
+        """Create the error that a trigger has reported, for the task to raise.
 
-        :param kind: the name of the error's class. What isn't an error of the engine becomes a
-            `DeltaError` that says so.
+        :param kind: the name of the error's class. A class that isn't the engine's becomes a `DeltaError`
+            with this name in its text.
         :param message: its text.
         """
         from airflow_delta.engine import errors
@@ -334,21 +334,21 @@ class DeltaHook(BaseHook):
         if found.num_unprotected:
             self.log.warning(
                 "version %s of %s may become unreadable at any time: %s of its files were removed from "
-                "the table longer ago than delta.deletedFileRetentionDuration, so that the next vacuum "
-                "takes them",
+                "the table longer ago than delta.deletedFileRetentionDuration, so the next vacuum "
+                "deletes them",
                 snapshot.version,
                 table.uri,
                 found.num_unprotected,
             )
 
     def _connection_id(self, table_uri: object) -> tuple[str | None, str]:
-        """The connection to open a table with, None for none, and the URI without it."""
+        """The id of a table's connection, or None, and the URI without it."""
         connection_id, uri = split_connection(check_location(table_uri))
         named = one_connection(self.delta_conn_id, connection_id)
         return named or default_connection_id(uri), uri
 
     def _without_connection(self, connection_id: str, uri: str) -> _Access:
-        """No options where a default connection is missing; a named one must exist."""
+        """Go on without options if a default connection is missing; a named one must exist."""
         if connection_id == self.delta_conn_id or connection_id != default_connection_id(uri):
             raise AirflowNotFoundException(
                 f"the connection {connection_id!r} (delta_conn_id) isn't defined; define it, "
@@ -358,7 +358,7 @@ class DeltaHook(BaseHook):
 
 
 class _Access(NamedTuple):
-    """A table's URI, without a connection, and what a connection says of it."""
+    """A table's URI without its connection, and the settings from the connection."""
 
     uri: str
     options: dict[str, str]
@@ -366,7 +366,7 @@ class _Access(NamedTuple):
 
 
 def _has_come(timestamp: str | int, table_uri: str) -> bool:
-    """Whether a time isn't in the future, as far as clocks agree."""
+    """Whether a time isn't in the future, with a tolerance for different clocks."""
     from airflow_delta.engine.snapshot.timestamps import epoch_ms
 
     return epoch_ms(timestamp, table=table_uri) <= time.time_ns() // 1_000_000 + _CLOCKS_DIFFER_MS

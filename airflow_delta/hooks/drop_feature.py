@@ -1,4 +1,4 @@
-"""What tasks do to get rid of a table feature: drop it, and wait until history may be truncated."""
+"""Drop a table feature, and wait until the history may be truncated, for tasks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 _PAUSE_MS = 60 * 60 * 1000
-"""A look costs as much as the log is long, and before its time brings little: whoever changes the table's
-retention meanwhile is noticed after so long."""
+"""The longest time between two checks. A check reads the whole log, so there are few before the expected
+time; they only notice a changed retention of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TruncationLook:
-    """What one look at a table, whose history is to be truncated, has found.
+    """The result of one check of a table whose history will be truncated.
 
     Attributes:
-        reached: whether the feature can be dropped now, or has been.
-        ready_at_ms: when that may be the case, in epoch ms; None where it isn't known.
+        reached: whether the feature can be dropped now, or has been dropped.
+        ready_at_ms: when it can be dropped, in epoch ms; None if that isn't known.
         facts: ``table_uri``, ``version`` and ``feature``, whether it is ``dropped`` already, ``ready_at``
             (ISO-8601) and the ``reason``, as JSON values.
     """
@@ -41,16 +41,15 @@ class TruncationLook:
 
     @property
     def seen(self) -> str:
-        """What was seen, in words."""
+        """The state that was found, in words."""
         return str(self.facts["reason"] or "it can be dropped")
 
 
 class TruncationWatch:
-    """The history of one table, looked at again and again, as seldom as makes sense.
+    """Checks the history of a table repeatedly, but no more often than useful.
 
     :param feature: the feature that is being dropped.
-    :param not_before_ms: don't look before this time, in epoch ms, as an earlier watch has found; None:
-        look at once.
+    :param not_before_ms: the time of the first check, in epoch ms, from an earlier watch; None: at once.
     """
 
     def __init__(self, feature: str, *, not_before_ms: int | None = None) -> None:
@@ -58,10 +57,10 @@ class TruncationWatch:
         self.not_before_ms = not_before_ms
 
     def look(self, table: DeltaTable) -> TruncationLook | None:
-        """Look at the table, unless it is too early for that: None then.
+        """Check the table; return None if it is too early for that.
 
-        :param table: the table; another object for the same one will do.
-        :raises DeltaError: see `look_at_truncation`. A look that fails doesn't count.
+        :param table: the table; it may be a new object for the same table.
+        :raises DeltaError: see `look_at_truncation`. A failed check is repeated.
         """
         now_ms = time.time_ns() // 1_000_000
         if self.not_before_ms is not None and now_ms < self.not_before_ms:
@@ -74,7 +73,7 @@ class TruncationWatch:
 
 
 def wanted_truncation(feature: str) -> str:
-    """What is waited for, in words."""
+    """The state that is waited for, in words."""
     return f"the history with the feature {feature} to expire"
 
 
@@ -89,13 +88,13 @@ def drop_feature(
 ) -> dict[str, Any]:
     """Drop a feature, as far as that can be done now.
 
-    :param hook: reaches the table and its commit owner.
+    :param hook: gives access to the table and its commit owner.
     :param feature: the feature's name, in any case.
-    :param truncate_history: have the versions with the feature expire, instead of hiding them.
-    :param rewrite: has the data files written anew in which there are traces of a feature, whose name it is
-        given; None: nobody does.
-    :param dry_run: only tell what would be done.
-    :returns: ``table_uri``, what `DropFeatureResult.to_dict` has, ``dry_run`` and ``duration_ms``.
+    :param truncate_history: let the versions with the feature expire, instead of protecting them with
+        checkpoints.
+    :param rewrite: rewrites the data files that use the feature whose name it gets; None: nothing does.
+    :param dry_run: only report what would be done.
+    :returns: ``table_uri``, the entries of `DropFeatureResult.to_dict`, ``dry_run`` and ``duration_ms``.
     :raises DeltaError: the feature can't be dropped.
     """
     began = time.monotonic()
@@ -111,14 +110,14 @@ def drop_feature(
 
 
 def look_at_truncation(table: DeltaTable, feature: str) -> TruncationLook:
-    """Whether the history that needs a feature may be truncated by now.
+    """Check whether the history that needs a feature may be truncated now.
 
-    That reads the log, and what it keeps of the time with the feature.
+    This reads the log, including the retained history with the feature.
 
     :param table: the table.
     :param feature: the feature that is being dropped.
-    :raises InvalidArgumentError: dropping it hasn't begun, or somebody uses it again, so that no waiting
-        helps; or it isn't dropped that way.
+    :raises InvalidArgumentError: waiting doesn't help: the drop hasn't begun, somebody uses the feature
+        again, or it isn't dropped in this way.
     :raises DeltaError: the table can't be read.
     """
     from airflow_delta.engine.errors import InvalidArgumentError

@@ -1,13 +1,12 @@
-"""Which errors fail a task for good, and which are worth another try: one table for all tasks.
+"""`POLICY`: which errors Airflow retries, and which fail a task without a retry.
 
-A task that fails for good raises an `AirflowFailException`, which Airflow doesn't try again. That is for
-what another try finds again: wrong arguments, a feature that is missing, what retention protects, a
-version that isn't there, a damaged table. What may pass by itself is raised as it is, and tried again as
-the task's ``retries`` say: a store or a commit owner that doesn't answer, another writer that was faster,
-a version that isn't backfilled yet.
+A permanent error would occur again: invalid arguments, an unsupported feature, a missing version, a
+damaged table, or files that the retention protects. It becomes an `AirflowFailException`, which
+Airflow doesn't retry. A temporary error is raised unchanged, and the task's ``retries`` apply: a
+store or commit owner doesn't answer, another writer was faster, or a version isn't backfilled yet.
 
-The table goes by the names of classes: the engine isn't imported where a DAG is parsed, and a Spark job or
-a trigger reports no more of an error than its class and its text.
+The policy uses names of classes, because the engine isn't imported when a DAG is parsed, and
+because Spark jobs and triggers report only the class and the text of an error.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = [
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 POLICY = {
-    # The root stands for what the engine doesn't know.
+    # The base class, for errors that the engine doesn't know.
     "DeltaError": "retry",
     "TableStateError": "fail",
     "TableNotFoundError": "fail",
@@ -44,7 +43,7 @@ POLICY = {
     "ChangesNotAvailableError": "fail",
     "OutsidePathError": "fail",
     "UnsupportedFeatureError": "fail",
-    # The next try begins with what the other writer has left.
+    # The next try is based on the other writer's version.
     "CommitConflictError": "retry",
     "ProtocolChangedError": "retry",
     "MetadataChangedError": "retry",
@@ -62,7 +61,7 @@ POLICY = {
     "ConstraintViolationError": "fail",
     "RetentionError": "fail",
     "StorageError": "retry",
-    # A cleanup may have taken a file of the log that was listed before; the next try lists anew.
+    # A cleanup may have deleted a file of the log after it was listed; the next try lists again.
     "ObjectNotFoundError": "retry",
     "MissingFilesError": "fail",
     "ObjectExistsError": "retry",
@@ -71,45 +70,45 @@ POLICY = {
     "UnsafeStorageError": "fail",
     "InvalidArgumentError": "fail",
 }
-"""By the name of each class of ``airflow_delta.engine.errors``: ``fail`` for good, or ``retry``."""
+"""For the name of each class of ``airflow_delta.engine.errors``: ``fail`` or ``retry``."""
 
 
 class TableFailure(AirflowFailException):
-    """A task has failed for good: another try would find the same. Its cause is the engine's error."""
+    """A task has failed permanently: a retry would fail as well. Its cause is the engine's error."""
 
 
 class ArgumentError(TableFailure, ValueError):
-    """An argument of a task makes no sense, or a template of it has rendered to nothing."""
+    """An argument of a task is invalid, or its template has rendered to nothing."""
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether an error fails a task for good.
+    """Whether an error is permanent.
 
-    :param error: of a class that isn't in `POLICY`, it counts as the nearest class above it that is; one
-        that isn't the engine's may pass.
+    :param error: the error; the nearest base class in `POLICY` decides. Errors of other classes are
+        retried.
     """
     kinds = (kind.__name__ for kind in type(error).__mro__)
     return next((POLICY[kind] for kind in kinds if kind in POLICY), "retry") == "fail"
 
 
 def is_permanent_kind(kind: str) -> bool:
-    """Whether errors of a class fail a task for good.
+    """Whether errors of a class are permanent.
 
-    :param kind: the name of the class, as a trigger or a Spark job reports it.
+    :param kind: the name of the class, as reported by a trigger or a Spark job.
     """
     return POLICY.get(kind) == "fail"
 
 
 @contextmanager
 def failures_by_policy() -> Iterator[None]:
-    """Raise what fails a task for good as a `TableFailure`, and everything else as it is.
+    """Raise permanent errors as `TableFailure`, and all others unchanged.
 
     :raises TableFailure: with the error's text, and the error as its cause.
     """
     try:
         yield
     except AirflowException:
-        raise  # Whoever raised it has decided.
+        raise  # the code that raised it has decided
     except Exception as error:
         if is_permanent(error):
             raise TableFailure(str(error)) from error
@@ -117,7 +116,7 @@ def failures_by_policy() -> Iterator[None]:
 
 
 def with_failures_by_policy(execute: _FunctionT) -> _FunctionT:
-    """Have a method, such as an operator's ``execute``, raise its errors as `failures_by_policy` does."""
+    """Decorate a method, such as an operator's ``execute``, with `failures_by_policy`."""
 
     @wraps(execute)
     def by_policy(*arguments: Any, **named: Any) -> Any:

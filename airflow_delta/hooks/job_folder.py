@@ -1,8 +1,8 @@
-"""The folder of one submission of a Spark job, and what becomes of folders whose task was killed.
+"""Create the folder of a Spark job's submission, and delete the folders of killed tasks.
 
-A folder is locked for as long as the task, or the spark-submit that it has started, is there: the system
-takes the lock away from processes that are killed. So a folder that nobody has locked is left over. Numbers
-of processes would say less: they are given out again, and mean nothing in another container.
+A folder is locked as long as the task, or its spark-submit, runs; the operating system releases the
+locks of killed processes. So an unlocked folder is left over. Process ids wouldn't work: they are
+reused, and mean nothing in another container.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 __all__ = ["LEFT_AFTER_SECONDS", "PREFIX", "JobFolder", "job_folder", "sweep_job_folders"]
 
 PREFIX = "airflow-delta-job-"
-"""What the names of the folders begin with."""
+"""The prefix of the folders' names."""
 
 LEFT_AFTER_SECONDS = 3600.0
-"""A folder that was changed more recently isn't looked at: it may not be locked yet."""
+"""The age from which a folder may be left over; a younger one may not be locked yet."""
 
 _LOCK = "in-use.lock"
 
@@ -37,8 +37,8 @@ class JobFolder:
     """The folder of a submission.
 
     Attributes:
-        path: where it is.
-        lock: the file descriptor that holds its lock, for the processes of the job to inherit.
+        path: its path.
+        lock: the file descriptor with its lock, which the processes of the job inherit.
     """
 
     path: Path
@@ -47,13 +47,13 @@ class JobFolder:
 
 @contextmanager
 def job_folder() -> Iterator[JobFolder]:
-    """Make a folder that no other user can read, and delete it at the end; delete left-over ones before."""
+    """Create a private folder and delete it at the end; before that, delete left-over folders."""
     sweep_job_folders()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
         path = Path(directory)
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            # A file system without locks: the folder is never taken for left over there.
+            # On a file system without locks, folders are never considered left over.
             with suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield JobFolder(path, lock)
@@ -62,10 +62,10 @@ def job_folder() -> Iterator[JobFolder]:
 
 
 def sweep_job_folders() -> list[Path]:
-    """Delete the folders of submissions that have ended without deleting them.
+    """Delete the folders that killed submissions have left.
 
-    Only this user's own, in the directory for temporary files; symbolic links aren't followed. What
-    can't be deleted is logged and left.
+    Only folders of this user in the directory for temporary files are deleted; symbolic links
+    aren't followed. If one can't be deleted, this is logged.
 
     :returns: the folders that were deleted.
     """
@@ -90,7 +90,7 @@ def _delete_if_left(folder: Path) -> bool:
         with _free_lock(directory) as is_free:
             if not is_free:
                 return False
-            # Locked while it is deleted: no other task begins with the same.
+            # Locked during the deletion, so that no other task deletes it as well.
             shutil.rmtree(folder)
     except OSError as error:
         _log.warning("the left-over folder %s can't be deleted: %s", folder, error)
@@ -103,7 +103,7 @@ def _delete_if_left(folder: Path) -> bool:
 
 @contextmanager
 def _free_lock(directory: int) -> Iterator[bool]:
-    """Take the lock of a folder; False where it has none, or somebody has it."""
+    """Acquire the lock of a folder; False if it has none, or another process has it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         lock = os.open(_LOCK, flags, dir_fd=directory)

@@ -1,7 +1,7 @@
-"""What tasks do that destroys: clean up a log, vacuum a table, and bring back an earlier version.
+"""Clean up a log, vacuum a table and restore a version, for tasks.
 
-Each function returns the engine's result of it as plain JSON values, ``to_dict()``, which XCom can carry:
-numbers, bytes and reasons, and never a list of files.
+Each function returns the engine's result as plain JSON values (``to_dict()``) for XCom: numbers,
+bytes and reasons, but no lists of files.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ def clean_up(
     backfill_first: bool = False,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Delete the part of a log that its table's retention doesn't protect.
+    """Delete the expired part of a log.
 
-    :param hook: reaches the table.
-    :param older_than_hours: how old commits must be to go; None: as ``delta.logRetentionDuration`` says.
+    :param hook: gives access to the table.
+    :param older_than_hours: the age of the commits to delete; None: ``delta.logRetentionDuration``.
     :param force: see `DeltaTable.cleanup_metadata`.
-    :param write_checkpoint: where a checkpoint of an older version would let more go, write it before.
-    :param backfill_first: have the commit owner of a managed table backfill what is missing before.
-    :param dry_run: only tell what would be deleted; nothing is backfilled and no checkpoint written.
-    :returns: ``table_uri``, what `MetadataCleanupResult.to_dict` has, ``dry_run`` and ``duration_ms``.
-    :raises RetentionError: the table keeps its log for longer than that.
+    :param write_checkpoint: first write a checkpoint of an older version, if more can be deleted then.
+    :param backfill_first: have the commit owner of a managed table backfill missing versions first.
+    :param dry_run: only report what would be deleted; nothing is backfilled and no checkpoint
+        written.
+    :returns: ``table_uri``, the entries of `MetadataCleanupResult.to_dict`, ``dry_run`` and
+    ``duration_ms``.
+    :raises RetentionError: the table's property keeps the log for longer.
     :raises DeltaError: the table can't be read, or its log can't be cleaned up.
     """
     began = time.monotonic()
@@ -66,20 +68,20 @@ def vacuum(
     enforce_retention: bool = True,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Delete the files in a table's directory that nobody needs any more.
+    """Delete files in a table's directory that no retained version needs.
 
-    :param hook: reaches the table, its commit owner and the inventory.
-    :param retention_hours: how old files must be; None: as ``delta.deletedFileRetentionDuration`` says.
+    :param hook: gives access to the table, its commit owner and the inventory.
+    :param retention_hours: the age of the files to delete; None: ``delta.deletedFileRetentionDuration``.
     :param mode: ``full`` or ``lite``.
-    :param inventory: the Parquet file of files to be looked at in place of a listing.
-    :param enforce_retention: refuse less than the table's property says.
-    :param dry_run: only tell what would be deleted.
-    :returns: ``table_uri``, what `VacuumResult.to_dict` has, ``dry_run`` and ``duration_ms``.
-    :raises RetentionError: the table keeps its files for longer than that.
+    :param inventory: a Parquet file that lists the files, instead of a listing of the store.
+    :param enforce_retention: refuse a shorter retention than that of the table's property.
+    :param dry_run: only report what would be deleted.
+    :returns: ``table_uri``, the entries of `VacuumResult.to_dict`, ``dry_run`` and ``duration_ms``.
+    :raises RetentionError: the table's property keeps the files for longer.
     :raises DeltaError: the table can't be read, or can't be vacuumed.
     """
     began = time.monotonic()
-    # The engine itself tells what the modes are.
+    # The engine itself checks the mode.
     result = hook.table(table_uri).vacuum(
         retention_hours=retention_hours,
         mode=cast("Any", mode),
@@ -102,22 +104,21 @@ def restore(
     backfill_first: bool = False,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Bring back an earlier version of a table by a commit, and have a checkpoint written of it.
+    """Restore an earlier version of a table by a commit, and write a checkpoint of it.
 
-    :param hook: reaches the table and its commit owner.
+    :param hook: gives access to the table and its commit owner.
     :param version: the version; or
     :param timestamp: the newest version at this time: ISO-8601 with offset, or epoch milliseconds.
-    :param ignore_missing_files: don't look whether the files are there that come back.
-    :param once: application and number of the commit, by which the commit of an earlier try is found.
-    :param write_checkpoint: write the checkpoint. One that can't be written, because the commit isn't
-        backfilled, or a cleanup has gone beyond it since an earlier try, is left out.
-    :param backfill_first: have the commit owner of a managed table backfill the commit for it.
-    :param dry_run: only tell what would be restored.
-    :returns: ``table_uri``, what `RestoreResult.to_dict` has, ``checkpoint`` (``version``, ``path``,
-        ``written`` and ``reason`` of what `DeltaHook.checkpoint` returns; None for none), ``dry_run`` and
-        ``duration_ms``.
-    :raises DeltaError: the version can't be restored. After an error of the checkpoint the table is
-        restored: a repetition with the same ``once`` finds that done.
+    :param ignore_missing_files: don't check that the restored files exist.
+    :param once: application id and version, by which a retry finds the commit of an earlier try.
+    :param write_checkpoint: write the checkpoint. It is skipped if it can't be written, because the commit
+        isn't backfilled, or because a cleanup has deleted it since an earlier try.
+    :param backfill_first: have the commit owner of a managed table backfill the commit first.
+    :param dry_run: only report what would be restored.
+    :returns: ``table_uri``, the entries of `RestoreResult.to_dict`, ``checkpoint`` (``version``, ``path``,
+        ``written`` and ``reason`` from `DeltaHook.checkpoint`, or None), ``dry_run`` and ``duration_ms``.
+    :raises DeltaError: the version can't be restored. If only the checkpoint failed, the table is restored,
+        and a retry with the same ``once`` finds the commit.
     """
     began = time.monotonic()
     result = hook.table(table_uri).restore(
@@ -136,17 +137,17 @@ def restore(
 
 
 def log_report(logger: Any, what: str, report: Mapping[str, Any]) -> None:
-    """Write a report into the log of a task, for people: a line for each fact.
+    """Write a report to the log of a task, with a line per fact.
 
-    :param logger: the task's.
-    :param what: what the report is of.
-    :param report: what one of the functions here returns.
+    :param logger: the task's logger.
+    :param what: the title of the report.
+    :param report: the result of a function of this module.
     """
     from airflow_delta.engine.maintenance.reports import report_lines
     from airflow_delta.engine.public_text import printable
 
     facts = {name: value for name, value in report.items() if name != "table_uri"}
-    # A line of the report must not become two.
+    # Escapes line breaks within facts.
     lines = "\n".join(map(printable, report_lines(facts)))
     logger.info("%s of %s\n%s", what, report["table_uri"], lines)
 

@@ -1,4 +1,4 @@
-"""What tasks do with managed tables: backfill them, wait for that, and change who owns their commits."""
+"""Backfill managed tables, wait for backfills, and change the commit owner, for tasks."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackfillLook:
-    """What one look at the backfill of a table has found.
+    """The result of one check of the backfill of a table.
 
     Attributes:
-        reached: whether the version that is waited for is backfilled.
-        facts: ``table_uri``, ``version`` (the one that is waited for), ``ratified_version``,
-            ``backfilled_version`` and ``lag``, as JSON values.
+        reached: whether the wanted version is backfilled.
+        facts: ``table_uri``, ``version`` (the wanted one), ``ratified_version``, ``backfilled_version`` and
+            ``lag``, as JSON values.
     """
 
     reached: bool
@@ -41,7 +41,7 @@ class BackfillLook:
 
     @property
     def seen(self) -> str:
-        """What was seen, in words."""
+        """The state that was found, in words."""
         backfilled, ratified = self.facts["backfilled_version"], self.facts["ratified_version"]
         return f"version {backfilled} backfilled, version {ratified} ratified"
 
@@ -49,11 +49,11 @@ class BackfillLook:
 def backfill(hook: DeltaHook, table_uri: str, *, version: int | None = None) -> dict[str, Any]:
     """Have the commit owner of a managed table backfill it.
 
-    :param hook: reaches the table and its owner.
-    :param version: the last version to be backfilled; None: all that are ratified by now.
-    :returns: ``table_uri``, what `BackfillResult.to_dict` has, and ``duration_ms``.
-    :raises DeltaError: the file system manages the table, the owner hasn't ratified the version or
-        can't be asked, or the store fails.
+    :param hook: gives access to the table and its owner.
+    :param version: the last version to be backfilled; None: all ratified versions.
+    :returns: ``table_uri``, the entries of `BackfillResult.to_dict`, and ``duration_ms``.
+    :raises DeltaError: the table isn't managed, the owner hasn't ratified the version or can't be reached,
+        or the store fails.
     """
     began = time.monotonic()
     result = hook.table(table_uri).backfill(version)
@@ -64,15 +64,15 @@ def backfill(hook: DeltaHook, table_uri: str, *, version: int | None = None) -> 
 def look_at_backfill(
     table: DeltaTable, *, version: int | None = None, trigger_backfill: bool = False
 ) -> BackfillLook:
-    """How far a table is backfilled, and whether that is far enough.
+    """Check whether a version of a table is backfilled.
 
-    Of a table that the file system manages every version is, as soon as it is there.
+    Every version of a table that isn't managed counts as backfilled.
 
     :param table: the table.
-    :param version: the version that is waited for; None: the newest that is ratified now.
-    :param trigger_backfill: have the owner backfill what is missing.
-    :raises InvalidArgumentError: the version can't be one.
-    :raises DeltaError: the table can't be read, or its owner can't be asked.
+    :param version: the wanted version; None: the newest ratified one.
+    :param trigger_backfill: have the owner backfill missing versions.
+    :raises InvalidArgumentError: the version is invalid.
+    :raises DeltaError: the table can't be read, or its owner can't be reached.
     """
     from airflow_delta.engine.log.segment import check_version
 
@@ -80,7 +80,7 @@ def look_at_backfill(
     status = table.commit_status()
     wanted = status.ratified_version if version is None else version
     backfilled = status.backfilled_version
-    # The owner can't backfill what nobody has committed yet.
+    # The owner can only backfill ratified versions.
     missing = min(wanted, status.ratified_version)
     if trigger_backfill and backfilled < missing:
         backfilled = table.backfill(missing).backfilled_version
@@ -97,22 +97,21 @@ def look_at_backfill(
 
 
 def wanted_backfill(version: int | None) -> str:
-    """What is waited for, in words.
+    """The state that is waited for, in words.
 
-    :param version: the version; None: the newest that is ratified when the first look succeeds.
+    :param version: the version; None: the newest ratified one at the first successful check.
     """
     which = "all versions that are ratified now" if version is None else f"version {version}"
     return f"{which} to be backfilled"
 
 
 def backfill_missing(hook: DeltaHook, table_uri: str, version: int | None = None) -> None:
-    """Make sure that a version is in the log's directory, for jobs that look nowhere else.
+    """Make sure that a version is backfilled, for jobs that read only ``_delta_log``.
 
-    The commit owner is asked only where it has to be: of a table that the file system manages, and of
-    a version that is backfilled, nothing is to be done.
+    This makes no request to a commit owner if the table isn't managed or the version is already backfilled.
 
-    :param hook: reaches the table and its owner.
-    :param version: the version; None: all that are ratified by now.
+    :param hook: gives access to the table and its owner.
+    :param version: the version; None: all ratified versions.
     :raises DeltaError: the table can't be read, or it can't be backfilled.
     """
     table = hook.table(table_uri)
@@ -122,14 +121,14 @@ def backfill_missing(hook: DeltaHook, table_uri: str, version: int | None = None
 
 
 def owner_url_for_job(hook: DeltaHook, table_uri: str) -> str | None:
-    """The database of the commit owner, for a job that commits to a table; None: it needs none from us.
+    """The database URL of the commit owner, for a job that commits to a table; None if the job needs none.
 
-    That is so where there is no table yet or the file system manages it, and where no connection names
-    the database: the job finds its owner in the environment then, as the worker does.
+    It needs none if the table doesn't exist yet or isn't managed, or if no connection names the
+    database: then the job finds it in the environment, like the worker.
 
-    :param hook: reaches the table and its owner.
-    :raises CommitOwnerError: the table is managed, and its owner doesn't have it or can't be reached
-        from here. That is told before anything starts.
+    :param hook: gives access to the table and its owner.
+    :raises CommitOwnerError: the table is managed, and its owner doesn't have it or can't be
+        reached; this is checked before the job is submitted.
     :raises DeltaError: the table can't be read.
     """
     from airflow_delta.engine.errors import TableNotFoundError
@@ -148,16 +147,16 @@ def owner_url_for_job(hook: DeltaHook, table_uri: str) -> str | None:
 def convert_to_managed(
     hook: DeltaHook, table_uri: str, *, owner: str, conf: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Hand the commits of a table over to a commit owner.
+    """Convert a table to a managed table of a commit owner.
 
-    Where the owner can't be reached, and the log says that it has the table, there is nothing to be done
-    but to trust in that; unless a configuration is asked for.
+    If the owner can't be reached, but the log says that it owns the table already, the conversion
+    counts as done, unless ``conf`` is given.
 
-    :param owner: what the owner is called.
-    :param conf: its configuration, which everybody may read who may read the table; None: whatever the
-        table has, and that of the owner's defaults where it is handed over.
-    :returns: ``table_uri``, ``version``, ``owner`` and ``converted``: false where it had them already.
-    :raises DeltaError: the table can't be read or handed over.
+    :param owner: the owner's name.
+    :param conf: its configuration, which everybody may read who may read the table; None: that of
+        the table, or the owner's defaults for a new conversion.
+    :returns: ``table_uri``, ``version``, ``owner`` and ``converted`` (false if it was converted before).
+    :raises DeltaError: the table can't be read or converted.
     """
     from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError
     from airflow_delta.engine.transaction.conversion import ConversionResult
@@ -166,13 +165,15 @@ def convert_to_managed(
     try:
         result = table.convert_to_managed(owner, conf)
     except NoBooksError:
-        # Somebody answers, and it isn't the owner of this table.
+        # The owner can be reached, but doesn't have this table.
         raise
     except CommitOwnerUnavailableError as error:
         newest = _backfilled_snapshot(table)
         if conf is not None or _owner_name(newest) != owner:
             raise
-        _LOG.warning("%s: by its log it has the commit owner %r; %s", table_uri, owner, error)
+        _LOG.warning(
+            "%s: according to its log it has the commit owner %r; %s", table_uri, owner, error
+        )
         unchanged = ConversionResult(newest.version, owner, converted=False)
         return {"table_uri": table_uri, **unchanged.to_dict()}
     return {"table_uri": table_uri, **result.to_dict()}
@@ -181,11 +182,11 @@ def convert_to_managed(
 def convert_to_file_system(
     hook: DeltaHook, table_uri: str, *, keep_in_commit_timestamps: bool = True
 ) -> dict[str, Any]:
-    """Give the commits of a managed table back to the file system.
+    """Convert a managed table back to a table that the file system manages.
 
-    :param keep_in_commit_timestamps: leave the feature ``inCommitTimestamp`` in the protocol.
-    :returns: as `convert_to_managed`; ``owner`` is None.
-    :raises DeltaError: the table can't be read, or its owner doesn't give it back.
+    :param keep_in_commit_timestamps: keep the feature ``inCommitTimestamp`` in the protocol.
+    :returns: like `convert_to_managed`; ``owner`` is None.
+    :raises DeltaError: the table can't be read, or its owner doesn't release it.
     """
     result = hook.table(table_uri).convert_to_file_system(
         keep_in_commit_timestamps=keep_in_commit_timestamps
@@ -194,7 +195,7 @@ def convert_to_file_system(
 
 
 def _backfilled_snapshot(table: DeltaTable) -> Snapshot:
-    """The newest version that the log's directory has; no commit owner is asked."""
+    """The newest backfilled version, without a request to the commit owner."""
     from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 
     return open_backfilled(table.storage)

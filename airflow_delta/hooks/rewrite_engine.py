@@ -1,4 +1,4 @@
-"""Have Spark rewrite data files, as dropping some table features needs it."""
+"""Have Spark rewrite data files, which dropping some table features needs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _JOB = "rewrite"
 def rewrite_with_spark(
     hook: DeltaHook, job: SparkJobHook, table_uri: str, *, feature: str
 ) -> dict[str, Any]:
-    """Have Spark rewrite the data files of a table in which a feature has left traces.
+    """Have Spark rewrite the data files of a table that use a feature.
 
-    The job commits by itself, and may be repeated: what is rewritten isn't rewritten again.
+    The job commits, and may be repeated: it doesn't rewrite a file again.
 
-    :param hook: knows the credentials of the table's store, and its commit owner.
+    :param hook: gives access to the table and its commit owner.
     :param job: submits the job.
     :param feature: ``deletionVectors``, ``columnMapping`` or ``typeWidening``.
-    :returns: ``table_uri``, and what `airflow_delta.spark.rewrite.rewrite.rewrite_report` has.
-    :raises DeltaError: the commit owner can't be told to the job.
+    :returns: ``table_uri``, and the entries of `airflow_delta.spark.rewrite.rewrite.rewrite_report`.
+    :raises DeltaError: the commit owner doesn't have the table or can't be reached.
     :raises AirflowException: the job failed.
     """
     report = job.run(

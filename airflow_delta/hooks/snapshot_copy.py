@@ -1,4 +1,4 @@
-"""Copies of a snapshot, as a task has them made: found where they are made already, else submitted."""
+"""Copies of a snapshot, for tasks: find the copy of an earlier try, or submit a Spark job that makes it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class SnapshotCopy:
     """One copy of one version of a table.
 
     Args:
-        hook: reaches the table and the target.
+        hook: gives access to the table and the target.
         table_uri: the table.
         version: its version.
-        target_uri: where the copy goes.
+        target_uri: the location of the copy.
         target_format: ``delta``, ``parquet``, ``csv`` or ``json``.
         identity: application id and version by which a retry finds the commit of a Delta copy.
-        replace_newer: whether to replace a copy of a later version, too.
-        expire_after_ms: how old the copy must be to be deleted, in ms; None: it never is.
+        replace_newer: whether to replace a copy of a later version.
+        expire_after_ms: the age at which the copy expires, in ms; None: never.
 
     Raises:
         InvalidArgumentError: ``expire_after_ms`` is out of range; see `CopyRequest`.
@@ -56,14 +56,14 @@ class SnapshotCopy:
         )
 
     def earlier(self) -> dict[str, Any] | None:
-        """The Delta copy that an earlier try has made; None where it is still to be made.
+        """Find the Delta copy that an earlier try has made; None if it must be made.
 
-        What a format can't hold, and what must not be replaced, is refused here, before Spark starts. The
-        job looks again, at the version that its commit is based on.
+        This also checks, before Spark starts, that the format can hold the table and that the target may be
+        replaced. The job checks again, at the version that its commit is based on.
 
         Raises:
-            InvalidArgumentError: the format is unknown or can't hold the table, or the target must not or
-                can't be replaced.
+            InvalidArgumentError: the format is unknown or can't hold the table, or the target can't be
+                replaced.
             CopyBeingDeletedError: an expired copy is being deleted there.
             DeltaError: the table or the target can't be read.
         """
@@ -73,7 +73,7 @@ class SnapshotCopy:
         request = self._request
         check_format(request.format)
         if request.format == "parquet":
-            return None  # it holds any table, and the job looks at the target
+            return None  # it can hold any table, and the job checks the target
         table = self._hook.table(request.table_uri)
         source = CopySource(table, table.snapshot(request.version))
         check_columns(request.format, source.snapshot.schema, table=request.table_uri)
@@ -83,7 +83,7 @@ class SnapshotCopy:
         from airflow_delta.copies.lease import CopyWatch
         from airflow_delta.copies.request import (
             check_delta_target,
-            copied_by,
+            load_earlier_copy,
             mark_delta_copy,
             now_ms,
         )
@@ -95,23 +95,23 @@ class SnapshotCopy:
             return None
         app_id, app_version = self._identity
         commit = hook.committed_version(request.target_uri, app_id=app_id, app_version=app_version)
-        if commit is not None and (copy := copied_by(request, source, target, commit)):
+        if commit is not None and (copy := load_earlier_copy(request, source, target, commit)):
             marker = mark_delta_copy(request, source, copy, watch.check())
-            # One that has expired may be deleted at any time: it is made anew.
+            # An expired copy may be deleted at any time, so it is made again.
             if not marker.has_expired(now_ms()):
                 pinned = hook.pin(request.target_uri, version=commit)
-                return _told(pinned, commit, marker.expires_at)
+                return _copy_facts(pinned, commit, marker.expires_at)
         check_delta_target(request, source, target.snapshot())
         return None
 
     def submit(self, job: SparkJobHook) -> dict[str, Any]:
         """Have Spark make the copy.
 
-        The version of a managed table is backfilled before, so that the job finds it wherever its
-        driver runs. Where the target is one, the job is told of its commit owner.
+        The version of a managed table is backfilled first, so that the job finds it wherever its
+        driver runs. If the target is managed, the job gets the URL of its commit owner.
 
         Raises:
-            DeltaError: the version can't be backfilled, or the target's owner can't be asked.
+            DeltaError: the version can't be backfilled, or the target's owner can't be reached.
             AirflowException: the job failed.
         """
         request = self._request
@@ -139,15 +139,17 @@ class SnapshotCopy:
             ),
             commit_owner_url=owner_url,
         )
-        return _told(
+        return _copy_facts(
             {**report, "table_uri": request.target_uri},
             report.get("committed_version"),
             report.get("expires_at"),
         )
 
 
-def _told(copy: Mapping[str, Any], version: int | None, expires_at: str | None) -> dict[str, Any]:
-    """The facts of a copy, by names of their own beside those of the table."""
+def _copy_facts(
+    copy: Mapping[str, Any], version: int | None, expires_at: str | None
+) -> dict[str, Any]:
+    """The facts of a copy, named differently from those of the table."""
     return {
         "target_uri": copy["table_uri"],
         "target_version": version,

@@ -1,16 +1,14 @@
-"""From an Airflow connection to the storage options of the engine.
+"""Convert an Airflow connection to the engine's storage options.
 
-The engine's options for object stores have the names of the ``object_store`` library, which
-``deltalake`` uses too. A connection of type ``delta`` carries them as they are, as its extras; the
-standard connections of the clouds are translated, field by field.
+The options for object stores have the names of the ``object_store`` library, which ``deltalake``
+also uses. A connection of type ``delta`` has them as its extras; the fields of the clouds' standard
+connections are converted.
 
-A field that says *how to log in* and that we can't translate is refused rather than left out:
-going on without it would use some other identity than the one that the connection asks for.
+A field for authentication that can't be converted is an error: without it, another identity would be used.
 
-Two extras mean the same in connections of every type: ``single_writer``, with which whoever set the
-connection up says that nobody else writes to its tables (docs/how-to/object-stores.md, "One writer"), and
-``allowed_outside``, the locations outside of its tables below which they may read
-(docs/how-to/shared-files.md).
+Two extras are the same in connections of every type: ``single_writer`` asserts that nobody else
+writes to the tables (docs/how-to/object-stores.md, "One writer"), and ``allowed_outside`` has
+locations outside of the tables below which they may read (docs/how-to/shared-files.md).
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _DEFAULT_CONNECTIONS = {
     "az": "wasb_default",
 }
 
-# Schemes that name one kind of store; every other scheme is a kind of its own.
+# The kinds of stores by scheme; every other scheme is a kind itself.
 _STORES = {
     "s3": "S3",
     "s3a": "S3",
@@ -92,9 +90,9 @@ SECRET_OPTIONS = frozenset(
         "passphrase",
     }
 )
-"""The options, in lower case, whose values must not be seen; the stores' other options may be."""
+"""The options, in lower case, whose values are secret."""
 
-# Masked, they would disappear from every line of the logs.
+# Masking these would mask every occurrence of these texts in the logs.
 _NO_SECRETS = frozenset({"", "true", "false"})
 
 
@@ -108,7 +106,7 @@ def default_connection_id(table_uri: str) -> str | None:
 
 
 def store_of(table_uri: str) -> str | None:
-    """The kind of store a URI is in; None for places that take no storage options, such as paths."""
+    """The kind of store of a URI; None for locations without storage options, such as paths."""
     scheme, separator, _ = table_uri.partition("://")
     scheme = scheme.lower()
     if not separator or scheme in _WITHOUT_OPTIONS:
@@ -117,7 +115,7 @@ def store_of(table_uri: str) -> str | None:
 
 
 def secrets(options: Mapping[str, str]) -> list[str]:
-    """The values of storage options that no log may show."""
+    """The values of secret storage options."""
     return [
         value
         for name, value in options.items()
@@ -126,12 +124,11 @@ def secrets(options: Mapping[str, str]) -> list[str]:
 
 
 def storage_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
-    """The storage options that a connection stands for.
+    """Convert a connection to storage options.
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: the connection's type has no translation, or the connection has a
-        field that can't be translated.
+    :raises AirflowException: connections of this type can't be converted, or a field can't.
     """
     translate = _TRANSLATIONS.get(connection.conn_type or "")
     if translate is None:
@@ -150,7 +147,7 @@ def allowed_locations(connection: Connection, extra: Mapping[str, Any]) -> tuple
 
     :param connection: an Airflow connection.
     :param extra: its extras, already parsed.
-    :raises AirflowException: the extra is no list of texts, nor a text.
+    :raises AirflowException: the extra is neither a list of texts nor a text.
     """
     value = extra.get(_ALLOWED_OUTSIDE)
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -163,7 +160,7 @@ def allowed_locations(connection: Connection, extra: Mapping[str, Any]) -> tuple
 
 
 def _delta(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Extras are the options; only text has one meaning for every store."""
+    """The extras are the options; they must be text, because stores interpret other types differently."""
     wrong = sorted(name for name, value in extra.items() if not isinstance(value, str))
     if wrong:
         raise AirflowException(
@@ -244,8 +241,8 @@ def _refuse(connection: Connection, extra: Mapping[str, Any], *names: str) -> No
     present = [name for name in names if extra.get(name)]
     if present:
         raise AirflowException(
-            f"connection {connection.conn_id!r} asks for {', '.join(present)}, which can't be "
-            "translated to storage options; use a connection of type 'delta' whose extras are "
+            f"connection {connection.conn_id!r} has {', '.join(present)}, which can't be "
+            "converted to storage options; use a connection of type 'delta' whose extras are "
             "storage options, or leave the connection out to use the identity of the worker"
         )
 

@@ -1,11 +1,11 @@
-"""The locations that users give to hooks, operators and sensors, with a connection in front of the bucket.
+"""Parse locations with a connection in front of the bucket, and lists of locations.
 
-``s3://lake_prod@bucket/sales`` is how Airflow's ``ObjectStoragePath`` names a bucket and the connection
-with its credentials. The part before the ``@`` is the connection, and the rest is the URI. (In Azure's URIs
-an ``@`` stands between a container and its account.)
+In ``s3://lake_prod@bucket/sales``, as in Airflow's ``ObjectStoragePath``, the part before the ``@``
+is the connection with the credentials. (In Azure's URIs the ``@`` is between a container and its
+account.)
 
-And the locations outside of a table below which it may read (``allowed_outside``): a list, or one text with
-commas.
+``allowed_outside``, the locations outside of a table below which it may read, is a list, or one
+text with commas.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _CONNECTION_ID = re.compile(r"[\w.-]+")
 
 
 def split_connection(uri: str) -> tuple[str | None, str]:
-    """The connection that a URI names in front of its bucket, None for none, and the URI without it.
+    """Split a URI into the connection in front of its bucket, or None, and the rest.
 
-    :raises AirflowFailException: what is there can't be a connection: it may be a user and a password, and
-        isn't shown.
+    :raises AirflowFailException: that part isn't a connection id. The message doesn't show it,
+        because it may be a user and a password.
     """
     match = _WITH_CONNECTION.fullmatch(uri)
     if match is None:
@@ -33,18 +33,18 @@ def split_connection(uri: str) -> tuple[str | None, str]:
     scheme, connection_id, rest = match.groups()
     if not _CONNECTION_ID.fullmatch(connection_id):
         raise AirflowFailException(
-            f"{scheme}…@{rest}: what is in front of the bucket is no connection id; put credentials into a "
-            "connection, and name it there or by delta_conn_id"
+            f"{scheme}…@{rest}: the part in front of the bucket isn't a connection id; put credentials "
+            "into a connection, and name it there or with delta_conn_id"
         )
     return connection_id, f"{scheme}{rest}"
 
 
 def one_connection(given: str | None, *found: str | None) -> str | None:
-    """The one connection that an argument and URIs name; None where none does.
+    """The one connection that an argument and URIs name; None if they name none.
 
     :param given: ``delta_conn_id``.
-    :param found: by `split_connection`.
-    :raises AirflowFailException: they name several.
+    :param found: the connections of the URIs, from `split_connection`.
+    :raises AirflowFailException: they name different ones.
     """
     named = dict.fromkeys(name for name in (given, *found) if name)
     if len(named) > 1:
@@ -56,10 +56,7 @@ def one_connection(given: str | None, *found: str | None) -> str | None:
 
 
 def as_locations(value: Iterable[str] | str | None) -> tuple[str, ...]:
-    """The locations that an argument or an extra lists; none for None and for an empty text.
-
-    What isn't a location is left to the engine, which says so.
-    """
+    """Parse a list of locations; None and an empty text mean none. The engine checks the locations."""
     if isinstance(value, str):
         parts = (part.strip() for part in value.split(","))
         return tuple(part for part in parts if part not in ("", "None"))

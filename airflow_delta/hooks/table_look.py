@@ -1,4 +1,4 @@
-"""Looks at a table that is waited for: what one has found, and what is logged of many."""
+"""The checks of sensors and triggers that wait for a table, and their log."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any, Protocol
 __all__ = ["TableLook", "WaitLog"]
 
 _EVERY_SECONDS = 600.0
-"""Between two lines of the log about a wait in which nothing changes."""
+"""The time between two log lines of a wait in which nothing changes."""
 
 
 class TableLook(Protocol):
-    """What one look at a table has found."""
+    """The result of one check of a table."""
 
     @property
     def reached(self) -> bool:
-        """Whether the table is as is waited for."""
+        """Whether the table has the wanted state."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the task returns, as JSON values."""
+        """The return value of the task, as JSON values."""
 
     @property
     def seen(self) -> str:
-        """What was seen, in words."""
+        """The state that was found, in words."""
 
 
 class WaitLog:
-    """Log what is waited for and what was seen: when it changes, and now and then.
+    """Logs the state of a wait when it changes, and every ten minutes.
 
-    :param logger: of the task or the trigger.
+    :param logger: the logger of the task or the trigger.
     :param table_uri: the table.
-    :param wanted: what is waited for, in words.
+    :param wanted: the state that is waited for, in words.
     """
 
     def __init__(self, logger: Any, table_uri: str, wanted: str) -> None:
@@ -44,16 +44,16 @@ class WaitLog:
 
     @property
     def standing(self) -> str:
-        """The table, what is waited for and what was seen last."""
+        """The table, the wanted state and the last state found."""
         return f"{self._table_uri}: waiting for {self.wanted}, last seen: {self.last}"
 
     def seen(self, what: str) -> None:
-        """Take note of what a look has found."""
+        """Log the result of a check, if a line is due."""
         if self._is_due(what):
             self._logger.info("%s", self.standing)
 
     def failed(self, error: Exception) -> None:
-        """Take note of a look that has failed: where the error came from is logged once."""
+        """Log a failed check, if a line is due; the traceback is logged once."""
         before = self.last
         what = f"a look that failed: {type(error).__name__}: {error}"
         if self._is_due(what):

@@ -1,4 +1,4 @@
-"""Profiles of a version, as a task has them made: told by the log where that is enough, else by Spark."""
+"""Profiles of a version, for tasks: from the log if that is enough, otherwise by Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_COLUMNS", "SnapshotProfile"]
 
 MOST_COLUMNS = 200
-"""Of no more columns figures go through XCom: they are some 30 to 60 kB of JSON, with long texts 150."""
+"""The most columns of a profile in XCom: they are some 30 to 60 kB of JSON, or 150 kB with long texts."""
 
 _JOB = "table_profile"
 
@@ -25,11 +25,11 @@ class SnapshotProfile:
     """The profile of one version of a table.
 
     Args:
-        hook: reaches the table.
+        hook: gives access to the table.
         table_uri: the table.
         version: its version.
-        columns: the columns to tell of; None for all, and an empty list for the number of rows alone.
-        predicate: a Spark condition: tell of the rows of which it is true.
+        columns: the columns to profile; None for all, and an empty list for the number of rows only.
+        predicate: a Spark condition that selects the rows.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class SnapshotProfile:
         self._predicate = predicate
 
     def check(self) -> None:
-        """Make sure, before Spark starts, that there are such columns, and not too many.
+        """Check, before Spark starts, that the columns exist, and aren't too many.
 
         Raises:
-            InvalidArgumentError: there aren't.
+            InvalidArgumentError: one doesn't exist, or they are too many.
             DeltaError: the table can't be read.
         """
         from airflow_delta.engine.errors import InvalidArgumentError
@@ -60,13 +60,13 @@ class SnapshotProfile:
         leaves = checked_leaves(self._columns, self._snapshot.schema, table=self._table_uri)
         if len(leaves) > MOST_COLUMNS:
             raise InvalidArgumentError(
-                f"a profile of {len(leaves)} columns is too much for XCom, which "
-                f"takes {MOST_COLUMNS}, fields of structs counted singly: choose some with columns=[…]",
+                f"a profile of {len(leaves)} columns is too large for XCom; the limit is "
+                f"{MOST_COLUMNS}, counting each field of a struct: choose some with columns=[…]",
                 table=self._table_uri,
             )
 
     def by_statistics(self) -> dict[str, Any] | None:
-        """The profile, where it is the number of rows alone and the log tells it; else None.
+        """The profile, if only the number of rows is requested and the log contains it; else None.
 
         Raises:
             DeltaError: the table can't be read.
@@ -81,8 +81,8 @@ class SnapshotProfile:
     def submit(self, job: SparkJobHook) -> Mapping[str, Any]:
         """Have Spark make the profile.
 
-        The version of a managed table is backfilled before, so that the job finds it wherever its driver
-        runs.
+        The version of a managed table is backfilled first, so that the job finds it wherever its
+        driver runs.
 
         Raises:
             DeltaError: the version can't be backfilled.

@@ -1,4 +1,4 @@
-"""The engine of a vacuum that isn't the worker itself: Spark."""
+"""Have Spark vacuum a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "vacuum_with_spark"]
 
 ENGINES = ("local", "spark")
-"""Whether a listing is long enough for Spark can only be told by listing, so there is no ``auto``."""
+"""There is no ``auto``: only a listing would show whether there are enough files for Spark."""
 
 _JOB = "vacuum"
 
@@ -29,18 +29,17 @@ def vacuum_with_spark(
     enforce_retention: bool = True,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Have Spark vacuum a table: in the mode ``full``, or by an inventory.
+    """Have Spark vacuum a table, in mode ``full`` or with an inventory.
 
-    :param hook: knows the credentials of the table's store, and its commit owner.
+    :param hook: gives access to the table and its commit owner.
     :param job: submits the job.
-    :param retention_hours: how old files must be; None: as ``delta.deletedFileRetentionDuration`` says.
-    :param inventory: the Parquet file, or directory of such files, of what is to be looked at in place of
-        a listing.
-    :param enforce_retention: refuse less than the table's property says.
-    :param dry_run: only tell what would be deleted.
-    :returns: what `airflow_delta.hooks.maintenance.vacuum` returns; ``duration_ms`` has the start of Spark
-        in it.
-    :raises DeltaError: the commit owner can't be told to the job.
+    :param retention_hours: the age of the files to delete; None: ``delta.deletedFileRetentionDuration``.
+    :param inventory: a Parquet file, or a directory of such files, that lists the files, instead of
+        a listing of the store.
+    :param enforce_retention: refuse a shorter retention than that of the table's property.
+    :param dry_run: only report what would be deleted.
+    :returns: the same as `airflow_delta.hooks.maintenance.vacuum`; ``duration_ms`` includes Spark's start.
+    :raises DeltaError: the commit owner doesn't have the table or can't be reached.
     :raises AirflowException: the job failed.
     """
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Ask a table for its newest version again and again: what sensors and triggers have in common."""
+"""Poll a table for its newest version, for sensors and triggers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["VersionLook", "VersionWatch", "wanted_version"]
 
 _CONFIRM_EVERY = 100
-"""At one look of so many it is made sure that the version seen last is still there."""
+"""One of so many checks confirms that the last version found still exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionLook:
-    """What one look at the versions of a table has found.
+    """The result of one check of the versions of a table.
 
     Attributes:
-        reached: whether it has the version that is waited for.
-        facts: ``table_uri`` and the newest ``version``, None where there is no table yet.
+        reached: whether it has the wanted version.
+        facts: ``table_uri`` and the newest ``version``, None if there is no table yet.
     """
 
     reached: bool
@@ -30,22 +30,22 @@ class VersionLook:
 
     @property
     def seen(self) -> str:
-        """What was seen, in words."""
+        """The state that was found, in words."""
         version = self.facts["version"]
         return "no table" if version is None else f"version {version}"
 
 
 def wanted_version(version: int) -> str:
-    """What is waited for, in words."""
+    """The state that is waited for, in words."""
     return f"version {version} or newer"
 
 
 class VersionWatch:
-    """The newest version of one table, asked for again and again.
+    """Polls a table for its newest version.
 
-    The first look lists the log. Later ones ask for the next commit by its name, which is one small
-    request however long the log is. The look that finds the version reads its commit, with one request
-    more: nobody shall be told of a version that can't be read.
+    The first check lists the log. Later ones request the next commit by its name: one small
+    request, whatever the length of the log. The check that finds the wanted version also reads its
+    commit, so that no task continues with a version that can't be read.
     """
 
     def __init__(self) -> None:
@@ -53,14 +53,12 @@ class VersionWatch:
         self._looks = 0
 
     def look(self, table: DeltaTable, *, wanted: int) -> VersionLook:
-        """Look whether the table has a version, or a newer one.
+        """Check whether the table has a version, or a newer one.
 
-        A look that fails doesn't count.
-
-        :param table: the table; another object for the same one will do.
+        :param table: the table; it may be a new object for the same table.
         :param wanted: the version.
-        :raises CorruptLogError: the newest commit isn't one.
-        :raises UnsupportedFeatureError: the newest commit demands a feature that the engine lacks.
+        :raises CorruptLogError: the newest commit is damaged.
+        :raises UnsupportedFeatureError: the newest commit needs a feature that the engine doesn't support.
         :raises DeltaError: the table can't be read.
         """
         confirm = self._looks % _CONFIRM_EVERY == 0

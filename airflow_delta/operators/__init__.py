@@ -1,1 +1,1 @@
-"""Operators: one task of a DAG each."""
+"""Operators of Airflow."""

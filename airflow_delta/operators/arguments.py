@@ -1,9 +1,8 @@
-"""Check the arguments of tasks: when the DAG is parsed, and again when templates are rendered.
+"""Check the arguments of tasks, when the DAG is parsed and again after templates are rendered.
 
-What an author gives must say something. A template that renders to nothing, because an XCom is missing or a
-param is empty, fails the task with the name of the argument and the template, instead of passing for the
-default. Leaving the argument out, or Python's None, means the default; `airflow_delta.templates.optional`
-marks templates that may render to nothing.
+If a template renders to nothing, because an XCom is missing or a param is empty, the task fails
+with the names of the argument and the template, instead of using the default. To get the default,
+leave the argument out, pass None, or mark the template with `airflow_delta.templates.optional`.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ _RENAMED = {"dry_run": "_dry_run"}
 
 
 def attribute_of(name: str) -> str:
-    """The attribute that holds an argument."""
+    """The operator's attribute with an argument."""
     return _RENAMED.get(name, name)
 
 
 def check_arguments(
     kind: type[TableTask], given: Mapping[str, Any], *, starts: Iterable[str] | None
 ) -> None:
-    """Check the arguments of a task, each by its reader and then together.
+    """Check the arguments of a task, first each with its reader and then together.
 
     :param kind: the operator.
-    :param given: its arguments by name, as far as they are known.
-    :param starts: what begins something to be rendered: an argument with a template isn't looked at yet.
-        None: all are rendered.
-    :raises ArgumentError: one makes no sense, two don't go together, or one asks for Spark, which isn't
+    :param given: its known arguments by name.
+    :param starts: the texts with which templates start: arguments with templates aren't checked yet.
+        None: all arguments are rendered.
+    :raises ArgumentError: an argument is invalid, two exclude each other, or one needs Spark, which isn't
         installed.
     """
     known: dict[str, Any] = {}
@@ -61,18 +60,18 @@ def check_arguments(
 
 
 def is_certain(value: Any) -> bool:
-    """Whether an argument has a value when the task is run: not None, and no template that may be empty."""
+    """Whether an argument certainly has a value at run time: not None, and no optional template."""
     return value is not None and not isinstance(value, _OPTIONAL)
 
 
 def rendered_argument(source: Any, rendered: Any, *, name: str) -> Any:
-    """The value of an argument after rendering; None where a template that may do so gave nothing.
+    """The value of an argument after rendering; None if an optional template rendered to nothing.
 
-    :param source: what was rendered: a text, a reference to another task's result, or a dictionary or list
-        that may hold such.
-    :param rendered: what it has become.
-    :param name: the argument's name, and the place in it.
-    :raises ArgumentError: a template has rendered to nothing.
+    :param source: the value before rendering: a text, a reference to another task's result, or a dictionary
+        or list with such.
+    :param rendered: the value after rendering.
+    :param name: the argument's name, and the path in it.
+    :raises ArgumentError: a template that isn't optional has rendered to nothing.
     """
     if isinstance(source, dict) and isinstance(rendered, Mapping):
         entries = {
@@ -94,8 +93,8 @@ def rendered_argument(source: Any, rendered: Any, *, name: str) -> Any:
         return None
     template = repr(source) if isinstance(source, str) else reference_text(source)
     raise ArgumentError(
-        f"{name}: the template {template} rendered to {rendered!r}, which says nothing: see to it that it "
-        "has a value, leave the argument out for its default, or write optional(...) of "
+        f"{name}: the template {template} rendered to {rendered!r}, which isn't a value: make sure that it "
+        "has one, leave the argument out for its default, or write optional(...) of "
         "airflow_delta.templates around a template that may be empty"
     )
 
@@ -104,7 +103,7 @@ _OPTIONAL = (OptionalTemplate, OptionalReference)
 
 
 def _is_left_out(source: Any, rendered: Any) -> bool:
-    """Whether an entry of a dictionary or a list is to be left out."""
+    """Whether to leave an entry of a dictionary or a list out."""
     return isinstance(source, _OPTIONAL) and is_absent(rendered)
 
 
@@ -118,5 +117,5 @@ def _has_template(value: Any, starts: tuple[str, ...]) -> bool:
     if isinstance(value, list | tuple | set):
         return any(_has_template(item, starts) for item in value)
     if isinstance(value, os.PathLike):
-        return False  # Airflow renders none, though a path has a method ``resolve``.
+        return False  # Airflow doesn't render paths, although they have a method ``resolve``
     return callable(getattr(value, "resolve", None)) or callable(value)

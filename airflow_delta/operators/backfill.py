@@ -15,21 +15,21 @@ __all__ = ["BackfillOperator"]
 
 
 class BackfillOperator(TableTask):
-    """Have the commit owner of a managed table copy ratified commits to their place in the log.
+    """Have the commit owner of a managed table copy ratified commits to ``_delta_log``.
 
-    After that everybody sees them who reads the log without asking the owner, and they can be
-    checkpointed and compacted. A retry is harmless: what is backfilled already is left as it is.
+    After that, readers that don't use the commit owner see the commits, and they can be
+    checkpointed and compacted. A retry is harmless: backfilled commits aren't changed.
 
-    Returns a dictionary with ``table_uri``, ``version`` and ``backfilled_version`` (the newest version
-    that is backfilled), ``ratified_version``, ``lag`` (how many ratified versions aren't backfilled),
+    Returns a dictionary with ``table_uri``, ``version`` and ``backfilled_version`` (the newest backfilled
+    version), ``ratified_version``, ``lag`` (the number of ratified versions that aren't backfilled),
     ``num_backfilled`` (by this try) and ``duration_ms``.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the last version to be backfilled; None: all that are ratified by now. (templated)
+    :param version: the last version to be backfilled; None: all ratified versions. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "version")
@@ -47,9 +47,9 @@ class BackfillOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Backfill the table.
 
-        :raises TableFailure: the file system manages the table, or the owner hasn't ratified the version;
+        :raises TableFailure: the table isn't managed, or the owner hasn't ratified the version;
             see `airflow_delta.hooks.failures`.
-        :raises DeltaError: the owner can't be asked, or the store fails.
+        :raises DeltaError: the owner can't be reached, or the store fails.
         """
         result = backfill(self.hook(), self.table_uri, version=self.argument("version"))
         self.log.info("%s: backfilled: %s", self.table_uri, result)

@@ -1,4 +1,4 @@
-"""Process what is new in a Delta table since the run before, once."""
+"""Process the changes of a Delta table since the last run, exactly once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from airflow_delta.hooks.change_feed import ChangeFeed
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.operators.arguments import is_certain
-from airflow_delta.operators.feed_progress import FeedProgress, with_progress
+from airflow_delta.operators.feed_progress import TaskProgress, with_progress
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -33,55 +33,58 @@ _NOTHING: Mapping[str, Any] = {
     "num_changes": 0,
     "counts": {},
 }
-_UNTOLD: Mapping[str, Any] = {**_NOTHING, "num_changes": None, "counts": None}
+_UNCOUNTED: Mapping[str, Any] = {**_NOTHING, "num_changes": None, "counts": None}
 
 
 class ChangeFeedOperator(TableTask):
-    """Take the versions of a table that are new since the last run, and append their changes to a target.
+    """Append the changes of a table since the last run to a target, exactly once.
 
-    The table must have ``delta.enableChangeDataFeed``. A run goes on after the last version that was
-    processed, up to the newest; where nothing is new the task is skipped. What was processed is known
-    from the target, which says so itself, and from the state that Airflow keeps of an asset: without a
-    target from that alone. The asset is ``airflow_delta_change_feeds``, an inlet of each such task. ::
+    The table must have ``delta.enableChangeDataFeed``. A run processes the versions after the last
+    processed one, up to the newest; if there are none, the task is skipped. The target records
+    which versions it has. The last processed version is also in the state store of the asset
+    ``airflow_delta_change_feeds``, which is an inlet of each such task; without a target it is only
+    there. ::
 
         feed = ChangeFeedOperator(
             task_id="feed", table_uri="s3://lake/sales", target_uri="s3://lake/sales_changes"
         )
 
-    Without a target the task only says which versions are new, for tasks that read their changes by
+    Without a target the task only returns which versions are new, for tasks that read the changes
     themselves (``airflow_delta.spark.read_changes``).
 
-    The first try of a run that can tell the changes decides which versions they are, however many commits
-    follow: retries take the same, and so does the task when it is cleared, unless ``start_version`` or
-    ``end_version`` was changed, or another run has given the first of them to the target: then they take
-    the rest. What is at the target already isn't appended again. The versions of a run that failed are
-    taken by the next one, whatever its date, and the failed one has nothing left to do when it is cleared
-    after that. A table that was put back to an earlier state, as from a backup, is an error.
+    The first try of a run that finds readable changes decides on the versions. Retries take the
+    same versions, and so does the task after it was cleared. There are two exceptions:
+    ``start_version`` or ``end_version`` was changed; or another run has appended the first of the
+    versions, then the rest is taken. Changes that the target has aren't appended again. If a run
+    fails, the next run takes its versions, whatever its date, and the failed one has nothing left
+    to do when it is cleared later. It is an error if the table was put back to an earlier state,
+    for example from a backup.
 
-    Let only one try be active at a time: with ``max_active_tis_per_dag=1``, because ``max_active_runs=1``
-    doesn't count the runs of backfills. Name a table only once among mapped tasks.
+    Let only one try be active at a time, with ``max_active_tis_per_dag=1``; ``max_active_runs=1`` doesn't
+    count the runs of backfills. A table may occur only once among mapped tasks.
 
-    Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as ``end_version``),
-    ``start_version``, ``end_version`` and ``num_files`` (that tell the changes), and with a target also
-    ``target_uri``, ``target_version`` (of a target in Delta format, else None), ``appended`` (False where
-    it was there already), ``num_changes`` and ``counts``, by the kind of change (both None where it was
-    there already and the target doesn't say them: a Delta table doesn't).
+    Returns a dictionary with ``table_uri``, ``table_id``, ``version`` (the same as
+    ``end_version``), ``start_version``, ``end_version`` and ``num_files`` (the files that contain
+    the changes). With a target it also has ``target_uri``, ``target_version`` (None unless the
+    target is a Delta table), ``appended`` (False if the target had the changes already),
+    ``num_changes`` and ``counts`` by kind of change (both None if a Delta target had the changes
+    already).
 
-    Spark is started only where there is something to append.
+    Spark is started only if there is something to append.
 
     :param table_uri: the table's path or URI. (templated)
-    :param target_uri: where to append the changes to; None: nowhere. (templated)
-    :param target_format: ``delta``: a Delta table, which is created where there is none; or
-        ``parquet``: a directory with a directory of files for each range. (templated)
-    :param start_version: the version to begin with; None: version 0. Where later ones were processed, a
-        run goes on after them. (templated)
-    :param end_version: go no farther than this version. (templated)
+    :param target_uri: the target to which the changes are appended; None: none. (templated)
+    :param target_format: ``delta``: a Delta table, which is created if it doesn't exist; or
+        ``parquet``: a directory with a subdirectory of files for each range. (templated)
+    :param start_version: the first version; None: version 0. If later versions were processed, a run
+        continues after them. (templated)
+    :param end_version: the last version to be processed. (templated)
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
-        Versions that aren't backfilled are backfilled before they are read.
-    :param spark_conn_id: the Spark connection; must exist where there is a target. (templated)
+        ``delta_commit_owner_default`` if it exists, else the owner that the environment configures.
+        Versions that aren't backfilled are backfilled before they are read. (templated)
+    :param spark_conn_id: the Spark connection; must exist if there is a target. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     """
 
@@ -128,9 +131,9 @@ class ChangeFeedOperator(TableTask):
 
     @classmethod
     def check_together(cls, known: Mapping[str, Any]) -> None:
-        """Check that the range has a beginning before its end.
+        """Check that the range doesn't end before it starts.
 
-        :raises ArgumentError: it hasn't.
+        :raises ArgumentError: it does.
         """
         start, end = known.get("start_version"), known.get("end_version")
         if start is not None and end is not None and start > end:
@@ -138,12 +141,12 @@ class ChangeFeedOperator(TableTask):
 
     @classmethod
     def partial(cls, *, inlets: Any = None, **kwargs: Any) -> Any:
-        """As every operator's; mapped tasks have the asset of the progress as well."""
+        """Create mapped tasks, with the asset of the progress as an inlet."""
         return super().partial(inlets=with_progress(inlets), **kwargs)
 
     @classmethod
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
-        """A target, to which Spark appends."""
+        """``target_uri``: Spark is needed only with a target."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
     @with_failures_by_policy
@@ -151,10 +154,10 @@ class ChangeFeedOperator(TableTask):
         """Append the changes of the new versions.
 
         :raises AirflowSkipException: nothing is new.
-        :raises TableFailure: the changes can't be read in one go, and where ``end_version`` helps, the
-            message says so; the target must not be appended to, see `airflow_delta.change_feeds.request`;
-            or the table can't be read. See `airflow_delta.hooks.failures`.
-        :raises AirflowFailException: the table was put back to an earlier state; or it isn't known what was
+        :raises TableFailure: the changes can't be read together (the message says whether ``end_version``
+            helps); they can't be appended to the target, see `airflow_delta.change_feeds.request`; or the
+            table can't be read. See `airflow_delta.hooks.failures`.
+        :raises AirflowFailException: the table was put back to an earlier state; or nobody knows what was
             processed, see `airflow_delta.operators.feed_progress`.
         :raises DeltaError: the store failed.
         :raises AirflowException: the job failed.
@@ -167,32 +170,32 @@ class ChangeFeedOperator(TableTask):
             target_uri=target,
             target_format=self.argument("target_format"),
         )
-        progress, taken = FeedProgress(context, feed), _TakenRange(self, feed, context)
+        progress, taken = TaskProgress(context, feed), _TakenRange(self, feed, context)
         before = taken.versions(progress)
         start, end = before or self._new_range(feed, progress)
-        plan = feed.plan(start, end, unless_told=before is not None)
+        plan = feed.plan(start, end, unless_appended=before is not None)
         if plan is None:
             self.log.info("%s has versions %s to %s, which are gone", target, start, end)
-            return {**self._found(start, end, *taken.facts()), "target_uri": target, **_UNTOLD}
+            return {**self._found(start, end, *taken.facts()), "target_uri": target, **_UNCOUNTED}
         table_id, num_files = plan.metadata.id, plan.files.num_rows
-        # Not before: a range that can't be told may need other bounds.
-        taken.keep(start, end, table_id, num_files)
+        # Only after planning: if the changes can't be read, the user may have to change the bounds.
+        taken.record(start, end, table_id, num_files)
         found = self._found(start, end, table_id, num_files)
         self.log.info("new versions of %s: %s to %s", self.table_uri, start, end)
-        # Versions that changed no row need no Spark. The next run goes on after them by the progress.
+        # # Versions that changed no row need no Spark. The recorded progress makes the next run skip them.
         appends = target and num_files
         if target:
-            told = self._append(feed, (start, end), context) if appends else _NOTHING
-            self.log.info("changes: %s", told)
-            found = {**found, "target_uri": target, **told}
+            report = self._append(feed, (start, end), context) if appends else _NOTHING
+            self.log.info("changes: %s", report)
+            found = {**found, "target_uri": target, **report}
         taken.finish("begun")
-        told_until = end if appends else feed.told
-        progress.advance(self.table_uri, table_id, (start, end), told=told_until)
+        last_appended = end if appends else feed.last_appended
+        progress.advance(self.table_uri, table_id, (start, end), last_appended=last_appended)
         taken.finish("done")
         return found
 
     def on_kill(self) -> None:
-        """End the job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
@@ -221,7 +224,7 @@ class ChangeFeedOperator(TableTask):
     def _submit(
         self, feed: ChangeFeed, versions: tuple[int, int], context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
@@ -229,7 +232,7 @@ class ChangeFeedOperator(TableTask):
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
         return feed.submit(self._job, *versions)
 
-    def _new_range(self, feed: ChangeFeed, progress: FeedProgress) -> tuple[int, int]:
+    def _new_range(self, feed: ChangeFeed, progress: TaskProgress) -> tuple[int, int]:
         start, end = self.argument("start_version"), self.argument("end_version")
         found = feed.new_range(after=progress.version(start=start), start=start, end=end)
         if found is None:
@@ -238,103 +241,109 @@ class ChangeFeedOperator(TableTask):
 
 
 class _TakenRange:
-    """The versions that a run has taken, in the state of its task.
+    """The versions that a run has taken, recorded in the state of its task.
 
     Args:
         operator: the task.
         feed: its table and target.
-        context: of the try.
+        context: the context of the try.
     """
 
     def __init__(self, operator: ChangeFeedOperator, feed: ChangeFeed, context: Context) -> None:
         self._state = task_state(context)
         self._feed = feed
-        self._is_kept = False
-        self._asked = {
-            "places": list(feed.places),
+        self._is_recorded = False
+        self._arguments = {
+            # The key is stored in task states.
+            "places": list(feed.locations),
             "start_version": operator.argument("start_version"),
             "end_version": operator.argument("end_version"),
         }
 
-    def versions(self, progress: FeedProgress) -> tuple[int, int] | None:
-        """The versions that an earlier try has taken; None where none has, or something else is asked for.
+    def versions(self, progress: TaskProgress) -> tuple[int, int] | None:
+        """The versions that an earlier try took; None if there was none, or the arguments have changed.
 
-        Without a target, a run that has failed leaves them to those that were executed since.
+        Without a target, a failed run leaves its versions to the runs that were executed since.
 
         Raises:
-            AirflowSkipException: another run has told them.
+            AirflowSkipException: another run has processed them.
         """
-        kept, feed = self._kept(), self._feed
-        if not kept or any(kept.get(name) != value for name, value in self._asked.items()):
+        recorded, feed = self._recorded(), self._feed
+        if not recorded or any(
+            recorded.get(name) != value for name, value in self._arguments.items()
+        ):
             return None
-        start, end = kept["start"], kept["end"]
-        # A target may have what a table that is gone can't tell any more.
+        start, end = recorded["start"], recorded["end"]
+        # Even if the table is gone, the target may have its changes.
         if not feed.is_gone:
-            if self._is_outdated(kept):
+            if self._is_outdated(recorded):
                 return None
             if feed.has_target:
-                # What another run, or a job whose task was killed, has told since is told.
-                start = feed.first_left(start, end)
-            elif not (kept["state"] == "done" or progress.is_of_this_run()):
-                start = self._first_left(kept, progress)
-        self._is_kept = start == kept["start"]
+                # Another run, or a job whose task was killed, may have appended some in the meantime.
+                start = feed.first_missing(start, end)
+            elif not (recorded["state"] == "done" or progress.is_of_this_run()):
+                start = self._first_unprocessed(recorded, progress)
+        self._is_recorded = start == recorded["start"]
         return start, end
 
-    def _first_left(self, kept: Mapping[str, Any], progress: FeedProgress) -> int:
-        """The first of the versions that no other run has told."""
-        start: int = kept["start"]
-        end, told = kept["end"], progress.version(start=start)
-        if told is None:
+    def _first_unprocessed(self, recorded: Mapping[str, Any], progress: TaskProgress) -> int:
+        """The first of the versions that no other run has processed."""
+        start: int = recorded["start"]
+        end, last = recorded["end"], progress.version(start=start)
+        if last is None:
             return start
-        if told < end:
-            return max(start, told + 1)
-        # This run was stopped while it said that it has told them, and the others may have gone by that.
-        if kept["state"] == "begun" and progress.began_after(end):
+        if last < end:
+            return max(start, last + 1)
+        # This run was stopped while it recorded its progress; other runs may have continued after that.
+        if recorded["state"] == "begun" and progress.began_after(end):
             return start
-        raise AirflowSkipException(f"another run has told the versions {start} to {end}")
+        raise AirflowSkipException(f"another run has processed the versions {start} to {end}")
 
-    def _is_outdated(self, kept: Mapping[str, Any]) -> bool:
-        """Whether the versions are others now, or have to wait for those that the target has lost."""
-        table_id, end, told = kept["table_id"], kept["end"], kept["target_told"]
+    def _is_outdated(self, recorded: Mapping[str, Any]) -> bool:
+        """Whether the versions have been committed again, or the target has lost earlier changes."""
+        table_id, end, last = recorded["table_id"], recorded["end"], recorded["target_told"]
         return (
-            self._feed.goes_on_after(table_id, end) is False
-            or self._feed.put_back(table_id, end, kept["commit_mark"]) is not None
-            or (told is not None and (self._feed.told is None or self._feed.told < told))
+            self._feed.is_same_table(table_id, end) is False
+            or self._feed.rollback_evidence(table_id, end, recorded["commit_mark"]) is not None
+            or (
+                last is not None
+                and (self._feed.last_appended is None or self._feed.last_appended < last)
+            )
         )
 
     def facts(self) -> tuple[str, int]:
-        """The table's id at the last of the versions, and the number of files, as they were found."""
-        kept = self._kept()
-        return kept["table_id"], kept["num_files"]
+        """The table's id at the last version, and the number of files, as the earlier try found them."""
+        recorded = self._recorded()
+        return recorded["table_id"], recorded["num_files"]
 
-    def keep(self, start: int, end: int, table_id: str, num_files: int) -> None:
-        """Have later tries of the run take these versions."""
-        if self._is_kept:
-            return  # It may say that they are told.
+    def record(self, start: int, end: int, table_id: str, num_files: int) -> None:
+        """Record the versions for later tries of this run."""
+        if self._is_recorded:
+            return  # The record may have a later state.
         found = {
             "start": start,
             "end": end,
             "table_id": table_id,
             "num_files": num_files,
             "commit_mark": self._feed.commit_mark(end),
-            "target_told": self._feed.told,
+            "target_told": self._feed.last_appended,
             "state": "taken",
         }
-        self._set({**self._asked, **found})
+        self._set({**self._arguments, **found})
 
     def finish(self, state: str) -> None:
-        """Have a try that follows tell the same versions once more.
+        """Record the state of the versions, so that a later try returns the same ones.
 
         Args:
-            state: ``begun`` before the progress says that they are told, which other runs go by: a try
-                that follows tells them again unless another run has; or ``done`` afterwards: whatever
-                other runs have told.
+            state: ``begun`` before the progress is recorded, by which other runs go: a later try
+                returns the versions unless another run has processed them. ``done`` afterwards: a
+                later try returns them in any case.
         """
-        kept = self._kept()
-        if kept is not None and kept["state"] != "done":
-            self._set({**kept, "state": state})
+        recorded = self._recorded()
+        if recorded is not None and recorded["state"] != "done":
+            self._set({**recorded, "state": state})
 
-    def _kept(self) -> Any:
+    def _recorded(self) -> Any:
         return None if self._state is None else self._state.get(_STATE_KEY)
 
     def _set(self, value: Mapping[str, Any]) -> None:

@@ -26,35 +26,35 @@ _SPARK = "spark_default"
 
 
 class CheckpointOperator(TableTask):
-    """Write a checkpoint, so that readers open the table from it and not from many commits.
+    """Write a checkpoint, from which readers open the table faster than from many commits.
 
     Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``classic`` or ``v2``), ``path``,
     ``written``, ``reason``, ``files``, ``bytes``, ``rows``, ``sidecars_written``, ``sidecars_reused``,
     ``duration_ms`` and ``engine`` (``local`` or ``spark``). A retry is harmless: a complete checkpoint
-    of the version is left as it is, and ``written`` is false.
+    of the version is kept, and ``written`` is false.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to write a checkpoint of; None: the newest, of a managed table the
-        newest that is backfilled. (templated)
+    :param version: the version of the checkpoint; None: the newest, or for a managed table the newest
+        backfilled one. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
-    :param policy: the kind to write, ``classic`` or ``v2``; None: as the table's
-        ``delta.checkpointPolicy`` says. (templated)
-    :param if_needed: skip the task where fewer than ``delta.checkpointInterval`` commits have come
-        since the last checkpoint, if that can be opened. It isn't read any further then; without
-        ``if_needed``, a checkpoint of the version is read to its end, and replaced if it is damaged.
-    :param backfill_first: have the commit owner of a managed table backfill what is missing before, so
-        that the newest version is that of the table. It makes no difference to other tables.
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+    :param policy: the kind of checkpoint, ``classic`` or ``v2``; None: the table's property
+        ``delta.checkpointPolicy``. (templated)
+    :param if_needed: skip the task if there are fewer than ``delta.checkpointInterval`` commits since
+        the last checkpoint, and that can be opened; it isn't read completely then. Without ``if_needed``,
+        an existing checkpoint of the version is read completely, and replaced if it is damaged.
+    :param backfill_first: first have the commit owner of a managed table backfill missing versions, so
+        that the newest version is that of the table. Other tables ignore it.
     :param engine: ``local`` writes it in the worker, in bounded memory. ``spark`` submits a PySpark
-        job. ``auto`` takes Spark where ``spark_conn_id`` is given and the log to read is at least
-        ``spark_threshold_bytes`` long. Both give the same state. (templated)
-    :param spark_conn_id: the Spark connection; None: none for ``auto``, and ``spark_default`` for
-        ``spark``. (templated)
+        job. ``auto`` uses Spark if ``spark_conn_id`` is given and the log to read has at least
+        ``spark_threshold_bytes``. Both write the same state. (templated)
+    :param spark_conn_id: the Spark connection; None: ``spark_default`` for ``engine="spark"``, and no Spark
+        for ``auto``. (templated)
     :param spark_conf: Spark properties of the job. (templated)
-    :param spark_threshold_bytes: see ``engine``: bytes of the last checkpoint, without its sidecars,
-        and of the commits since; None: 2 GiB.
+    :param spark_threshold_bytes: for ``engine="auto"``, the bytes of the last checkpoint, without its
+        sidecars, and of the commits since; None: 2 GiB.
     """
 
     template_fields: Sequence[str] = (
@@ -111,7 +111,7 @@ class CheckpointOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the checkpoint.
 
-        :raises AirflowSkipException: none is needed, and ``if_needed`` is set.
+        :raises AirflowSkipException: ``if_needed`` is set, and none is needed.
         :raises TableFailure: the table can't be read, or can't have such a checkpoint; see
             `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or the version isn't backfilled.
@@ -127,33 +127,33 @@ class CheckpointOperator(TableTask):
             has_spark=bool(self.spark_conn_id),
             threshold_bytes=self.argument("spark_threshold_bytes"),
         )
-        asked: dict[str, Any] = {
+        options: dict[str, Any] = {
             "version": version,
             "policy": self.argument("policy"),
             "if_needed": self.argument("if_needed"),
             "backfill_first": self.argument("backfill_first"),
         }
         if by_spark:
-            result = self._submit(hook, asked, context)
+            result = self._submit(hook, options, context)
         else:
-            result = hook.checkpoint(self.table_uri, **asked)
-        if asked["if_needed"] and not result["written"]:
+            result = hook.checkpoint(self.table_uri, **options)
+        if options["if_needed"] and not result["written"]:
             raise AirflowSkipException(f"{self.table_uri}: {result['reason']}")
         self.log.info("%s: checkpoint of version %s: %s", self.table_uri, result["version"], result)
         return {**result, "engine": "spark" if by_spark else "local"}
 
     def on_kill(self) -> None:
-        """End the Spark job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
     def _submit(
-        self, hook: DeltaHook, asked: Mapping[str, Any], context: Context
+        self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return checkpoint_with_spark(hook, self._job, self.table_uri, **asked)
+        return checkpoint_with_spark(hook, self._job, self.table_uri, **options)

@@ -1,4 +1,4 @@
-"""Hand the commits of a Delta table over to a commit owner, and take them back."""
+"""Convert Delta tables to managed tables, and back."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ _SQL = "sql"
 
 
 class ConvertToManagedCommitOperator(TableTask):
-    """Let a commit owner ratify the commits of a table from now on.
+    """Convert a table to a managed table, whose commits a commit owner ratifies.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit that hands the table over, or of
-    the table where nothing was to be done), ``owner`` and ``converted``. A retry is harmless: a table
-    that has the owner already stays as it is, and ``converted`` is false. Without ``conf`` that holds as
-    well while the owner can't be reached.
+    Returns a dictionary with ``table_uri``, ``version`` (of the converting commit, or the newest if
+    there was nothing to do), ``owner`` and ``converted``. A retry is harmless: a table that has the
+    owner already isn't changed, and ``converted`` is false. Without ``conf`` this works even if the
+    owner can't be reached.
 
     :param table_uri: the table's path or URI. (templated)
-    :param commit_owner: the name of the commit owner: ``sql``, or one that an installed package has.
-        (``owner`` is what Airflow calls who is responsible for a task.) (templated)
-    :param conf: what the owner is to know of the table, such as ``{"backfill": "10"}``; None: what it
-        has, and the owner's defaults for a table that is handed over now. A key whose value is None
-        counts as left out. Everybody who may read the table may read it, so it must hold no secrets.
-        (templated)
+    :param commit_owner: the name of the commit owner: ``sql``, or one of an installed package.
+        (Not ``owner``, which is Airflow's name for the person responsible for a task.) (templated)
+    :param conf: the owner's configuration for the table, such as ``{"backfill": "10"}``; None: that of the
+        table, or the owner's defaults for a new conversion. A key with the value None is ignored.
+        Everybody who may read the table may read it, so it must not contain secrets. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "commit_owner", "conf")
@@ -58,11 +57,11 @@ class ConvertToManagedCommitOperator(TableTask):
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
-        """Hand the table over.
+        """Convert the table.
 
-        :raises TableFailure: the owner doesn't understand ``conf``; or the table has another owner, or this
-            one with another ``conf``; or it can't be read. See `airflow_delta.hooks.failures`.
-        :raises DeltaError: the owner can't be asked, or the store failed.
+        :raises TableFailure: the owner rejects ``conf``; or the table has another owner, or this one with
+            another ``conf``; or it can't be read. See `airflow_delta.hooks.failures`.
+        :raises DeltaError: the owner can't be reached, or the store failed.
         """
         result = convert_to_managed(
             self.hook(),
@@ -75,26 +74,25 @@ class ConvertToManagedCommitOperator(TableTask):
 
 
 class ConvertToFileSystemOperator(TableTask):
-    """Let the file system order the commits of a managed table again.
+    """Convert a managed table back to one without a commit owner.
 
-    All commits are backfilled before. Then every writer may commit who knows the features that the table
-    has left. One of them is ``inCommitTimestamp``, which came with the owner at the latest, and which not
-    all engines know: deltalake 1.6.6 writes to no table that has it, Delta Spark does.
+    First all commits are backfilled. After that, every writer that supports the table's features
+    may commit. One of the features is ``inCommitTimestamp``, which managed tables have, and which
+    not all engines support: Delta Spark does, deltalake 1.6.6 doesn't write to such tables.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the
-    commit that gives the table back, or of the table where nothing was to be done), ``owner`` (None)
-    and ``converted``. A retry is harmless: a table without an owner stays as it is, and ``converted``
-    is false.
+    Returns a dictionary with ``table_uri``, ``version`` (of the converting commit, or the newest if
+    there was nothing to do), ``owner`` (None) and ``converted``. A retry is harmless: a table
+    without an owner isn't changed, and ``converted`` is false.
 
     :param table_uri: the table's path or URI. (templated)
-    :param keep_in_commit_timestamps: leave in-commit timestamps on. Without them the same commit removes
-        the feature and its properties, and the time of every version is the modification time of its
-        file again: of a managed commit, when it was backfilled. Of a table that is given back already
-        nothing is removed.
+    :param keep_in_commit_timestamps: keep in-commit timestamps enabled. With False the same commit removes
+        the feature and its properties. Then the timestamp of a version is the modification time of its file
+        again, which for a managed commit is the time of its backfill. A table that is converted back
+        already isn't changed.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     arguments = with_readers(
@@ -109,10 +107,10 @@ class ConvertToFileSystemOperator(TableTask):
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
-        """Take the table back.
+        """Convert the table back.
 
         :raises TableFailure: the table can't be read; see `airflow_delta.hooks.failures`.
-        :raises DeltaError: its owner can't be asked or doesn't give it back, or the store failed.
+        :raises DeltaError: its owner can't be reached or doesn't release it, or the store failed.
         """
         result = convert_to_file_system(
             self.hook(),

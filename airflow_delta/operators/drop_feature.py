@@ -24,40 +24,40 @@ __all__ = ["DropFeatureOperator"]
 
 
 class DropFeatureOperator(TableTask):
-    """Take a feature out of a table's protocol, so that engines without it can use the table.
+    """Remove a feature from a table's protocol, so that engines without it can use the table.
 
-    As much is done as can be done now, and ``status`` tells how far it has come:
+    The task does as much as possible now; ``status`` is the result:
 
     ``dropped``
-        The protocol is without the feature.
+        The protocol doesn't have the feature any more.
     ``waiting``
-        History must expire first, because ``truncate_history`` is set: the task has succeeded, and
-        ``ready_at`` says when to come back. `TruncationSensor` waits for that, and another task of this
-        operator, with ``must_drop``, finishes.
+        ``truncate_history`` is set, and history must expire first. The task succeeds; ``ready_at`` is
+        the expected time. `TruncationSensor` waits for it, and another task of this operator, with
+        ``must_drop``, finishes the drop.
     ``needs rewrite``
-        Only with ``spark_conn_id=None``: the feature is in data files, and nobody writes them anew.
+        Data files use the feature and must be rewritten, but ``spark_conn_id`` is None.
     ``planned``
         It was a dry run.
 
-    A retry goes on where the try before was broken off, and so does the next run.
+    A retry continues where the previous try stopped, and so does the next run.
 
     Returns a dictionary with ``table_uri``, ``version``, ``feature``, ``way``, ``status``, ``reason``,
-    ``steps`` that are left, ``ready_at`` and more: see the reference. The task's log has the same for
-    people.
+    the remaining ``steps``, ``ready_at`` and more: see the reference. The task's log has the same
+    facts.
 
     :param table_uri: the table's path or URI. (templated)
     :param feature: the feature's name, in any case, such as ``deletionVectors``. (templated)
-    :param truncate_history: have the versions with the feature expire and be cleaned up, instead of hiding
-        them behind protected checkpoints: for engines that don't know ``checkpointProtection``. (templated)
-    :param must_drop: fail the task, which may be tried again, unless the feature is dropped at its end.
-    :param dry_run: only tell what would be done. (templated)
-    :param spark_conn_id: the Spark connection of the job that writes data files anew, where the feature is
-        in these: deletion vectors, column mapping, type widening. None: there is no Spark. (templated)
+    :param truncate_history: let the versions with the feature expire and clean them up, instead of hiding
+        them behind protected checkpoints; for engines without ``checkpointProtection``. (templated)
+    :param must_drop: fail the task, with retries, unless the feature is dropped at the end.
+    :param dry_run: only report what would be done. (templated)
+    :param spark_conn_id: the Spark connection of the job that rewrites data files if they use the feature:
+        deletion vectors, column mapping, type widening. None: don't use Spark. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -93,7 +93,7 @@ class DropFeatureOperator(TableTask):
         self.feature = feature
         self.truncate_history = truncate_history
         self.must_drop = must_drop
-        # Not without the underscore: every operator of Airflow has a method of that name.
+        # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -102,11 +102,11 @@ class DropFeatureOperator(TableTask):
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
-        """Drop the feature, as far as that can be done now.
+        """Drop the feature, as far as that is possible now.
 
         :raises TableFailure: there is no such feature, the table doesn't support it, or it can't be
-            dropped, or not that way; other features require it, or the table uses it in a way that people
-            have to decide about; or the table can't be read. See `airflow_delta.hooks.failures`.
+            dropped (in this way); other features require it, or somebody must first decide about how the
+            table uses it; or the table can't be read. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or another writer was faster.
         :raises AirflowException: the Spark job failed; or the feature isn't dropped, and ``must_drop`` is
             set.
@@ -127,16 +127,16 @@ class DropFeatureOperator(TableTask):
         return report
 
     def on_kill(self) -> None:
-        """End the Spark job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
     def _rewrite(self, feature: str, context: Context) -> None:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         conf = self.argument("spark_conf")
         self._job = SparkJobHook(str(self.spark_conn_id), conf=conf, name=name)
         done = rewrite_with_spark(self.hook(), self._job, self.table_uri, feature=feature)
-        self.log.info("%s: written anew by Spark, without %s: %s", self.table_uri, feature, done)
+        self.log.info("%s: rewritten by Spark, without %s: %s", self.table_uri, feature, done)

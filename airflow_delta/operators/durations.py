@@ -1,4 +1,4 @@
-"""Durations as users give them: a timedelta, a number of seconds, or a text, as templates render it."""
+"""Parse durations in arguments: a timedelta, a number of seconds, or a text from a template."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Duration = timedelta | float | str
 """A timedelta, a number of seconds, or a text of one or of an ISO-8601 duration such as ``P7D``."""
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-# Without months and years, which have no length.
+# Without months and years, which have no fixed length.
 _ISO = re.compile(
     r"P(?=.)(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?"
     r"(?:T(?=.)(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+)S)?)?"
@@ -22,11 +22,11 @@ _LONGEST = timedelta(days=365_000)
 
 
 def as_duration_ms(value: Duration | None, *, name: str) -> int | None:
-    """The duration that an argument means, in milliseconds; None for none.
+    """Parse a duration to milliseconds; None for None.
 
     :param value: see `Duration`.
     :param name: the argument's name, for the message.
-    :raises ArgumentError: it is no duration, a negative one, or beyond all time.
+    :raises ArgumentError: it isn't a duration, is negative or is too long.
     """
     if value is None:
         return None

@@ -1,10 +1,10 @@
-"""How far the runs of a task have come with a table, over runs of whatever date.
+"""The last version of a table that a task has processed, in any of its runs.
 
-XComs of earlier runs are found by logical date, which says nothing about the order in which runs are
-executed: backfills and late runs have old ones, and many runs have none. So the progress is kept in the
-state store of an asset, which belongs to no run and doesn't expire. All tasks share one asset,
-`PROGRESS`, because an asset must be known before anything about the task is rendered; an entry in it is
-of one task, one table and one target. Each task has it as an inlet, which only leads to the store.
+Airflow finds XComs of earlier runs by logical date, which isn't the order of execution: backfills
+and late runs have old dates, and many runs have none. So the progress is in the state store of an
+asset, which belongs to no run and doesn't expire. All tasks share one asset, `PROGRESS`, because an
+asset must be known before templates are rendered; it has an entry for each task, table and target.
+It is an inlet of each task, only to give access to the store.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_delta.hooks.change_feed import put_back_error
+from airflow_delta.hooks.change_feed import rollback_error
 from airflow_delta.version_compat import AirflowFailException, Asset, Context, asset_state
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.change_feed import ChangeFeed
 
-__all__ = ["PROGRESS", "FeedProgress", "with_progress"]
+__all__ = ["PROGRESS", "TaskProgress", "with_progress"]
 
 PROGRESS = Asset(name="airflow_delta_change_feeds", uri="delta-change-feeds://progress")
-"""The asset in whose state the progress of all change feeds is kept."""
+"""The asset whose state store has the progress of all change feeds."""
 
 _LONGEST_NAME = 400
 # Airflow keeps keys of up to 512 characters.
 
 
 def with_progress(inlets: Any) -> list[Any]:
-    """The inlets of a task, as its author gives them, with the asset of the progress."""
+    """Add `PROGRESS` to the inlets that the author of a task has given."""
     several = isinstance(inlets, (list, tuple, set))
     given = list(inlets) if several else [] if inlets is None else [inlets]
     return given if PROGRESS in given else [*given, PROGRESS]
 
 
-class FeedProgress:
-    """The last version that a task has processed, of one table for one target.
+class TaskProgress:
+    """The progress of a task with one table and one target.
 
     Args:
-        context: of the try.
+        context: the context of the try.
         feed: the table and the target.
 
     Raises:
-        AirflowFailException: the task has lost the inlet that leads to the store.
-        DeltaError: a location can't be understood.
+        AirflowFailException: somebody has removed the inlet that gives access to the store.
+        DeltaError: a location is invalid.
     """
 
     def __init__(self, context: Context, feed: ChangeFeed) -> None:
@@ -54,26 +54,26 @@ class FeedProgress:
         self._run = [getattr(instance, "run_id", None), instance.map_index]
         self._store = asset_state(context, PROGRESS)
         name = f"{instance.dag_id}.{instance.task_id}"
-        identity = json.dumps([name, *feed.places])
+        identity = json.dumps([name, *feed.locations])
         digest = hashlib.sha256(identity.encode()).hexdigest()
         self._key = f"{name[:_LONGEST_NAME]}:{digest}"
 
     def version(self, *, start: int | None = None) -> int | None:
-        """The last version that a run has processed; None where none has, and after a new beginning.
+        """The last version that a run has processed; None if the task must start from the beginning.
 
-        The beginning is new where the table was made anew, or the target, or where the target has lost
-        changes that it had.
+        It must if no run has processed any version, if the table or the target was created again, or if the
+        target has lost changes.
 
         Args:
-            start: the version to begin with, if it is asked for.
+            start: the requested first version, if any.
 
         Raises:
-            AirflowFailException: the table was put back to an earlier state, or nobody can tell whether it
-                was made anew; and it isn't asked for a version after the last one.
+            AirflowFailException: the table was restored from a backup, or nobody can know whether it was
+                created again; unless ``start`` is after the last version.
             DeltaError: the table or the target can't be read.
         """
         entry = self._entry()
-        if entry is None or self._begins_anew(entry):
+        if entry is None or self._is_obsolete(entry):
             return None
         last: int = entry["end_version"]
         if start is None or start <= last:
@@ -81,33 +81,38 @@ class FeedProgress:
         return last
 
     def is_of_this_run(self) -> bool:
-        """Whether the run that has come farthest is this one."""
+        """Whether this run has made the most progress of all runs."""
         entry = self._entry()
         return entry is not None and entry["run"] == self._run
 
     def began_after(self, version: int) -> bool:
-        """Whether the run that has come farthest began after a version, and so hasn't told it.
+        """Whether the run with the most progress began after a version, and so hasn't processed it.
 
-        A run begins after what was processed before. One that began at the version or before it has found
-        that no other had told it.
+        A run begins after the versions that were processed before it. If it began at the version or
+        earlier, no other run had processed the version by then.
         """
         entry = self._entry()
         return entry is not None and entry["start_version"] > version
 
     def advance(
-        self, table_uri: str, table_id: str, versions: tuple[int, int], *, told: int | None
+        self,
+        table_uri: str,
+        table_id: str,
+        versions: tuple[int, int],
+        *,
+        last_appended: int | None,
     ) -> None:
-        """Keep that this run has processed some versions, if no other has come farther.
+        """Record that this run has processed some versions, if no other run has processed later ones.
 
         Args:
-            table_uri: the table, for people.
+            table_uri: the table, for readers of the entry.
             table_id: its id at the last version.
             versions: the first and the last version.
-            told: the last version that the target tells by now.
+            last_appended: the last version that the target has now.
         """
         start, end = versions
         entry = self._entry()
-        is_behind = entry is None or entry["end_version"] < end or self._begins_anew(entry)
+        is_behind = entry is None or entry["end_version"] < end or self._is_obsolete(entry)
         if self._store is None or not is_behind:
             return
         self._store.set(
@@ -118,28 +123,30 @@ class FeedProgress:
                 "start_version": start,
                 "end_version": end,
                 "commit_mark": self._feed.commit_mark(end),
-                "target_told": told,
+                "target_told": last_appended,
                 "run": self._run,
             },
         )
 
-    def _begins_anew(self, entry: Mapping[str, Any]) -> bool:
-        """Whether what was processed is of another table, or of a target that was made anew."""
-        told = entry["target_told"]
-        if told is not None and told > (-1 if self._feed.told is None else self._feed.told):
+    def _is_obsolete(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry is of an earlier table at the location, or of a target that lost changes."""
+        recorded = entry["target_told"]
+        if recorded is not None and recorded > (
+            -1 if self._feed.last_appended is None else self._feed.last_appended
+        ):
             return True
-        return self._feed.goes_on_after(entry["table_id"], entry["end_version"]) is False
+        return self._feed.is_same_table(entry["table_id"], entry["end_version"]) is False
 
     def _check_certain(self, entry: Mapping[str, Any], last: int) -> None:
-        """Check that the table is known to go on after the last version that was processed."""
+        """Check that the table is the one whose last version was processed."""
         table_uri, table_id = entry["table_uri"], entry["table_id"]
-        reason = self._feed.put_back(table_id, last, entry["commit_mark"])
+        reason = self._feed.rollback_evidence(table_id, last, entry["commit_mark"])
         if reason is not None:
-            raise put_back_error(table_uri, last, reason)
-        if self._feed.goes_on_after(table_id, last) is None:
+            raise rollback_error(table_uri, last, reason)
+        if self._feed.is_same_table(table_id, last) is None:
             raise AirflowFailException(
                 f"version {last} of {table_uri} was processed last. The table has another id than it had "
-                "then, and cleanup has taken that version, so that nobody can tell whether it is the same "
+                "then, and cleanup has deleted that version, so nobody can know whether it is the same "
                 f"table: give a start_version, {last + 1} to go on"
             )
 

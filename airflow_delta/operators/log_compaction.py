@@ -14,27 +14,27 @@ __all__ = ["LogCompactionOperator"]
 
 
 class LogCompactionOperator(TableTask):
-    """Write what a range of commits comes to into one file, which readers open in place of them.
+    """Write the reconciled actions of a range of commits to one file, for readers to use instead.
 
-    Meant to run often, between checkpoints: its cost follows the commits since the last run, and not
-    the table. Where nothing is to be compacted the task is skipped, and its log says why; so is a
-    retry after a try that has written the file.
+    Run it often, between checkpoints: its cost depends on the commits since the last run, not on
+    the size of the table. If there is nothing to compact, the task is skipped, and its log has the
+    reason; so is a retry after a try that has written the file.
 
     Returns a dictionary with ``table_uri``, ``version``, ``kind`` (``compaction``), ``start``, ``end``,
     ``path``, ``files``, ``bytes``, ``rows``, ``written`` and ``duration_ms``.
 
     :param table_uri: the table's path or URI. (templated)
-    :param start: the first version of the range; None: the first one that is covered neither by the
-        newest checkpoint nor by a compaction. (templated)
-    :param end: the last version of the range; None: the newest, of a managed table the newest that is
-        backfilled. Without any of the two, fewer than ten commits are left alone. (templated)
+    :param start: the first version of the range; None: the first one that neither the newest checkpoint nor
+        a compaction covers. (templated)
+    :param end: the last version of the range; None: the newest, or for a managed table the newest
+        backfilled one. Without both, fewer than ten commits aren't compacted. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
-    :param dry_run: only tell what would be compacted; ``bytes`` and ``rows`` are None then.
-    :param backfill_first: have the commit owner of a managed table backfill what is missing before. It
-        makes no difference to other tables, nor to a dry run, which is about what is backfilled.
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
+    :param dry_run: only report what would be compacted; ``bytes`` and ``rows`` are None then.
+    :param backfill_first: first have the commit owner of a managed table backfill missing versions. It
+        has no effect on other tables and on a dry run.
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "start", "end")
@@ -59,15 +59,15 @@ class LogCompactionOperator(TableTask):
         self.start = start
         self.end = end
         self.backfill_first = backfill_first
-        # Every operator of Airflow has a method of the name.
+        # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.check_arguments()
 
     @classmethod
     def check_together(cls, known: Mapping[str, Any]) -> None:
-        """Check that the range has a beginning before its end.
+        """Check that the range doesn't end before it starts.
 
-        :raises ArgumentError: it hasn't.
+        :raises ArgumentError: it does.
         """
         start, end = known.get("start"), known.get("end")
         if start is not None and end is not None and start > end:
@@ -77,7 +77,7 @@ class LogCompactionOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Write the compaction.
 
-        :raises AirflowSkipException: nothing is to be compacted.
+        :raises AirflowSkipException: there is nothing to compact.
         :raises TableFailure: the table can't be read, or doesn't have the range; see
             `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or a version of the range isn't backfilled.

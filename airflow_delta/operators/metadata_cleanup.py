@@ -15,30 +15,31 @@ __all__ = ["MetadataCleanupOperator"]
 
 
 class MetadataCleanupOperator(TableTask):
-    """Delete the part of a log that ``delta.logRetentionDuration`` doesn't protect.
+    """Delete the part of a log that is older than ``delta.logRetentionDuration``.
 
-    The log then begins with the newest complete checkpoint from before that, and older versions can't be
-    read any more. Meant to run once a day, after the checkpoint. Where nothing is to be deleted the task
-    succeeds, and ``reason`` says why; a retry goes on where the try before was broken off.
+    The log then begins with the newest complete checkpoint before that time, and older versions
+    can't be read any more. Run it once a day, after the checkpoint. If there is nothing to delete,
+    the task succeeds, and ``reason`` says why; a retry continues where the previous try stopped.
 
-    Returns a dictionary with ``table_uri``, ``version`` (the newest one of the log), ``earliest_version``
-    (the first one that can be read now), ``files`` and ``bytes`` that were to be deleted, ``num_deleted``,
-    what goes and what stays by kind, ``reason``, ``wanted_checkpoint`` and more: see the reference. The
-    task's log has the same for people.
+    Returns a dictionary with ``table_uri``, ``version`` (the newest one of the log),
+    ``earliest_version`` (the first one that can be read now), the planned ``files`` and ``bytes``,
+    ``num_deleted``, numbers of deleted and kept files by kind, ``reason``, ``wanted_checkpoint``
+    and more: see the reference. The task's log has the same facts.
 
     :param table_uri: the table's path or URI. (templated)
-    :param older_than_hours: how old commits must be to go; None: as ``delta.logRetentionDuration`` says.
+    :param older_than_hours: the age of the commits to delete; None: ``delta.logRetentionDuration``.
         (templated)
-    :param force: clean up though ``delta.enableExpiredLogCleanup`` is false; and with
-        ``older_than_hours``, less old commits than the table keeps.
-    :param write_checkpoint: where a checkpoint of an older version would let more go, write it before.
-    :param backfill_first: have the commit owner of a managed table backfill what is missing before: only
-        what is backfilled is cleaned up. It makes no difference to other tables, nor to a dry run.
-    :param dry_run: only tell what would be deleted. (templated)
+    :param force: clean up even if ``delta.enableExpiredLogCleanup`` is false, and even if
+        ``older_than_hours`` is less than ``delta.logRetentionDuration``.
+    :param write_checkpoint: first write a checkpoint of an older version, if more can be deleted then.
+    :param backfill_first: first have the commit owner of a managed table backfill missing versions,
+        because only backfilled commits can be deleted. It has no effect on other tables and on a
+        dry run.
+    :param dry_run: only report what would be deleted. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (*TableTask.template_fields, "older_than_hours", "_dry_run")
@@ -66,7 +67,7 @@ class MetadataCleanupOperator(TableTask):
         self.force = force
         self.write_checkpoint = write_checkpoint
         self.backfill_first = backfill_first
-        # Not without the underscore: every operator of Airflow has a method of that name.
+        # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.check_arguments()
 
@@ -74,7 +75,7 @@ class MetadataCleanupOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  (Airflow's signature)
         """Clean up the log.
 
-        :raises TableFailure: the table keeps its log for longer, and ``force`` isn't set; or it can't be
+        :raises TableFailure: the retention of the table is longer, and ``force`` isn't set; or it can't be
             read. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed.
         """

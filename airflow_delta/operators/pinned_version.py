@@ -1,7 +1,8 @@
-"""One version for all tries of a task.
+"""Use the same version in all tries of a task.
 
-"The newest" means another version at each try, and so may a time after the newest commit, where clocks
-differ. So the first try of a DAG run decides, and the state of the task keeps what it has decided on.
+"The newest version" may be another one at each try, and so may a timestamp after the newest commit
+if clocks differ. So the first try of a DAG run decides on a version, which is stored in the state
+of the task.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ def pinned_version(
     timestamp: int | str | None,
     check_files: bool,
 ) -> dict[str, Any]:
-    """The version that a task is about, as `DeltaHook.pin` tells it.
+    """Resolve the version of a task with `DeltaHook.pin`, once for all tries.
 
-    :param hook: reaches the table.
-    :param context: of the try.
+    :param hook: gives access to the table.
+    :param context: the context of the try.
     :param table_uri: the table.
-    :param version: the version that the task's author wants; or
+    :param version: the version in the task's arguments; or
     :param timestamp: the time, as ISO-8601 or epoch milliseconds. Neither: the newest version.
-    :param check_files: refuse a version of which files are gone.
+    :param check_files: check that the files of the version exist.
     :raises MissingFilesError: files of the version are gone.
     :raises DeltaError: the table or the version can't be read.
     """
     if version is not None:
         return hook.pin(table_uri, version=version, check_files=check_files)
-    asked = {"table_uri": table_uri, "timestamp": timestamp}
+    arguments = {"table_uri": table_uri, "timestamp": timestamp}
     state = task_state(context)
     earlier = state.get(_STATE_KEY) if state is not None else None
-    if earlier and all(earlier.get(name) == value for name, value in asked.items()):
+    if earlier and all(earlier.get(name) == value for name, value in arguments.items()):
         return hook.pin(table_uri, version=earlier["version"], check_files=check_files)
     pinned = hook.pin(table_uri, timestamp=timestamp, check_files=check_files)
     if state is not None:
-        state.set(_STATE_KEY, {**asked, "version": pinned["version"]})
+        state.set(_STATE_KEY, {**arguments, "version": pinned["version"]})
     return pinned

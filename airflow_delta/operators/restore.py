@@ -1,4 +1,4 @@
-"""Bring back an earlier version of a Delta table."""
+"""Restore an earlier version of a Delta table."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__ = ["RestoreOperator"]
 
 
 class RestoreOperator(TableTask):
-    """Bring back an earlier version of a table, by a commit of its own, and write a checkpoint of it.
+    """Restore an earlier version of a table by a new commit, and write a checkpoint.
 
-    The commit carries the transaction identifier of the task in its DAG run. A retry finds it, as the task
-    does when it is cleared, and makes no second one, so that nothing is undone that came in between;
-    ``repeated`` says so. To restore once more, run the DAG once more.
+    The commit contains the transaction identifier of the task in its DAG run. A retry, or the
+    cleared task, finds this commit and makes no other, so that it doesn't undo later commits;
+    ``repeated`` is true then. To restore again, run the DAG again.
 
-    Returns a dictionary with ``table_uri``, ``version`` (of the commit; of a dry run the newest one),
-    ``restored_version``, ``committed``, ``repeated``, how many files and bytes come and go,
-    ``checkpoint`` and more: see the reference. The task's log has the same for people.
+    Returns a dictionary with ``table_uri``, ``version`` (of the commit, or the newest for a dry run),
+    ``restored_version``, ``committed``, ``repeated``, the numbers of added and removed files and bytes,
+    ``checkpoint`` and more: see the reference. The task's log has the same facts.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to bring back; or (templated)
-    :param timestamp: bring back the newest version at this time: ISO-8601 with an offset, or epoch
+    :param version: the version to restore; or (templated)
+    :param timestamp: restore the newest version at this time: ISO-8601 with an offset, or epoch
         milliseconds. (templated)
-    :param ignore_missing_files: don't look whether the files are there that come back. Those that are gone
-        come back all the same, and reading them fails.
-    :param write_checkpoint: write a checkpoint afterwards: the commit may be a large one, and whoever opens
-        the table reads it until then. Of a managed table it is left out where the commit isn't backfilled.
+    :param ignore_missing_files: don't check that the restored files exist. Missing files are added as well,
+        and reading them fails.
+    :param write_checkpoint: write a checkpoint afterwards, because the commit may be large, and every
+        reader would have to read it. For a managed table it is skipped if the commit isn't backfilled.
     :param backfill_first: have the commit owner of a managed table backfill the commit before the
-        checkpoint. It makes no difference to other tables.
-    :param dry_run: only tell which files would come and go. (templated)
+        checkpoint. It has no effect on other tables.
+    :param dry_run: only report which files would be added and removed. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -77,25 +77,25 @@ class RestoreOperator(TableTask):
         self.ignore_missing_files = ignore_missing_files
         self.write_checkpoint = write_checkpoint
         self.backfill_first = backfill_first
-        # Not without the underscore: every operator of Airflow has a method of that name.
+        # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.check_arguments()
 
     @classmethod
     def check_together(cls, known: Mapping[str, Any]) -> None:
-        """Check that it is said what to bring back.
+        """Check that a version or a timestamp is given.
 
-        :raises ArgumentError: it isn't.
+        :raises ArgumentError: neither is.
         """
         if known.get("version", 0) is None and known.get("timestamp", 0) is None:
-            raise ArgumentError("give a version or a timestamp to bring back")
+            raise ArgumentError("give a version or a timestamp to restore")
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore the table.
 
-        :raises TableFailure: the version is the newest, or can't be restored; or files that should come
-            back are gone, and nothing was committed. See `airflow_delta.hooks.failures`.
+        :raises TableFailure: the version is the newest, or can't be restored; or some of its files
+            are gone, and nothing was committed. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or another writer was faster.
         """
         dry_run = self.argument("dry_run")

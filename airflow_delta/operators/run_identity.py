@@ -1,7 +1,7 @@
-"""Who commits: the identity that a task's commits carry, so that a retry finds its own.
+"""The identity of a task's commits, by which a retry finds them.
 
-A job that commits writes a ``txn`` action with this identity. All tries of a task in one DAG run
-have the same one, and so has the task when it is cleared and run again; other runs have others.
+A commit contains it as a ``txn`` action. All tries of a task in one DAG run have the same identity,
+even after the task is cleared; other runs have others.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def run_identity(context: Context) -> tuple[str, int]:
     """The application id and version of the task's ``txn`` action.
 
     The id is ``airflow:<dag>.<task>``, with ``.<map index>`` for a mapped task. The version is
-    the time after which the DAG run may start, in epoch microseconds: unlike the logical date
-    every run has one, and later runs have later ones.
+    ``run_after`` of the DAG run, in epoch microseconds: unlike a logical date, every run has it, and it
+    increases.
     """
     instance = context["ti"]
     app_id = f"airflow:{instance.dag_id}.{instance.task_id}"

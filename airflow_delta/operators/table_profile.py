@@ -1,4 +1,4 @@
-"""Count the rows of a Delta table's version, and say what is in its columns."""
+"""Profile a version of a Delta table."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ _SPARK = "spark_default"
 
 
 class TableProfileOperator(TableTask):
-    """Profile a version of a table with PySpark: rows, nulls, least and greatest values, and more.
+    """Profile a version of a table with PySpark: its rows, and nulls, minimum, maximum and more by column.
 
-    The tasks after it decide what to make of the figures, which are small enough for XCom::
+    The result is small enough for XCom, so that later tasks can act on it::
 
         profile = TableProfileOperator(
             task_id="profile", table_uri="s3://lake/sales", columns=["amount", "address.city"]
         )
 
-    Of the number of rows alone (``columns=[]``) the log tells as a rule; no Spark is started then.
+    If only the number of rows is requested (``columns=[]``), it is usually in the log, and Spark
+    isn't started.
 
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
     ``size_in_bytes``, ``num_partitions``, ``num_rows``, ``counted_by`` (``statistics`` or ``scan``) and
     ``columns``: the figures of each column by its name. See the reference for the figures.
 
-    A retry, and the task when it is cleared, profiles the version that the first try of the DAG run did.
+    A retry, or the cleared task, profiles the same version as the first try of the DAG run.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to profile. (templated)
     :param timestamp: profile the newest version at this time: ISO-8601 with an offset, or epoch
-        milliseconds. A time after the newest commit means the newest version, one that is yet to come is an
+        milliseconds. A time after the newest commit means the newest version; a time in the future is an
         error. At most one of version and timestamp; with neither it is the newest version. (templated)
-    :param columns: the columns to tell of, those of structs as ``address.city`` or together as
-        ``address``; None for all, of which there may be 200. An empty list: count the rows and no more.
-        A template that renders to a JSON list does as well: ``{{ params.columns | tojson }}``. (templated)
-    :param predicate: a Spark condition such as ``day >= '2026-03-01'``: profile the rows of which it is
-        true. (templated)
-    :param check_files: fail for good where a vacuum has taken files of an earlier version, before Spark
-        starts; see `TimeTravelSnapshotOperator`.
+    :param columns: the columns to profile; fields of a struct as ``address.city``, or all of them as
+        ``address``. None: all columns, at most 200. An empty list: only count the rows. A template that
+        renders to a JSON list is also possible: ``{{ params.columns | tojson }}``. (templated)
+    :param predicate: a Spark condition that selects the rows, such as ``day >= '2026-03-01'``. (templated)
+    :param check_files: fail without retries, before Spark starts, if a vacuum has deleted files of an
+        earlier version; see `TimeTravelSnapshotOperator`.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
         A version that isn't backfilled is backfilled before Spark reads it.
-    :param spark_conn_id: the Spark connection; must exist where Spark is needed. (templated)
+    :param spark_conn_id: the Spark connection; must exist if Spark is needed. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     """
 
@@ -110,7 +110,7 @@ class TableProfileOperator(TableTask):
 
     @classmethod
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
-        """Figures of columns, and a predicate; the number of all rows is mostly in the log."""
+        """``columns`` and ``predicate``; the number of all rows is usually in the log."""
         if is_certain(given.get("predicate")):
             return ["predicate"]
         columns = given.get("columns", [])
@@ -153,17 +153,17 @@ class TableProfileOperator(TableTask):
             result["num_rows"],
             result["counted_by"],
         )
-        for name, told in figures.items():
-            self.log.info("column %r: %s", name, told)
+        for name, column in figures.items():
+            self.log.info("column %r: %s", name, column)
         return result
 
     def on_kill(self) -> None:
-        """End the job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
     def _by_spark(self, profile: SnapshotProfile, context: Context) -> Mapping[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)

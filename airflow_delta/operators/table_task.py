@@ -1,4 +1,4 @@
-"""What all tasks have in common: a table, connections to reach it by, and arguments that are checked."""
+"""`TableTask`, the base class of all operators and sensors: a table, connections and argument checks."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from airflow_delta.version_compat import (
 __all__ = ["TableTask", "with_readers"]
 
 _LOCATIONS = ("table_uri", "target_uri", "inventory")
-"""The arguments of operators that are locations of the table's store."""
+"""The arguments that are locations in the table's store."""
 
 
 class TableTask(BaseOperator):
     """A task on one table.
 
-    Its result is a dictionary. Each value of it is an XCom of its own as well, so that
-    ``task.output["version"]`` is the version; ``multiple_outputs=False`` leaves these out.
+    Its result is a dictionary. Each value is also an XCom, so that ``task.output["version"]`` is
+    the version; ``multiple_outputs=False`` disables this.
 
-    The last statement of an operator's ``__init__`` is ``self.check_arguments()``.
+    The last statement of an operator's ``__init__`` must be ``self.check_arguments()``.
 
-    :param table_uri: the table's absolute path or URI; ``s3://<connection>@<bucket>/…`` names the
-        connection as well, as Airflow's ``ObjectStoragePath`` does. (templated)
+    :param table_uri: the table's absolute path or URI; ``s3://<connection>@<bucket>/…`` also names the
+        connection, as in Airflow's ``ObjectStoragePath``. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     :param allowed_outside: locations outside of the table below which it may read files that its log names,
-        as a shallow clone has them: a list, or a text with commas. Those of the connection count as well.
-        (templated)
+        for example files of a shallow clone: a list, or a text with commas. They are added to those of the
+        connection. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -64,7 +64,7 @@ class TableTask(BaseOperator):
         "commit_owner_conn_id": as_text,
         "allowed_outside": as_allowed_locations,
     }
-    """By its name the reader of each argument."""
+    """The reader of each argument, by name."""
 
     exclusive: ClassVar[Sequence[tuple[str, str]]] = ()
     """Arguments of which at most one may be given."""
@@ -87,7 +87,7 @@ class TableTask(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
-        """As every operator's: the common arguments of a mapped task, which are checked here."""
+        """Create mapped tasks, and check their common arguments."""
         given = {name: value for name, value in kwargs.items() if name in cls.arguments}
         with _named(cls, kwargs.get("task_id")):
             check_arguments(cls, given, starts=template_starts(kwargs.get("dag")))
@@ -97,39 +97,40 @@ class TableTask(BaseOperator):
     def check_together(cls, known: Mapping[str, Any]) -> None:
         """Check arguments that depend on each other.
 
-        :param known: what the arguments mean, by name; without those that aren't rendered yet.
-        :raises ArgumentError: they don't go together.
+        :param known: the parsed arguments by name, without those that aren't rendered yet.
+        :raises ArgumentError: they contradict each other.
         """
 
     @classmethod
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
-        """The arguments for which the task needs Spark for sure, as they are written; none for most tasks.
+        """The arguments, as text, because of which the task certainly needs Spark; usually none.
 
-        :param given: the arguments by name, as far as they are given yet, with templates.
+        :param given: the arguments by name, with templates, as far as they are known.
         """
         return ()
 
     def check_arguments(self) -> None:
-        """Check the arguments that are written in the DAG file.
+        """Check the arguments in the DAG file.
 
-        :raises ArgumentError: one makes no sense.
+        :raises ArgumentError: one is invalid.
         """
-        # An instance of a mapped task is made when it is run, and checked when it is rendered.
+        # An instance of a mapped task is created at run time, and checked after rendering.
         if not is_made_from_mapped(self):
             self._check(template_starts(self.dag if has_dag(self) else None))
 
     def argument(self, name: str) -> Any:
-        """What an argument means, by its reader.
+        """Parse an argument with its reader.
 
-        :raises ArgumentError: it makes no sense.
+        :raises ArgumentError: it is invalid.
         """
         return self.arguments[name](getattr(self, attribute_of(name)), name=name)
 
     def hook(self) -> DeltaHook:
-        """The way to the table, by what the connections say now.
+        """Create the hook for the table.
 
-        A connection that a location names becomes ``delta_conn_id``, and the location what it is without:
-        Spark and other tools that get it from XCom know no connections.
+        If a location names a connection, it is removed from the location and becomes
+        ``delta_conn_id``, because Spark, and other tools that get the location from XCom, don't
+        support connections.
 
         :raises AirflowFailException: the locations and ``delta_conn_id`` name different connections.
         """
@@ -152,15 +153,15 @@ class TableTask(BaseOperator):
         jinja_env: Any,
         seen_oids: set[int],
     ) -> None:
-        """Render the arguments, as Airflow does for mapped tasks as well, and check them.
+        """Render the arguments and check them; Airflow calls this for mapped tasks as well.
 
-        :raises ArgumentError: a template has rendered to nothing, or to what makes no sense.
+        :raises ArgumentError: a template has rendered to nothing, or to an invalid value.
         """
         sources = {name: getattr(self, attribute_of(name)) for name in self.arguments}
         if is_made_from_mapped(self):
             references = mapped_references(self)
             sources |= {name: value for name, value in references.items() if name in sources}
-        # `optional` renders by the task, which a context made by hand, in a test, need not name.
+        # `optional` needs the task, which the context of a test may lack.
         context.setdefault("task", self)
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         if parent is not self:
@@ -180,10 +181,10 @@ class TableTask(BaseOperator):
 
 
 def with_readers(base: type[TableTask], **readers: Reader) -> Mapping[str, Reader]:
-    """The arguments of an operator: those that it shares with another, and its own.
+    """The arguments of an operator: those of its base class, and its own.
 
     :param base: the operator that it extends.
-    :param readers: by its name the reader of each argument of its own.
+    :param readers: the reader of each additional argument, by name.
     """
     return {**base.arguments, **readers}
 

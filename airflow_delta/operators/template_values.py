@@ -1,11 +1,11 @@
-"""Readers of tasks' arguments: what a value means, or an error that names the argument.
+"""Readers: functions that parse the arguments of tasks, or raise an error with the argument's name.
 
-Each argument of a task has one reader (`TableTask.arguments`). It is called when the DAG is parsed, where
-the value is written there, and after rendering, where it comes from a template. A rendered value is mostly
-text where a number is meant: ``pin.output["version"]`` gives ``24``, a Jinja template gives ``"24"``.
+Each argument has one reader (`TableTask.arguments`). It is called when the DAG is parsed, or after
+rendering if the value has a template. A rendered number may be text: ``pin.output["version"]``
+gives ``24``, a Jinja template ``"24"``.
 
-All readers take None, which means that the argument isn't given, and give what it means then. They raise
-`ArgumentError` for what makes no sense; an empty text, or ``"None"``, makes none.
+For None, which means that the argument isn't given, a reader returns the default. For an invalid
+value it raises an `ArgumentError`; an empty text and ``"None"`` are invalid.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Reader(Protocol):
-    """What gives the meaning of an argument's value."""
+    """A function that parses the value of an argument."""
 
     def __call__(self, value: Any, *, name: str) -> Any:
-        """The meaning of a value; raises `ArgumentError` where it has none."""
+        """Parse a value; raise `ArgumentError` if it is invalid."""
 
 
 def is_absent(value: object) -> bool:
-    """Whether a rendered value is nothing: None, or the text of a template that had nothing to say."""
+    """Whether a rendered value is missing: None, or the text of an empty template."""
     return value is None or (isinstance(value, str) and value.strip() in _ABSENT)
 
 
@@ -78,7 +78,7 @@ def as_bytes(value: str | int | None, *, name: str) -> int | None:
 def as_conf(value: Mapping[str, Any] | None, *, name: str) -> Mapping[str, Any] | None:
     """The configuration of a commit owner; None for none.
 
-    Keys whose value is None count as left out, and a configuration of nothing else as none.
+    Keys with the value None are ignored; if no others are left, the result is None.
     """
     given = _mapping(value, name=name, expected='a dictionary such as {"backfill": "10"}')
     return None if value and not given else given
@@ -175,10 +175,10 @@ def as_names(value: Sequence[str] | str | None, *, name: str) -> list[str] | Non
 
 
 def choice(*values: str, default: str | None) -> Callable[..., Any]:
-    """A reader of one of several texts.
+    """Create a reader of one of several texts.
 
     :param values: the texts.
-    :param default: what None means.
+    :param default: the result for None.
     """
 
     def read(value: str | None, *, name: str) -> str | None:
@@ -190,9 +190,9 @@ def choice(*values: str, default: str | None) -> Callable[..., Any]:
 
 
 def flag(*, default: bool) -> Callable[..., Any]:
-    """A reader of true and false, also as templates render them.
+    """Create a reader of true and false, which may be text from a template.
 
-    :param default: what None means.
+    :param default: the result for None.
     """
 
     def read(value: str | bool | None, *, name: str) -> bool:
@@ -207,11 +207,11 @@ def flag(*, default: bool) -> Callable[..., Any]:
 
 
 def switch(*, default: bool) -> Callable[..., Any]:
-    """A reader of an argument that isn't templated, and is True or False.
+    """Create a reader of True and False, for an argument that isn't templated.
 
-    A text would always count as true, also one that says false.
+    A text is an error, because Python would treat even ``"false"`` as true.
 
-    :param default: what None means.
+    :param default: the result for None.
     """
 
     def read(value: bool | None, *, name: str) -> bool:
@@ -226,7 +226,7 @@ def _whole(value: object, *, name: str, least: int, expected: str) -> int | None
     if value is None:
         return None
     text = str(value).strip()
-    # A bool is an int to Python, and no number to anybody.
+    # In Python a bool is an int, but it isn't meant as a number.
     if isinstance(value, bool) or not _INTEGER.fullmatch(text) or int(text) < least:
         raise _wrong(name, expected, value)
     return int(text)
@@ -249,5 +249,5 @@ def _location(value: object, *, name: str) -> str:
 
 
 def _wrong(name: str, expected: str, value: object) -> ArgumentError:
-    nothing = "; leave the argument out, or pass None, to have its default" * is_absent(value)
+    nothing = "; leave the argument out, or pass None, for its default" * is_absent(value)
     return ArgumentError(f"{name}: expected {expected}, found {value!r}{nothing}")

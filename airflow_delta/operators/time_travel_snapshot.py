@@ -1,4 +1,4 @@
-"""Pin one version of a Delta table for a DAG run, and copy it where asked for."""
+"""Pin a version of a Delta table for a DAG run, and optionally copy it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SPARK = "spark_default"
 
 
 class TimeTravelSnapshotOperator(TableTask):
-    """Resolve a version of a table and pin it in XCom; with a target, copy it there with PySpark.
+    """Resolve a version of a table and return it as XCom; with a target, copy it there with PySpark.
 
-    Tasks that read the pinned version all see the same state, however many commits follow::
+    Tasks that read the pinned version all see the same state, even if commits follow::
 
         pin = TimeTravelSnapshotOperator(task_id="pin", table_uri="s3://lake/sales")
         report = CheckpointOperator(
@@ -46,36 +46,36 @@ class TimeTravelSnapshotOperator(TableTask):
 
     Returns a dictionary with ``table_uri``, ``version``, ``timestamp_ms``, ``num_files``,
     ``size_in_bytes`` and ``num_rows``, and with a target also ``target_uri``, ``target_version``
-    (the version of a copy in Delta format, else None), ``target_num_files``,
-    ``target_num_rows`` (None where the statistics don't tell), ``expires_at`` (None for a copy that
-    doesn't) and ``deleted_copies``, the places of expired copies that were deleted.
+    (the version of a copy in Delta format, else None), ``target_num_files``, ``target_num_rows``
+    (None if statistics are missing), ``expires_at`` (None for a copy that doesn't expire) and
+    ``deleted_copies``, the locations of expired copies that were deleted.
 
-    A retry, and the task when it is cleared, pins what the first try of the DAG run pinned. A Delta
-    copy of that version which an earlier try has committed is found and not made again. A Delta
-    copy is a clone: a table of its own, for which another version takes just the files that it lacks.
+    A retry, or the cleared task, pins the same version as the first try of the DAG run. If an
+    earlier try has committed a Delta copy of that version, it isn't made again. A Delta copy is a
+    clone, a table of its own; another version later copies only the files that the clone lacks.
 
     :param table_uri: the table's path or URI. (templated)
     :param version: the version to pin. (templated)
     :param timestamp: pin the newest version at this time: ISO-8601 with an offset, or epoch
-        milliseconds. A time after the newest commit means the newest version, one that is yet to come is an
+        milliseconds. A time after the newest commit means the newest version; a time in the future is an
         error. At most one of version and timestamp; with neither it is the newest version. (templated)
-    :param check_files: fail for good where a vacuum has taken files of the version, and name them; warn
-        where it may take some at any time. Files that the newest version has as well aren't looked for;
-        the others take a request each, or a listing of the table where they are very many.
-    :param target_uri: where to copy the pinned version to; None: nothing is copied. (templated)
+    :param check_files: fail without retries if a vacuum has deleted files of the version, and name them;
+        warn if it may delete some at any time. Only files that the newest version doesn't have are checked,
+        with a request each, or a listing of the table if they are very many.
+    :param target_uri: the location of the copy; None: nothing is copied. (templated)
     :param target_format: the format of the copy: ``delta``, ``parquet``, ``csv`` or ``json``. (templated)
-    :param replace_newer: replace a copy of a later version, too. A late run of a DAG does not undo
-        the work of the run after it unless this is set.
-    :param expire_after: how old the copy must be to be deleted: a timedelta, a number of seconds, or an
-        ISO-8601 duration such as ``P7D``; None: it is kept. Each run deletes the copies of the same table
-        that have expired and lie in the same directory as its target. (templated)
+    :param replace_newer: replace even a copy of a later version. Without this, a late run of a DAG doesn't
+        undo the work of the run after it.
+    :param expire_after: the age at which the copy expires: a timedelta, a number of seconds, or an
+        ISO-8601 duration such as ``P7D``; None: it is kept. Each run deletes expired copies of the same
+        table in the directory that contains its target. (templated)
     :param delta_conn_id: the connection with the credentials of the tables' store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
         A pinned version that isn't backfilled is backfilled before it is copied.
-    :param spark_conn_id: the Spark connection that copies; must exist. (templated)
-    :param spark_conf: Spark properties of the copying job. (templated)
+    :param spark_conn_id: the Spark connection of the job; must exist if there is a target. (templated)
+    :param spark_conf: Spark properties of the job. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -131,27 +131,27 @@ class TimeTravelSnapshotOperator(TableTask):
 
     @classmethod
     def check_together(cls, known: Mapping[str, Any]) -> None:
-        """Check that there is a copy to expire.
+        """Check that ``expire_after`` isn't given without a target.
 
-        :raises ArgumentError: there is none.
+        :raises ArgumentError: it is.
         """
         if known.get("expire_after") is not None and known.get("target_uri", "") is None:
             raise ArgumentError(
-                "expire_after is given without target_uri, and there is no copy to expire; give both, or "
+                "expire_after is given without target_uri, so there is no copy to expire; give both, or "
                 "neither"
             )
 
     @classmethod
     def spark_arguments(cls, given: Mapping[str, Any]) -> Sequence[str]:
-        """A target, which Spark copies to."""
+        """``target_uri``: Spark makes the copy."""
         return ["target_uri"] if is_certain(given.get("target_uri")) else []
 
     @with_failures_by_policy
     def execute(self, context: Context) -> dict[str, Any]:
-        """Pin the version, and copy it where there is a target.
+        """Pin the version, and copy it if there is a target.
 
         :raises TableFailure: there is no such version; its files are gone, and ``check_files`` is set; or
-            the target must not or can't be replaced, see `airflow_delta.spark.copy.copies`. See
+            the target can't be replaced, see `airflow_delta.spark.copy.copies`. See
             `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed; or an expired copy is being deleted at the target.
         :raises AirflowException: the copying job failed.
@@ -171,7 +171,7 @@ class TimeTravelSnapshotOperator(TableTask):
         return {**pinned, **copied, "deleted_copies": deleted}
 
     def on_kill(self) -> None:
-        """End the copying job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
@@ -188,7 +188,7 @@ class TimeTravelSnapshotOperator(TableTask):
     def _copy(
         self, pinned: Mapping[str, Any], expire_after_ms: int | None, context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         identity = run_identity(context)

@@ -28,35 +28,36 @@ _SPARK = "spark_default"
 
 
 class VacuumOperator(TableTask):
-    """Delete the files in a table's directory that nobody needs any more.
+    """Delete files in a table's directory that no retained version needs.
 
-    Versions before ``oldest_restorable`` can't be read afterwards. A lite vacuum every night and a full one
-    every month is a good plan. Where nothing is to be deleted the task succeeds, and ``reason`` says why; a
-    retry goes on where the try before was broken off. No commit is made.
+    Versions before ``oldest_restorable`` can't be read afterwards. A lite vacuum every night and a
+    full one every month is a good schedule. If there is nothing to delete, the task succeeds, and
+    ``reason`` says why; a retry continues where the previous try stopped. No commit is made.
 
-    Returns a dictionary with ``table_uri``, ``version`` (the newest one), ``mode``, ``files`` and ``bytes``
-    that were to be deleted, ``num_deleted`` and ``bytes_deleted``, how many files stay for which reason,
-    ``oldest_restorable``, ``engine`` and more: see the reference. The task's log has the same for people.
+    Returns a dictionary with ``table_uri``, ``version`` (the newest one), ``mode``, the planned
+    ``files`` and ``bytes``, ``num_deleted`` and ``bytes_deleted``, the numbers of kept files by
+    reason, ``oldest_restorable``, ``engine`` and more: see the reference. The task's log has the
+    same facts.
 
     :param table_uri: the table's path or URI. (templated)
-    :param retention_hours: how old files must be; None: as ``delta.deletedFileRetentionDuration`` says, a
-        week unless set. (templated)
-    :param mode: ``full`` looks at all files that the store lists, ``lite`` at those that commits have
+    :param retention_hours: the age of the files to delete; None: ``delta.deletedFileRetentionDuration``, by
+        default a week. (templated)
+    :param mode: ``full`` checks all files that the store lists, ``lite`` only those that commits have
         removed since the last vacuum. (templated)
-    :param inventory: a Parquet file of the files to be looked at in place of a listing, such as object
-        stores write once a day; in the same store as the table. Spark takes a directory of such files as
-        well. (templated)
-    :param enforce_retention: refuse less than the property says.
-    :param dry_run: only tell what would be deleted. (templated)
-    :param engine: ``local`` lists and deletes in the worker. ``spark`` submits a PySpark job, which does so
-        on its executors, for tables of tens of millions of files; not for ``mode="lite"``. Both delete the
-        same files. (templated)
+    :param inventory: a Parquet file that lists the files, instead of a listing of the store, such as object
+        stores write once a day; in the same store as the table. With Spark it may be a directory of such
+        files. (templated)
+    :param enforce_retention: refuse a shorter retention than that of the property.
+    :param dry_run: only report what would be deleted. (templated)
+    :param engine: ``local`` lists and deletes in the worker. ``spark`` submits a PySpark job, which
+        does this on its executors, for tables with tens of millions of files; not for
+        ``mode="lite"``. Both delete the same files. (templated)
     :param spark_conn_id: the Spark connection of the job; must exist. (templated)
     :param spark_conf: Spark properties of the job. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -99,7 +100,7 @@ class VacuumOperator(TableTask):
         self.mode = mode
         self.inventory = inventory
         self.enforce_retention = enforce_retention
-        # Not without the underscore: every operator of Airflow has a method of that name.
+        # With an underscore, because every operator of Airflow has a method of that name.
         self._dry_run = dry_run
         self.engine = engine
         self.spark_conn_id = spark_conn_id
@@ -109,16 +110,16 @@ class VacuumOperator(TableTask):
 
     @classmethod
     def check_together(cls, known: Mapping[str, Any]) -> None:
-        """Check that a lite vacuum is one of the local engine, and reads the log only.
+        """Check that a lite vacuum uses the local engine, and no inventory.
 
-        :raises ArgumentError: it isn't.
+        :raises ArgumentError: it doesn't.
         """
         if known.get("mode") != "lite":
             return
         if known.get("engine") == "spark":
             raise ArgumentError(
-                "a vacuum by Spark is 'full', found mode='lite'; a lite one reads the log only, which the "
-                "local engine does"
+                "a vacuum by Spark is 'full', found mode='lite'; a lite one reads only the log, with the "
+                "local engine"
             )
         if known.get("inventory") is not None:
             raise ArgumentError("a vacuum with an inventory is 'full', found mode='lite'")
@@ -132,38 +133,38 @@ class VacuumOperator(TableTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Vacuum the table.
 
-        :raises TableFailure: ``retention_hours`` is less than the table's property says, and
-            ``enforce_retention`` is set; or more than the log reaches back; or the table can't be read. See
-            `airflow_delta.hooks.failures`.
+        :raises TableFailure: ``retention_hours`` is less than the table's property, and
+            ``enforce_retention`` is set; or it is longer than the log's history; or the table can't
+            be read. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed.
         :raises AirflowException: the Spark job failed.
         """
         by_spark = self.argument("engine") == "spark"
         hook = self.hook()
-        asked: dict[str, Any] = {
+        options: dict[str, Any] = {
             name: self.argument(name)
             for name in ("retention_hours", "inventory", "enforce_retention", "dry_run")
         }
         if by_spark:
-            report = self._submit(hook, asked, context)
+            report = self._submit(hook, options, context)
         else:
-            report = vacuum(hook, self.table_uri, mode=self.argument("mode"), **asked)
+            report = vacuum(hook, self.table_uri, mode=self.argument("mode"), **options)
         report = {**report, "engine": "spark" if by_spark else "local"}
         log_report(self.log, "vacuum", report)
         return report
 
     def on_kill(self) -> None:
-        """End the Spark job."""
+        """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
 
     def _submit(
-        self, hook: DeltaHook, asked: Mapping[str, Any], context: Context
+        self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
-        # Imported here: DAG files are parsed often, and the Spark provider's hook imports a lot.
+        # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
         from airflow_delta.hooks.spark.job import SparkJobHook
 
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return vacuum_with_spark(hook, self._job, self.table_uri, **asked)
+        return vacuum_with_spark(hook, self._job, self.table_uri, **options)

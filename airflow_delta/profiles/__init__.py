@@ -1,1 +1,1 @@
-"""Profiles of a table's columns, and those made from statistics alone. No Spark, no Airflow."""
+"""Profiles of tables: their definition, and profiles from statistics. No Spark, no Airflow."""

@@ -1,8 +1,7 @@
-"""What a profile of a table's version tells, of which columns, and its form in JSON.
+"""Define the profile of a table's version: its columns, figures and JSON form.
 
-A profile has the figures of *leaf* columns: the fields of a struct each for itself, at any depth. They are
-called as in a Spark expression, ``address.city``; a part of the name with a dot or a backtick in it stands
-in backticks, and no other does.
+A profile has figures of *leaf* columns; each field of a struct is a column, at any depth. Names are
+as in a Spark expression, ``address.city``; only parts with a dot or a backtick are in backticks.
 
 =============================================  ====================================================
 type                                           figures beside ``nulls``
@@ -14,13 +13,13 @@ whole numbers, ``float``, ``double``,          ``distinct``, ``min``, ``max``, `
 ``binary``                                     ``distinct``, ``min_length``, ``max_length`` (in bytes)
 ``boolean``, ``date``, ``timestamp``,          ``distinct``, ``min``, ``max``
 ``timestamp_ntz``
-``array``, ``map``, ``variant``, ``void``      none: there is no order of such values that says much
+``array``, ``map``, ``variant``, ``void``      none: such values have no useful order
 =============================================  ====================================================
 
-A field of a struct that is null is null. NaN is a value of its own to ``distinct``, and left out of all
-other figures. Where there is no value left, there is no such figure.
+The fields of a null struct are null. NaN counts as one value in ``distinct``, and is left out of
+all other figures. A figure without any values is left out.
 
-No PySpark here: whoever submits the job looks at the columns first, because starting Spark takes seconds.
+No PySpark here: the operator checks the columns before it starts Spark, which takes seconds.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ __all__ = [
 ]
 
 BY_STATISTICS = "statistics"
-"""Rows that were counted by the statistics of the log, without reading a data file."""
+"""The rows were counted from the statistics in the log, without reading data files."""
 
 BY_SCAN = "scan"
-"""Rows that were counted by reading them."""
+"""The rows were counted by reading them."""
 
 MOST_CHARACTERS = 256
-"""A text that is the least or the greatest is cut after so many characters."""
+"""The length to which minimum and maximum texts are truncated."""
 
 Value = bool | int | float | str
 """A value in JSON. Texts: exact decimals, dates and times in ISO-8601 (those of type ``timestamp`` in UTC,
@@ -66,11 +65,11 @@ with a ``Z``), and the numbers ``Infinity``, ``-Infinity`` and ``NaN``."""
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A column, or a field of structs, that has values of its own.
+    """A column, or a field of structs, that isn't a struct itself.
 
     Attributes:
-        name: as the module has it.
-        path: its name, below the names of the structs around it.
+        name: its name in a profile.
+        path: its name, after the names of the structs around it.
         data_type: its type.
     """
 
@@ -81,20 +80,20 @@ class LeafColumn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """The figures of a leaf column; those that it doesn't have are None. See the module.
+    """The figures of a leaf column, or None; see the module.
 
     Attributes:
-        name: the column's.
-        type: its type, as the schema writes it.
-        nulls: rows without a value.
-        nans: values that are NaN.
-        distinct: how many different values there are, about: one in three is off by more than 5 %.
-        min: the least value; of a text the first `MOST_CHARACTERS` characters.
-        max: the greatest one, likewise.
+        name: the column's name.
+        type: its type, as in the schema.
+        nulls: the number of nulls.
+        nans: the number of NaNs.
+        distinct: the approximate number of distinct values; one in three is off by more than 5 %.
+        min: the minimum; the first `MOST_CHARACTERS` characters of a text.
+        max: the maximum, likewise.
         mean: the mean, in double precision.
-        stddev: the standard deviation of a sample, in double precision.
+        stddev: the sample standard deviation, in double precision.
         min_length: the length of the shortest value.
-        max_length: that of the longest one.
+        max_length: the length of the longest value.
     """
 
     name: str
@@ -112,16 +111,15 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True)
 class TableProfile:
-    """A version of a table in figures.
+    """The profile of a version of a table.
 
     Attributes:
         version: the version.
-        num_rows: its rows; with a condition those of which it is true.
+        num_rows: the number of rows; with a predicate, of the selected ones.
         counted_by: `BY_STATISTICS` or `BY_SCAN`.
-        num_files: its data files, whatever the condition.
-        num_partitions: how many partitions have files, whatever the condition; None without partition
-            columns.
-        columns: the figures of the columns that were asked for, in the order of the schema.
+        num_files: the number of all data files, whatever the predicate.
+        num_partitions: the number of all partitions with files; None without partition columns.
+        columns: the figures of the requested columns, in the order of the schema.
     """
 
     version: int
@@ -151,10 +149,10 @@ def leaf_columns(schema: StructType) -> tuple[LeafColumn, ...]:
 def checked_leaves(
     columns: Sequence[str] | None, schema: StructType, *, table: str
 ) -> tuple[LeafColumn, ...]:
-    """The leaf columns that a caller wants.
+    """Find the leaf columns that a caller has requested.
 
     Args:
-        columns: their names, or those of structs for all that is in them; None for all.
+        columns: their names, or those of structs for all of their fields; None for all.
         schema: the table's.
         table: its location, for errors.
 
@@ -178,9 +176,9 @@ def checked_leaves(
 
 
 def count_partitions(snapshot: Snapshot) -> int | None:
-    """How many partitions have files; None where the table has no partition columns.
+    """Count the partitions with files; None without partition columns.
 
-    Values count as the same that mean the same, however they are written.
+    Different texts of the same value count as one.
 
     Raises:
         InvalidTableError: a partition value isn't one of its column's type.
@@ -206,22 +204,22 @@ def count_partitions(snapshot: Snapshot) -> int | None:
         name = scalar_of(physical_name(field, mode), pa.string())
         texts = pc.map_lookup(values, name, "first")
         encoded = texts.dictionary_encode(null_encoding="encode")
-        # A loop over distinct texts, of which there are few.
+        # A Python loop over distinct texts, of which there are few.
         numbers: dict[Any, int] = {}
         same = [
             numbers.setdefault(parse_partition_value(text, field.data_type), len(numbers))
             for text in encoded.dictionary.to_pylist()
         ]
         each = np.array(same, np.int64)[int64_view(encoded.indices.cast(pa.int64()))]
-        # Numbered anew column by column, so that the numbers stay small.
+        # Renumbered after each column, so that the numbers stay small.
         codes = np.unique(codes * max(len(numbers), 1) + each, return_inverse=True)[1]
     return len(np.unique(codes))
 
 
 def profile_by_statistics(snapshot: Snapshot) -> TableProfile | None:
-    """The number of rows, by the log alone; None where the statistics don't tell it.
+    """Get the number of rows from the log; None if statistics are missing.
 
-    Rows that deletion vectors delete aren't counted.
+    Rows deleted by deletion vectors aren't counted.
 
     Raises:
         DeltaError: the log can't be read.
@@ -234,10 +232,10 @@ def profile_by_statistics(snapshot: Snapshot) -> TableProfile | None:
 
 
 def profile_report(profile: TableProfile) -> dict[str, Any]:
-    """A profile as a JSON object; of the columns the figures that there are, by name."""
-    told = [field.name for field in fields(ColumnProfile) if field.name != "name"]
+    """Convert a profile to a JSON object, without the figures that are None."""
+    names = [field.name for field in fields(ColumnProfile) if field.name != "name"]
     figures = {
-        column.name: {name: value for name in told if (value := getattr(column, name)) is not None}
+        column.name: {name: value for name in names if (value := getattr(column, name)) is not None}
         for column in profile.columns
     }
     return {
@@ -256,5 +254,5 @@ def _name(path: Sequence[str]) -> str:
 
 
 def _names_of(leaf: LeafColumn) -> list[str]:
-    """The names that a leaf column is meant by: its own, and those of the structs around it."""
+    """The names that select a leaf column: its own, and those of the structs around it."""
     return [_name(leaf.path[:end]) for end in range(1, len(leaf.path) + 1)]

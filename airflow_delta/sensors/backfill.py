@@ -18,28 +18,28 @@ _STATE_KEY = "backfill_target"
 
 
 class BackfillSensor(TableWait):
-    """Wait until a version of a managed table is backfilled: its commit is in the log for everybody.
+    """Wait until a version of a managed table is backfilled, so that its commit is in ``_delta_log``.
 
-    Without a version it waits for all that was ratified when the wait started, however many commits
-    follow meanwhile. That is decided once, by the first look that succeeds: it holds for all looks of a
-    rescheduled or deferred wait and for retries, and is forgotten when the wait has succeeded.
+    Without a version it waits for the newest version that was ratified when the wait started. The
+    first successful check decides on it, for all checks of a rescheduled or deferred wait and for
+    retries; it is forgotten when the wait has succeeded.
 
-    Returns a dictionary with ``table_uri``, ``version`` (the one that was waited for),
-    ``ratified_version`` and ``backfilled_version`` (the newest of each when the wait ended) and ``lag``
-    (how many versions there are between them). `airflow_delta.sensors.table_wait` tells what becomes of
-    a wait that fails; that the commit owner can't be asked is such a failure.
+    Returns a dictionary with ``table_uri``, ``version`` (the wanted one), ``ratified_version`` and
+    ``backfilled_version`` (the newest of each at the end of the wait) and ``lag`` (the number of
+    versions between them). For failures see `airflow_delta.sensors.table_wait`; a commit owner that
+    can't be reached is one.
 
-    A table that the file system manages has all its versions in the log.
+    All versions of a table that isn't managed count as backfilled.
 
     :param table_uri: the table's path or URI. (templated)
-    :param version: the version to wait for, which may be one that isn't committed yet; None: the newest
-        that is ratified when the wait starts. (templated)
-    :param trigger_backfill: have the commit owner backfill what is missing, at each look. By itself it
-        does so as the table's policy says.
+    :param version: the version to wait for, which may not be committed yet; None: the newest that is
+        ratified when the wait starts. (templated)
+    :param trigger_backfill: have the commit owner backfill missing versions at each check. Otherwise it
+        does this by the table's policy.
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     :param deferrable: wait in the triggerer and not in a worker slot.
     """
 
@@ -56,22 +56,22 @@ class BackfillSensor(TableWait):
         self.check_arguments()
 
     def begin(self) -> None:
-        """Wait for something new."""
+        """Forget the version of an earlier wait."""
         self._target = None
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_backfill(
             self._target if self._target is not None else self.argument("version")
         )
 
     def look(self, context: Context) -> BackfillLook:
-        """Look at the table and its commit owner once.
+        """Check the table and its commit owner once.
 
-        :raises DeltaError: the table can't be read, or its owner can't be asked.
+        :raises DeltaError: the table can't be read, or its owner can't be reached.
         """
-        # Opened at every look, for credentials that expire during a long wait.
+        # Opened at every check, because credentials may expire during a long wait.
         found = look_at_backfill(
             self.hook().table(self.table_uri),
             version=self._known_target(context),
@@ -85,7 +85,7 @@ class BackfillSensor(TableWait):
 
     def trigger(self, **arguments: Any) -> BackfillTrigger:
         """The trigger that waits for the version."""
-        # None only where the first look has failed, and `silent_fail` goes on all the same.
+        # The target is None only if the first check has failed and `silent_fail` is set.
         return BackfillTrigger(
             version=self._target,
             trigger_backfill=self.argument("trigger_backfill"),
@@ -95,21 +95,21 @@ class BackfillSensor(TableWait):
     def execute_complete(
         self, context: Context, event: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Take over from the triggerer.
+        """Resume the task after the trigger has fired.
 
-        :raises DeltaError: the trigger could not read the table or ask its owner.
+        :raises DeltaError: the trigger couldn't read the table or reach its owner.
         """
         found = super().execute_complete(context, event)
         self._forget_target(context)
         return found
 
     def _known_target(self, context: Context) -> int | None:
-        """What to wait for; None where the first look is still to decide it."""
-        asked = self.argument("version")
-        if asked is not None:
-            self._target = asked
+        """The version to wait for; None if the first check has to decide on it."""
+        version = self.argument("version")
+        if version is not None:
+            self._target = version
         if self._target is None:
-            # Each look of a rescheduled wait is made by another object than the one before.
+            # Each check of a rescheduled wait has a new object.
             state = task_state(context)
             kept = state.get(_STATE_KEY) if state is not None else None
             if kept and kept["table_uri"] == self.table_uri:

@@ -18,27 +18,26 @@ __all__ = ["TableVersionSensor"]
 class TableVersionSensor(TableWait):
     """Wait until a table has version ``min_version``, or one newer than ``after_version``.
 
-    With neither of them it waits until the table exists. Returns a dictionary with ``table_uri``
-    and ``version``, the newest one when the wait ended. `airflow_delta.sensors.table_wait` tells what
-    becomes of a wait that fails.
+    Without both it waits until the table exists. Returns a dictionary with ``table_uri`` and ``version``,
+    the newest one at the end of the wait. For failures see `airflow_delta.sensors.table_wait`.
 
-    The look that finds the version reads the newest commit: one that breaks the protocol, or demands a
-    feature that the engine lacks, fails the task. Earlier commits are read by those who open the table.
+    The check that finds the version reads the newest commit. The task fails if this commit breaks
+    the protocol or needs a feature that the engine doesn't support. Earlier commits aren't read.
 
-    To wait for something new since the last run, hand over what that run has seen::
+    To wait for a new version since the last run, pass the version that the last run returned::
 
         after_version="{{ (ti.xcom_pull(task_ids='wait', map_indexes=-1, include_prior_dates=True)
                            or {}).get('version', -1) }}"
 
-    (Without ``map_indexes`` Airflow gives what all earlier runs have seen, as a list.)
+    (Without ``map_indexes`` Airflow returns a list with the versions of all earlier runs.)
 
     :param table_uri: the table's path or URI. (templated)
     :param min_version: wait for this version or a newer one. (templated)
-    :param after_version: wait for a version newer than this. At most one of the two. (templated)
+    :param after_version: wait for a version newer than this. Give at most one of the two. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     :param deferrable: wait in the triggerer and not in a worker slot.
     """
 
@@ -60,22 +59,22 @@ class TableVersionSensor(TableWait):
         self.check_arguments()
 
     def begin(self) -> None:
-        """Look at the log as for the first time."""
+        """Forget the state of an earlier wait."""
         self._watch = VersionWatch()
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_version(self._min_version())
 
     def look(self, context: Context) -> VersionLook:  # noqa: ARG002  (no look needs it but others)
-        """Look at the log once.
+        """Check the log once.
 
-        In one process, as with ``mode="poke"``, only the first look lists the log.
+        Within one process, for example with ``mode="poke"``, only the first check lists the log.
 
         :raises DeltaError: the table can't be read.
         """
-        # Opened at every look, for credentials that expire during a long wait.
+        # Opened at every check, because credentials may expire during a long wait.
         return self._watch.look(self.hook().table(self.table_uri), wanted=self._min_version())
 
     def trigger(self, **arguments: Any) -> TableVersionTrigger:

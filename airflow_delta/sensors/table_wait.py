@@ -1,25 +1,25 @@
-"""Wait for a state of a Delta table, in a worker slot or in the triggerer: what sensors have in common.
+"""`TableWait`, the base class of sensors: wait for a table, in a worker slot or the triggerer.
 
-What becomes of a wait that fails, in the triggerer as in a worker slot:
+Failures have the same result in a worker slot and in the triggerer:
 
 ==============  ========================  ==========================  ============================
-argument        the table can't be read,  it can't be read, and       the wait takes longer than
-                which may pass            another look won't help     ``timeout``
+argument        temporary error           permanent error             the wait takes longer than
+                                                                      ``timeout``
 ==============  ========================  ==========================  ============================
-none of these   the task fails, and may   the task fails for good     the task fails for good
-                be tried again
+none of these   the task fails, with      the task fails without      the task fails without
+                retries                   retries                     retries
 ``soft_fail``   the same                  the same                    skipped
 ``never_fail``  skipped                   skipped                     skipped, but fails if it
                                                                       waited in a slot
-``silent_fail`` logged, and looked at     the task fails for good     as without
-                again
+``silent_fail`` logged, and checked       the task fails without      the task fails without
+                again                     retries                     retries
 ==============  ========================  ==========================  ============================
 
-`airflow_delta.hooks.failures` tells what may pass. Airflow itself skips with ``soft_fail`` whatever fails
-for good. Here a mistake or a damaged table is no reason to skip: only a wait that takes too long is.
-Arguments that make no sense fail the task with ``never_fail`` as well, before it looks at the table.
+`airflow_delta.hooks.failures` decides which errors are permanent. Airflow itself, with ``soft_fail``,
+skips all permanent failures. Here a mistake or a damaged table doesn't skip the task, only a timeout
+does. Invalid arguments fail the task even with ``never_fail``.
 
-``mode``, ``exponential_backoff`` and ``max_wait`` are for the wait in a worker slot alone.
+``mode``, ``exponential_backoff`` and ``max_wait`` only apply to the wait in a worker slot.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from airflow_delta.version_compat import (
 __all__ = ["TableWait"]
 
 _TRIGGER_GRACE = timedelta(minutes=1)
-"""So much longer Airflow waits for the trigger, which ends the wait by itself and says what it has seen."""
+"""Airflow waits so much longer for the trigger, which ends the wait itself and reports the last state."""
 
 _TIMED_OUT = "Sensor has timed out"
-"""How Airflow's message begins where it skips a wait in a worker slot that takes too long."""
+"""The start of Airflow's message when it skips a wait in a worker slot after a timeout."""
 
 
 class TableWait(TableTask, BaseSensorOperator):
-    """A sensor of one table. See the module for what becomes of a wait that fails.
+    """A sensor of one table. See the module for failures.
 
     :param deferrable: wait in the triggerer and not in a worker slot.
     """
@@ -74,32 +74,32 @@ class TableWait(TableTask, BaseSensorOperator):
 
     @abstractmethod
     def begin(self) -> None:
-        """Forget what an earlier execution of this object has seen."""
+        """Forget the state of an earlier execution of this object."""
 
     @property
     @abstractmethod
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
 
     @abstractmethod
     def look(self, context: Context) -> TableLook | None:
-        """Look at the table once.
+        """Check the table once.
 
-        :returns: what was found; None where it is too early for a look.
+        :returns: the result; None if it is too early for a check.
         :raises DeltaError: the table can't be read.
         """
 
     @abstractmethod
     def trigger(self, **arguments: Any) -> TablePoll:
-        """The trigger to which the wait is handed over after a first look.
+        """Create the trigger that continues the wait after the first check.
 
-        :param arguments: those that all triggers of tables have.
+        :param arguments: the common arguments of `TablePoll`.
         """
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look at the table once, and log what was seen if it is new.
+        """Check the table once, and log a changed state.
 
-        :raises TableFailure: the table can't be read, and another look won't help.
+        :raises TableFailure: the table can't be read, because of a permanent error.
         :raises DeltaError: the table can't be read.
         """
         with failures_by_policy():
@@ -112,8 +112,8 @@ class TableWait(TableTask, BaseSensorOperator):
         return PokeReturnValue(found.reached, found.facts)
 
     def execute(self, context: Context) -> Any:
-        """Wait in this slot, or hand the waiting over to the triggerer."""
-        # Where one process runs a task more than once, its table may be another one each time.
+        """Wait in this slot, or defer to the triggerer."""
+        # If a process runs a task more than once, the table may be another one each time.
         self._log = None
         self.begin()
         with self._explained():
@@ -140,7 +140,7 @@ class TableWait(TableTask, BaseSensorOperator):
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
-        """Take over from the triggerer, or learn that it took too long."""
+        """Resume the task after the trigger has fired or timed out."""
         with self._explained():
             return super().resume_execution(next_method, next_kwargs, context)
 
@@ -149,12 +149,12 @@ class TableWait(TableTask, BaseSensorOperator):
         context: Context,  # noqa: ARG002  (Airflow's signature)
         event: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Take over from the triggerer.
+        """Resume the task after the trigger has fired.
 
         :raises AirflowSensorTimeout: the wait took longer than ``timeout``.
-        :raises TableFailure: the trigger could not read the table, and another look won't help.
-        :raises DeltaError: the trigger could not read the table. It is the error that poking would
-            have raised; an `AirflowException` would be skipped with ``soft_fail``.
+        :raises TableFailure: the trigger couldn't read the table, because of a permanent error.
+        :raises DeltaError: the trigger couldn't read the table. It is the same error as in a worker
+            slot; an `AirflowException` would be skipped with ``soft_fail``.
         """
         if event is not None and event.get("status") == "success":
             return {name: value for name, value in event.items() if name != "status"}
@@ -168,7 +168,7 @@ class TableWait(TableTask, BaseSensorOperator):
             raise error
 
     def _first_look(self, context: Context) -> PokeReturnValue:
-        """A poke before the waiting begins; what fails is judged as in `BaseSensorOperator`."""
+        """Poke once before deferring, with the same handling of failures as in `BaseSensorOperator`."""
         try:
             return self.poke(context)
         except AirflowSkipException:
@@ -181,13 +181,13 @@ class TableWait(TableTask, BaseSensorOperator):
             if self.never_fail:
                 self._skip(error, "never_fail")
             if self.silent_fail:
-                self.log.exception("%s: the first look failed", self.table_uri)
+                self.log.exception("%s: the first check failed", self.table_uri)
                 return PokeReturnValue(is_done=False)
             raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Fail where Airflow would skip a mistake, and say in time-outs what was waited for."""
+        """Fail where Airflow would skip a permanent error, and add the wanted state to timeouts."""
         try:
             yield
         except AirflowSkipException as skipped:
@@ -216,4 +216,4 @@ class TableWait(TableTask, BaseSensorOperator):
 
 
 class _WaitTimeout(AirflowSensorTimeout):
-    """A wait took too long; its message names the table, what was waited for and what was seen."""
+    """A wait took too long; its message names the table, the wanted state and the last state found."""

@@ -20,22 +20,22 @@ _STATE_KEY = "not_before"
 class TruncationSensor(TableWait):
     """Wait until a feature can be dropped together with the history that needs it.
 
-    It stands between two tasks of `DropFeatureOperator` with ``truncate_history``: the first one prepares
-    the table, and the second one truncates the history, a day later unless
-    ``delta.dropFeatureTruncateHistory.retentionDuration`` says otherwise. The wait ends at once where the
-    feature is gone already. Where the table isn't prepared, or somebody uses the feature again, no waiting
-    helps, and the task fails.
+    Use it between two tasks of `DropFeatureOperator` with ``truncate_history``: the first one
+    prepares the table, and the second one truncates the history after
+    ``delta.dropFeatureTruncateHistory.retentionDuration``, by default a day. The wait ends at once
+    if the feature is already dropped. If the table isn't prepared, or somebody uses the feature
+    again, the task fails.
 
-    Before its time the table is looked at once an hour, and the clock at each poke. Returns a dictionary
-    with ``table_uri``, ``version``, ``feature``, ``dropped`` (whether it is gone already), ``ready_at``
-    and ``reason``. `airflow_delta.sensors.table_wait` tells what becomes of a wait that fails.
+    Before the expected time the table is checked only once an hour. Returns a dictionary with
+    ``table_uri``, ``version``, ``feature``, ``dropped`` (whether it is already dropped),
+    ``ready_at`` and ``reason``. For failures see `airflow_delta.sensors.table_wait`.
 
     :param table_uri: the table's path or URI. (templated)
     :param feature: the feature that is being dropped, in any case. (templated)
     :param delta_conn_id: the connection with the credentials of the table's store; None: the
         default connection of the URI's scheme. (templated)
     :param commit_owner_conn_id: the connection of the SQL commit owner, for managed tables; None:
-        ``delta_commit_owner_default`` where that exists, else what the environment says. (templated)
+        ``delta_commit_owner_default`` if it exists, else the environment variable. (templated)
     :param deferrable: wait in the triggerer and not in a worker slot.
     """
 
@@ -49,23 +49,23 @@ class TruncationSensor(TableWait):
         self.check_arguments()
 
     def begin(self) -> None:
-        """Look at the table as for the first time."""
+        """Forget the state of an earlier wait."""
         self._watch = None
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_truncation(self.feature)
 
     def look(self, context: Context) -> TruncationLook | None:
-        """Look at the table once, unless it is too early for that.
+        """Check the table once, unless it is too early for that.
 
         :raises InvalidArgumentError: the table isn't prepared for the drop.
         :raises DeltaError: the table can't be read.
         """
         if self._watch is None:
             self._watch = TruncationWatch(self.feature, not_before_ms=self._kept(context))
-        # Opened at every look, for credentials that expire during a long wait.
+        # Opened at every check, because credentials may expire during a long wait.
         found = self._watch.look(self.hook().table(self.table_uri))
         if found is not None:
             self._keep(context, self._watch.not_before_ms)
@@ -77,7 +77,7 @@ class TruncationSensor(TableWait):
         return TruncationTrigger(feature=self.feature, not_before_ms=not_before_ms, **arguments)
 
     def _kept(self, context: Context) -> int | None:
-        """Before when not to look: each poke of a rescheduled wait is made by another object."""
+        """The stored time of the next check: each poke of a rescheduled wait has a new object."""
         state = task_state(context)
         kept = state.get(_STATE_KEY) if state is not None else None
         if kept and (kept["table_uri"], kept["feature"]) == (self.table_uri, self.feature):

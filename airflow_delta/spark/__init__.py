@@ -1,16 +1,15 @@
 """The PySpark data plane: DataFrames of Delta tables, and tables from DataFrames. No Delta jar.
 
-The engine decides which files a version is made of, and commits; Spark reads and writes the files.
-``jobs/`` holds programs for spark-submit on top of it.
+The engine reads the log and commits; Spark reads and writes the data files. ``jobs/`` has programs for
+spark-submit.
 
     from airflow_delta.spark import read_snapshot, write
 
     sales = read_snapshot(spark, "s3://lake/sales", version=7)
     write(sales, "/data/copy", partition_by=["day"])
 
-It needs Spark's classic API: a session that shares its driver with this process, not Spark Connect.
-The names are loaded when they are first used, so that `job_files`, which Airflow's workers import,
-costs no import of PySpark.
+It needs Spark's classic API, with the driver in this process, not Spark Connect. Names are loaded at their
+first use, so that Airflow's workers can import `airflow_delta.spark` without PySpark.
 """
 
 from __future__ import annotations

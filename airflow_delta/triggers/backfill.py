@@ -1,4 +1,4 @@
-"""Wait for the backfill of a managed table in the triggerer, without a worker slot."""
+"""The trigger of `BackfillSensor`: wait for the backfill of a managed table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["BackfillTrigger"]
 class BackfillTrigger(TablePoll):
     """Fire once, when a version of a table is backfilled.
 
-    The event of success has ``table_uri``, ``version`` (the one that was waited for),
-    ``ratified_version``, ``backfilled_version`` and ``lag``. See `TablePoll` for the rest.
+    The event of success has ``table_uri``, ``version`` (the wanted one), ``ratified_version``,
+    ``backfilled_version`` and ``lag``. See `TablePoll` for the rest.
 
-    :param version: the version to wait for; None: the newest that is ratified when the first look
-        succeeds. Whoever needs it to outlive the triggerer gives the number.
-    :param trigger_backfill: have the commit owner backfill what is missing, at each look.
+    :param version: the version to wait for; None: the newest ratified one at the first successful check,
+        which isn't kept over a restart of the triggerer.
+    :param trigger_backfill: have the commit owner backfill missing versions at each check.
     """
 
     def __init__(
@@ -29,20 +29,20 @@ class BackfillTrigger(TablePoll):
         self.trigger_backfill = trigger_backfill
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and the arguments to build this trigger from again."""
+        """The class and the arguments from which Airflow creates this trigger again."""
         path, arguments = super().serialize()
         arguments |= {"version": self.version, "trigger_backfill": self.trigger_backfill}
         return path, arguments
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_backfill(self.version)
 
     def look(self, table: Any) -> BackfillLook:
-        """Look at the table and its commit owner once.
+        """Check the table and its commit owner once.
 
-        :raises DeltaError: the table can't be read, or its owner can't be asked.
+        :raises DeltaError: the table can't be read, or its owner can't be reached.
         """
         found = look_at_backfill(
             table, version=self.version, trigger_backfill=self.trigger_backfill

@@ -1,4 +1,4 @@
-"""Look at a Delta table again and again in the triggerer: what its triggers have in common."""
+"""`TablePoll`, the base class of triggers: poll a Delta table in the triggerer."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 __all__ = ["TablePoll"]
 
 FIRST_LOOK_SECONDS = 15.0
-"""Before the first look. The task that waits has just looked, and Airflow must have noticed that it is
-deferred: it fails a task whose trigger fires sooner ("executor reported success, but state is queued").
-Its supervisor may take five seconds (``[workers] min_heartbeat_interval``) to see that the task's process
-has ended, and the scheduler a loop or two more."""
+"""The wait before the first check. The task itself has just checked. And Airflow must first notice that
+the task is deferred: it fails a task whose trigger fires sooner ("executor reported success, but state is
+queued"). Its supervisor may take five seconds (``[workers] min_heartbeat_interval``) to see that the
+process has ended, and the scheduler a loop or two more."""
 
 
 class TablePoll(BaseTrigger):
-    """Fire once, when a look at a table has found what is waited for.
+    """Fire once, when a check of a table finds the wanted state.
 
-    The event is ``{"status": "success", …}`` with the facts of that look; ``{"status": "timeout",
-    "message"}`` after ``deadline``; or ``{"status": "error", "error", "message"}``, the name of the error's
-    class and its text, where the table can't be read.
+    The event is ``{"status": "success", …}`` with the facts of that check; ``{"status": "timeout",
+    "message"}`` after ``deadline``; or ``{"status": "error", "error", "message"}``, with the name of the
+    error's class and its text, if the table can't be read.
 
-    Connections are looked up when the wait begins, and again when a look at the table fails, so that
-    credentials may expire or be corrected meanwhile.
+    Connections are looked up when the wait begins, and again after a failed check, because credentials may
+    have expired or been corrected.
 
-    The arguments are text and numbers only, because Airflow stores them in its database: connections
-    are named here and looked up where the trigger runs.
+    The arguments are only text and numbers, because Airflow stores them in its database. So they have the
+    names of connections, which are looked up where the trigger runs.
 
     :param table_uri: the table's absolute path or URI.
     :param delta_conn_id: the connection with the credentials of the table's store.
     :param commit_owner_conn_id: the connection of the table's commit owner.
     :param allowed_outside: locations outside of the table below which it may read.
-    :param poke_interval: seconds between two looks at the table.
-    :param silent_fail: log that the table can't be read, and go on waiting, where that may pass; see
-        `airflow_delta.hooks.failures`.
-    :param deadline: until when to wait, in seconds since 1970; None: for ever.
+    :param poke_interval: seconds between two checks.
+    :param silent_fail: log temporary errors, and go on waiting; see `airflow_delta.hooks.failures`.
+    :param deadline: the end of the wait, in seconds since 1970; None: wait for ever.
     """
 
     def __init__(
@@ -70,19 +69,19 @@ class TablePoll(BaseTrigger):
     @property
     @abstractmethod
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
 
     @abstractmethod
     def look(self, table: Any) -> TableLook | None:
-        """Look at the table once, in a thread.
+        """Check the table once, in a thread.
 
-        :param table: the table, as `DeltaHook.table` gives it.
-        :returns: what was found; None where it is too early for a look.
+        :param table: the table, from `DeltaHook.table`.
+        :returns: the result; None if it is too early for a check.
         :raises DeltaError: the table can't be read.
         """
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and the arguments to build this trigger from again."""
+        """The class and the arguments from which Airflow creates this trigger again."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -97,7 +96,7 @@ class TablePoll(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look at the table until it is as is waited for; yields one event."""
+        """Check the table until it has the wanted state; yields one event."""
         log = WaitLog(self.log, self.table_uri, self.wanted)
         try:
             found = await self._wait(log)
@@ -106,13 +105,13 @@ class TablePoll(BaseTrigger):
             else:
                 event = {"status": "success", **found}
         except Exception as error:
-            # Any error must become an event: a trigger that dies tells the task nothing.
+            # Any error must become an event: otherwise the task doesn't get its message.
             self.log.exception("%s: the wait has failed", self.table_uri)
             event = {"status": "error", "error": type(error).__name__, "message": str(error)}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # untyped in Airflow
 
     async def _wait(self, log: WaitLog) -> dict[str, Any] | None:
-        """The facts of the look that has found it; None where the time is up."""
+        """The facts of the successful check; None after the deadline."""
         table = None
         await asyncio.sleep(FIRST_LOOK_SECONDS)
         is_last = self._seconds_left() <= 0
@@ -124,14 +123,14 @@ class TablePoll(BaseTrigger):
                         self.delta_conn_id, self.commit_owner_conn_id, self.allowed_outside
                     )
                     table = await hook.table_async(self.table_uri)
-                # A look is blocking I/O, and the triggerer runs all its triggers on one event loop.
+                # In a thread: a check is blocking I/O, and all triggers share one event loop.
                 found = await asyncio.to_thread(self.look, table)
             except Exception as error:
                 table = None
                 if opened_before:
-                    # Its credentials may have expired, or the connection been corrected meanwhile:
-                    # only with what the connection says now is it a failure.
-                    self.log.warning("%s: to be opened anew, after %r", self.table_uri, error)
+                    # The credentials may have expired, or the connection may have been corrected. So the
+                    # table is opened again, and only a second error is a failure.
+                    self.log.warning("%s: opening it again after %r", self.table_uri, error)
                     continue
                 if is_permanent(error) or not self.silent_fail:
                     raise

@@ -1,4 +1,4 @@
-"""Wait for a version of a Delta table in the triggerer, without a worker slot."""
+"""The trigger of `TableVersionSensor`: wait for a version of a Delta table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["TableVersionTrigger"]
 class TableVersionTrigger(TablePoll):
     """Fire once, when a table has reached a version.
 
-    The event of success has ``table_uri`` and ``version``, the newest one. A table that doesn't exist
-    yet is waited for. See `TablePoll` for the rest.
+    The event of success has ``table_uri`` and ``version``, the newest one. The table needn't exist yet. See
+    `TablePoll` for the rest.
 
     :param min_version: the version to wait for.
     """
@@ -25,17 +25,17 @@ class TableVersionTrigger(TablePoll):
         self._watch = VersionWatch()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and the arguments to build this trigger from again."""
+        """The class and the arguments from which Airflow creates this trigger again."""
         path, arguments = super().serialize()
         return path, {**arguments, "min_version": self.min_version}
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_version(self.min_version)
 
     def look(self, table: Any) -> VersionLook:
-        """Look at the log once; only the first look lists it.
+        """Check the log once; only the first check lists it.
 
         :raises DeltaError: the table can't be read.
         """

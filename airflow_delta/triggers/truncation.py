@@ -1,4 +1,4 @@
-"""Wait in the triggerer until the history of a Delta table may be truncated, without a worker slot."""
+"""The trigger of `TruncationSensor`: wait until the history of a Delta table may be truncated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TruncationTrigger(TablePoll):
     ``reason``. See `TablePoll` for the rest.
 
     :param feature: the feature that is being dropped.
-    :param not_before_ms: don't look at the table before this time, in epoch ms; None: look at once.
+    :param not_before_ms: the time of the first check, in epoch ms; None: at once.
     """
 
     def __init__(self, *, feature: str, not_before_ms: int | None = None, **kwargs: Any) -> None:
@@ -27,17 +27,17 @@ class TruncationTrigger(TablePoll):
         self._watch = TruncationWatch(feature, not_before_ms=not_before_ms)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and the arguments to build this trigger from again."""
+        """The class and the arguments from which Airflow creates this trigger again."""
         path, arguments = super().serialize()
         return path, {**arguments, "feature": self.feature, "not_before_ms": self.not_before_ms}
 
     @property
     def wanted(self) -> str:
-        """What is waited for, in words."""
+        """The state that is waited for, in words."""
         return wanted_truncation(self.feature)
 
     def look(self, table: Any) -> TruncationLook | None:
-        """Look at the table once, unless it is too early for that.
+        """Check the table once, unless it is too early for that.
 
         :raises DeltaError: the table can't be read, or isn't prepared for the drop.
         """

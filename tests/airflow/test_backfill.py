@@ -459,7 +459,7 @@ def test_a_long_outage_is_logged_in_short(
     assert event_of(BackfillTrigger(table_uri=str(managed.path), silent_fail=True))["version"] == 5
     assert [traceback for _, traceback in told] == [True, False, True, True]
     assert "doesn't know its database" in told[0][0]
-    assert "to be opened anew, after OSError('the connection was reset')" in told[1][0]
+    assert "opening it again after OSError('the connection was reset')" in told[1][0]
     assert "OSError: the connection was reset" in told[2][0]
     assert "doesn't know its database" in told[3][0]
     assert all(f"{managed.path}: waiting for" in message for message in seen)

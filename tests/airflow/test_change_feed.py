@@ -20,7 +20,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import ChangesNotAvailableError
 from airflow_delta.operators import change_feed
 from airflow_delta.operators.change_feed import ChangeFeedOperator
-from airflow_delta.operators.feed_progress import PROGRESS, FeedProgress
+from airflow_delta.operators.feed_progress import PROGRESS, TaskProgress
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException, Asset
 from tests.airflow.failures import fails_for_good
 from tests.airflow.feed_runs import (
@@ -118,12 +118,12 @@ def test_versions_of_a_failed_run_are_told_by_the_next_and_no_more(
 ) -> None:
     runs, operator = Runs(), feed(table)
     with monkeypatch.context() as patch:
-        patch.setattr(FeedProgress, "advance", broken)
+        patch.setattr(TaskProgress, "advance", broken)
         with pytest.raises(OSError, match="the store fails"):
             runs.attempt(operator, 1)
     grow(table, 3)
     assert versions(runs.attempt(operator, 2)) == (0, 3)
-    with pytest.raises(AirflowSkipException, match="another run has told the versions 0 to 2"):
+    with pytest.raises(AirflowSkipException, match="another run has processed the versions 0 to 2"):
         runs.attempt(operator, 1)
 
 

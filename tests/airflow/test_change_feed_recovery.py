@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as Peer
 
-from airflow_delta.change_feeds.progress import Told, identifiers_of
+from airflow_delta.change_feeds.progress import FeedProgress, transaction_identifiers
 from airflow_delta.change_feeds.request import FeedRequest
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
     TableNotFoundError,
 )
 from airflow_delta.operators import change_feed
-from airflow_delta.operators.feed_progress import FeedProgress
+from airflow_delta.operators.feed_progress import TaskProgress
 from airflow_delta.version_compat import AirflowFailException, AirflowSkipException
 from tests.airflow.failures import fails_for_good
 from tests.airflow.feed_runs import (
@@ -113,7 +113,7 @@ def test_a_range_taken_before_the_table_was_put_back_is_taken_anew(
     for number in (3, 4):
         grow(table, number)
     with monkeypatch.context() as patch:
-        patch.setattr(FeedProgress, "advance", broken)
+        patch.setattr(TaskProgress, "advance", broken)
         with pytest.raises(OSError, match="the store fails"):
             runs.attempt(operator, 2)
     put_back(table, 2)
@@ -179,7 +179,7 @@ def test_a_clear_that_fails_does_not_forget_that_the_versions_were_told(
     grow(table, 3)
     runs.attempt(operator, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(FeedProgress, "advance", broken)
+        patch.setattr(TaskProgress, "advance", broken)
         with pytest.raises(OSError, match="the store fails"):
             runs.attempt(operator, 1)
     assert versions(runs.attempt(operator, 1)) == (0, 2)
@@ -239,7 +239,7 @@ def test_a_try_whose_target_has_the_range_starts_no_spark(
         again = {"target_version": None, "appended": False}  # its marker has the counts
     else:
         request = FeedRequest(table, 0, 2, str(target))
-        marks = identifiers_of(request, Told(), table_id)
+        marks = transaction_identifiers(request, FeedProgress(), table_id)
         txns = [{"txn": {"appId": name, "version": number}} for name, number in marks.items()]
         write_table(target, [add("a")], [add("b"), *txns])
         again = {"target_version": 1, "appended": False, "num_changes": None, "counts": None}

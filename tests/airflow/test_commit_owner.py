@@ -88,7 +88,7 @@ def test_a_connection_to_sqlite(monkeypatch: pytest.MonkeyPatch, connection: Any
         ),
         ({"conn_type": "delta_commit_owner", "host": "db"}, "no database, in the field schema"),
         ({"conn_type": "postgres", "schema": "owner"}, "names no host"),
-        ({"conn_type": "postgres", "extra": {"iam": True}, **HOST}, "asks for iam, which"),
+        ({"conn_type": "postgres", "extra": {"iam": True}, **HOST}, "has iam, which"),
         ({"conn_type": "sqlite"}, "names '' as the file of SQLite: expected an absolute path"),
         ({"conn_type": "sqlite", "host": "owner.db"}, "names 'owner.db' as the file"),
         ({"conn_type": "sqlite", "host": ":memory:"}, "names ':memory:' as the file"),

@@ -96,7 +96,7 @@ def test_a_copy_of_which_nobody_can_tell_any_more_stays_with_a_word(
         (log / f"{version:020}.json").unlink()
     with caplog.at_level(logging.WARNING):
         assert deleted(lake) == []
-    assert any("of_it_perhaps' stays" in line and "any more" in line for line in caplog.messages)
+    assert any("of_it_perhaps' is kept" in line and "any more" in line for line in caplog.messages)
 
 
 def replace_table(table: Path) -> Path:
@@ -139,7 +139,7 @@ def test_a_copy_that_holds_more_than_was_copied_stays(
         "logless": "its log is gone",
         "replaced": "and the copy was of the old one",
     }.items():
-        assert any(f"/{name}' stays" in line and reason in line for line in caplog.messages), name
+        assert any(f"/{name}' is kept" in line and reason in line for line in caplog.messages), name
 
 
 def test_a_place_that_cannot_be_read_keeps_no_other(
@@ -160,7 +160,7 @@ def test_a_place_that_cannot_be_read_keeps_no_other(
         "looped_list": "is a symbolic link",
         "odd": f"{MARKER} can't be read",
     }.items():
-        assert any(f"/{name}' stays" in line and reason in line for line in caplog.messages), name
+        assert any(f"/{name}' is kept" in line and reason in line for line in caplog.messages), name
 
 
 def test_a_deletion_that_cannot_even_begin_is_a_warning(

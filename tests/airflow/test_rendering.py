@@ -211,7 +211,7 @@ def test_templates_of_other_delimiters_are_templates() -> None:
         (TableVersionSensor, {"min_version": 1, "after_version": 0}, "both min_version=1 and"),
         (TableVersionSensor, {"min_version": -1}, "min_version: expected a version"),
         (ChangeFeedOperator, {"start_version": 5, "end_version": 3}, "start_version=5 is after"),
-        (RestoreOperator, {}, "give a version or a timestamp to bring back"),
+        (RestoreOperator, {}, "give a version or a timestamp to restore"),
         (RestoreOperator, {"version": "{{ a }}", "timestamp": "{{ b }}"}, "both version="),
         (CheckpointOperator, {"table_uri": "data/t"}, "table_uri: expected an absolute path"),
         (CheckpointOperator, {"table_uri": Path("/t")}, "table_uri: expected a path or a URI"),

@@ -137,7 +137,7 @@ def test_the_checkpoint_of_a_managed_table_needs_its_backfill(
 
 
 def test_what_cannot_be_restored_fails(sales_copy: Path) -> None:
-    with pytest.raises(ValueError, match="give a version or a timestamp to bring back"):
+    with pytest.raises(ValueError, match="give a version or a timestamp to restore"):
         restore(sales_copy)
     with pytest.raises(ValueError, match="version: expected a version"):
         restore(sales_copy, version="first")

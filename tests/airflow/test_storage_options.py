@@ -77,7 +77,7 @@ def test_an_endpoint_of_s3_alone_wins() -> None:
 
 
 def test_a_login_that_cannot_be_translated_is_refused_and_not_left_out() -> None:
-    with pytest.raises(AirflowException, match="'store' asks for role_arn, which can't be"):
+    with pytest.raises(AirflowException, match="'store' has role_arn, which can't be"):
         options(conn_type="aws", login="AKIA", extra='{"role_arn": "arn:aws:iam::1:role/r"}')
 
 

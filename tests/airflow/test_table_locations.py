@@ -46,7 +46,10 @@ def test_the_connection_in_a_uri(uri: str, connection_id: str | None, bare: str)
 
 @pytest.mark.parametrize("uri", ["s3://user:hidden@bucket/t", "gs://@bucket/t", "s3://a@b@c/t"])
 def test_a_user_in_front_of_a_bucket_is_refused_and_not_shown(uri: str) -> None:
-    kinds, texts = (AirflowFailException, InvalidArgumentError), "no connection id|has a password"
+    kinds, texts = (
+        (AirflowFailException, InvalidArgumentError),
+        "isn't a connection id|has a password",
+    )
     with pytest.raises(kinds, match=texts) as refused:
         DeltaHook().table(uri)
     assert "hidden" not in str(refused.value)

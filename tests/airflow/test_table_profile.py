@@ -142,7 +142,7 @@ def test_what_no_retry_can_help_fails_before_spark_starts(
     with pytest.raises(AirflowFailException, match="version 2 can't be read any more"):
         profile(sales_copy, version=2)
     monkeypatch.setattr(table_profile, "MOST_COLUMNS", 0)
-    with pytest.raises(AirflowFailException, match="a profile of 1 columns is too much for XCom"):
+    with pytest.raises(AirflowFailException, match="a profile of 1 columns is too large for XCom"):
         profile(sales_copy, columns=["id"])
     assert submissions.taken == []
     assert profile(sales_copy, columns=[], version=2, check_files=False)["num_rows"] == 30

@@ -14,7 +14,7 @@ from airflow_delta.change_feeds.directories import (
     range_directories,
     range_directory,
 )
-from airflow_delta.change_feeds.progress import told_by_files
+from airflow_delta.change_feeds.progress import directory_progress
 from airflow_delta.change_feeds.request import FeedRequest
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
@@ -47,7 +47,7 @@ def test_objects_that_stand_for_directories_tell_nothing(tmp_path: Path) -> None
     for name, body in objects.items():
         client.put_object(Bucket=uri.removeprefix("s3://"), Key=f"changes/{name}", Body=body)
     storage = open_storage(f"{uri}/changes", options)
-    assert told_by_files(REQUEST, storage).ranges == ((0, 2),)
+    assert directory_progress(REQUEST, storage).ranges == ((0, 2),)
     assert files_read_in(storage, directory) == {"part-0.parquet": 4}
     assert files_read_in(storage, dead) == {}
 

@@ -8,16 +8,16 @@ import pytest
 
 from airflow_delta.change_feeds.directories import MARKER, range_directory
 from airflow_delta.change_feeds.progress import (
-    Told,
-    check_lost,
+    FeedProgress,
+    check_no_unrecorded_changes,
     check_source,
-    identifiers_of,
+    directory_progress,
     is_new,
-    start_mark,
-    told_before,
-    told_by_files,
-    told_by_table,
-    told_by_target,
+    load_progress,
+    range_app_id,
+    table_progress,
+    target_progress,
+    transaction_identifiers,
 )
 from airflow_delta.change_feeds.request import FeedRequest
 from airflow_delta.engine import DeltaTable
@@ -49,7 +49,7 @@ def held(path: Path, *actions: dict[str, Any], **options: Any) -> DeltaTable:
     ],
 )
 def test_a_range_is_new_or_told(ranges: tuple[tuple[int, int], ...], new: bool) -> None:
-    assert is_new(REQUEST, Told(ranges)) is new
+    assert is_new(REQUEST, FeedProgress(ranges)) is new
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_a_range_of_which_a_part_is_told_is_refused(
     ranges: tuple[tuple[int, int], ...], there: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=f"has the changes of versions {there} already"):
-        is_new(REQUEST, Told(ranges))
+        is_new(REQUEST, FeedProgress(ranges))
 
 
 def test_what_an_earlier_release_has_told_is_not_guessed(tmp_path: Path) -> None:
     """Its targets say up to where they tell changes, and not from where on."""
     table = held(tmp_path, add("a"), txn(f"{OF}ours", 4))
-    told = told_by_table(REQUEST, table.snapshot())
-    assert told.last == 4
+    progress = table_progress(REQUEST, table.snapshot())
+    assert progress.last == 4
     with pytest.raises(InvalidArgumentError, match="go on at version 5; or choose"):
-        is_new(REQUEST, told)
+        is_new(REQUEST, progress)
     later = FeedRequest("/t", 5, 7, "/c")
-    assert is_new(later, told)
-    actions = [txn(*mark) for mark in identifiers_of(later, told, "ours").items()]
-    told = told_by_table(REQUEST, held(tmp_path / "2", add("a"), *actions).snapshot())
-    assert (told.ranges, told.unknown_until) == (((5, 7),), 4)
+    assert is_new(later, progress)
+    actions = [txn(*mark) for mark in transaction_identifiers(later, progress, "ours").items()]
+    progress = table_progress(REQUEST, held(tmp_path / "2", add("a"), *actions).snapshot())
+    assert (progress.ranges, progress.unknown_until) == (((5, 7),), 4)
 
 
 def test_a_table_tells_the_ranges_that_its_commits_have_added(tmp_path: Path) -> None:
@@ -95,23 +95,23 @@ def test_a_table_tells_the_ranges_that_its_commits_have_added(tmp_path: Path) ->
     ]
     for number, ((start, end), expected) in enumerate(steps):
         before = held(tmp_path / f"{number}", add("a"), *(txn(*mark) for mark in marks.items()))
-        told = told_by_table(REQUEST, before.snapshot())
-        marks.update(identifiers_of(FeedRequest("/t", start, end, "/c"), told, "ours"))
+        progress = table_progress(REQUEST, before.snapshot())
+        marks.update(transaction_identifiers(FeedRequest("/t", start, end, "/c"), progress, "ours"))
         after = held(tmp_path / f"{number}a", add("a"), *(txn(*mark) for mark in marks.items()))
-        told = told_by_target(REQUEST, after)
-        assert (told.ranges, told.last) == (expected, max(9 if number else 5, end))
+        progress = target_progress(REQUEST, after)
+        assert (progress.ranges, progress.last) == (expected, max(9 if number else 5, end))
     # Two ranges at a time meet in one of the identifiers, whatever their versions and ids.
-    assert set(identifiers_of(FeedRequest("/t", 20, 20, "/c"), Told(), "other")) & set(marks) == {
-        UNTIL
-    }
-    assert told_by_target(REQUEST, DeltaTable(str(tmp_path / "none"))) == Told()
+    assert set(
+        transaction_identifiers(FeedRequest("/t", 20, 20, "/c"), FeedProgress(), "other")
+    ) & set(marks) == {UNTIL}
+    assert target_progress(REQUEST, DeltaTable(str(tmp_path / "none"))) == FeedProgress()
 
 
 def test_a_table_that_forgets_is_no_target(tmp_path: Path) -> None:
     forgets = {"delta.setTransactionRetentionDuration": "interval 1 days"}
     table = held(tmp_path, add("a"), configuration=forgets)
     with pytest.raises(InvalidArgumentError, match="unset the property; or choose"):
-        told_by_table(REQUEST, table.snapshot())
+        table_progress(REQUEST, table.snapshot())
 
 
 @pytest.mark.parametrize(("versions", "lost"), [((0, 2), False), ((2, 3), True), (None, True)])
@@ -125,12 +125,12 @@ def test_changes_that_a_table_tells_nothing_about_are_found_by_statistics(
     column = {"name": "_commit_version", "type": "long", "nullable": True, "metadata": {}}
     schema = {"type": "struct", "fields": [column]}
     table = held(tmp_path, add("a", stats=stats), schema=schema)
-    check_lost(REQUEST, Told(((8, 8),)), table.snapshot())
+    check_no_unrecorded_changes(REQUEST, FeedProgress(((8, 8),)), table.snapshot())
     if not lost:
-        check_lost(REQUEST, Told(), table.snapshot())
+        check_no_unrecorded_changes(REQUEST, FeedProgress(), table.snapshot())
         return
     with pytest.raises(InvalidArgumentError, match="but a may have rows of these"):
-        check_lost(REQUEST, Told(), table.snapshot())
+        check_no_unrecorded_changes(REQUEST, FeedProgress(), table.snapshot())
 
 
 def source(path: Path, *ids: str) -> DeltaTable:
@@ -144,14 +144,14 @@ def source(path: Path, *ids: str) -> DeltaTable:
 
 def test_a_table_is_known_by_the_id_that_it_had(tmp_path: Path) -> None:
     replaced = source(tmp_path / "r", "a", "a", "b", "c")
-    check_source(REQUEST, Told(ids={}), replaced)
-    check_source(REQUEST, Told(ids={"a": 1}), replaced)
-    check_source(REQUEST, Told(ids={"a": 1, "b": 2}), replaced)
+    check_source(REQUEST, FeedProgress(ids={}), replaced)
+    check_source(REQUEST, FeedProgress(ids={"a": 1}), replaced)
+    check_source(REQUEST, FeedProgress(ids={"a": 1, "b": 2}), replaced)
     # A release before this one kept the newest id, also with versions that had another.
-    check_source(REQUEST, Told(ids={"c": 1}), replaced)
+    check_source(REQUEST, FeedProgress(ids={"c": 1}), replaced)
     for other in ({"x": 1}, {"a": 1, "x": 2}, {"b": 9}):
         with pytest.raises(InvalidArgumentError, match="has the changes of another table"):
-            check_source(REQUEST, Told(ids=other), replaced)
+            check_source(REQUEST, FeedProgress(ids=other), replaced)
 
 
 def test_a_table_whose_version_is_gone_is_not_guessed_to_be_the_same(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_a_table_whose_version_is_gone_is_not_guessed_to_be_the_same(tmp_path: P
     table.checkpoint()
     for version in (0, 1):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
-    check_source(REQUEST, Told(ids={"b": 1}), table)
-    with pytest.raises(InvalidArgumentError, match="cleanup has taken that version"):
-        check_source(REQUEST, Told(ids={"a": 0}), DeltaTable(str(tmp_path)))
+    check_source(REQUEST, FeedProgress(ids={"b": 1}), table)
+    with pytest.raises(InvalidArgumentError, match="cleanup has deleted that version"):
+        check_source(REQUEST, FeedProgress(ids={"a": 0}), DeltaTable(str(tmp_path)))
 
 
 def made_range(target: Path, start: int, end: int, marker: object | None) -> None:
@@ -174,26 +174,26 @@ def made_range(target: Path, start: int, end: int, marker: object | None) -> Non
 
 def test_files_tell_by_the_markers_of_their_ranges(tmp_path: Path) -> None:
     storage = DeltaTable(str(tmp_path)).storage
-    assert told_by_files(REQUEST, storage) == Told()
+    assert directory_progress(REQUEST, storage) == FeedProgress()
     made_range(tmp_path, 0, 2, {"table_id": "first"})
     made_range(tmp_path, 3, 3, {"table_id": "first"})
     made_range(tmp_path, 9, 10, {"table_id": "ours"})
     made_range(tmp_path, 11, 12, None)
-    assert told_by_files(REQUEST, storage) == Told(((0, 3), (9, 10)), ids={"ours": 10})
+    assert directory_progress(REQUEST, storage) == FeedProgress(((0, 3), (9, 10)), ids={"ours": 10})
 
 
 @pytest.mark.parametrize("marker", [[], {"table_id": 1}])
 def test_a_marker_that_says_nothing_is_refused(tmp_path: Path, marker: object) -> None:
     made_range(tmp_path, 0, 2, marker)
-    with pytest.raises(InvalidArgumentError, match="doesn't say which table it is about"):
-        told_by_files(REQUEST, DeltaTable(str(tmp_path)).storage)
+    with pytest.raises(InvalidArgumentError, match="doesn't contain the id of the table"):
+        directory_progress(REQUEST, DeltaTable(str(tmp_path)).storage)
 
 
 def test_a_marker_that_is_no_json_is_refused(tmp_path: Path) -> None:
     made_range(tmp_path, 0, 2, {})
     (tmp_path / range_directory(0, 2) / MARKER).write_text("{")
     with pytest.raises(InvalidArgumentError, match="can't be read"):
-        told_by_files(REQUEST, DeltaTable(str(tmp_path)).storage)
+        directory_progress(REQUEST, DeltaTable(str(tmp_path)).storage)
 
 
 @pytest.mark.parametrize("versions", [(3, 7), (0, 2), (9, 10)])
@@ -205,22 +205,22 @@ def test_the_files_of_the_newest_range_and_of_the_one_asked_for_are_those_of_its
     marker = {"table_id": "ours", "files": {"part-0.parquet": 4}}
     for start, end in ((0, 2), (3, 7), (9, 10)):
         made_range(tmp_path, start, end, marker)
-    assert told_by_files(REQUEST, storage).ranges == ((0, 7), (9, 10))
+    assert directory_progress(REQUEST, storage).ranges == ((0, 7), (9, 10))
     folder = tmp_path / range_directory(*versions)
     (folder / ".part-0.parquet.crc").write_bytes(b"crc")
     (folder / "part-1.parquet").write_bytes(b"rows")
     if versions == (0, 2):
         # Looking into all markers would take a request for each.
-        assert told_by_files(REQUEST, storage).ranges == ((0, 7), (9, 10))
+        assert directory_progress(REQUEST, storage).ranges == ((0, 7), (9, 10))
         return
     with pytest.raises(CommitConflictError, match=r"it has part-1\.parquet; another run writes"):
-        told_by_files(REQUEST, storage)
+        directory_progress(REQUEST, storage)
     (folder / "part-1.parquet").unlink()
     (folder / "part-0.parquet").write_bytes(b"ro")
     with pytest.raises(
         CommitConflictError, match=r"lacks part-0\.parquet; .* delete the directory"
     ):
-        told_by_files(REQUEST, storage)
+        directory_progress(REQUEST, storage)
 
 
 def test_a_version_that_two_ranges_tell_is_no_secret(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_version_that_two_ranges_tell_is_no_secret(tmp_path: Path) -> None:
         f"{range_directory(2, 5)} and {range_directory(4, 9)} both have .* 4 to 5, .*: delete one"
     )
     with pytest.raises(InvalidArgumentError, match=both):
-        told_by_files(REQUEST, storage)
+        directory_progress(REQUEST, storage)
 
 
 def test_neither_format_is_taken_for_the_other(tmp_path: Path) -> None:
@@ -241,13 +241,13 @@ def test_neither_format_is_taken_for_the_other(tmp_path: Path) -> None:
     source(tmp_path / "log", "other")
     (tmp_path / "log" / "part-0.parquet").write_bytes(b"rows")
     for name, kind, message in (
-        ("files", "delta", f"holds {range_directory(0, 1)}, .* ask for that format"),
-        ("log", "parquet", "is a Delta table, .* ask for the format delta"),
+        ("files", "delta", f"holds {range_directory(0, 1)}, .* choose that format"),
+        ("log", "parquet", "is a Delta table, .* choose the format delta"),
     ):
         target = str(tmp_path / name)
         before = sorted((tmp_path / name).rglob("*"))
         request = FeedRequest(table.uri, 1, 1, target, kind)
-        for look in (told_by_target, lambda r, t: told_before(r, table, t)):
+        for look in (target_progress, lambda r, t: load_progress(r, table, t)):
             with pytest.raises(InvalidArgumentError, match=message):
                 look(request, DeltaTable(target))
         assert sorted((tmp_path / name).rglob("*")) == before
@@ -256,14 +256,14 @@ def test_neither_format_is_taken_for_the_other(tmp_path: Path) -> None:
 def test_what_can_be_known_without_spark(tmp_path: Path) -> None:
     table = source(tmp_path / "t", "ours", "ours")
     request = FeedRequest(table.uri, 0, 1, str(tmp_path / "c"))
-    assert told_before(request, table, DeltaTable(request.target_uri)) == Told()
-    marks = identifiers_of(request, Told(), "ours")
+    assert load_progress(request, table, DeltaTable(request.target_uri)) == FeedProgress()
+    marks = transaction_identifiers(request, FeedProgress(), "ours")
     target = held(tmp_path / "c", add("a"), *(txn(*mark) for mark in marks.items()))
-    assert told_before(request, table, target) is None
+    assert load_progress(request, table, target) is None
     later = source(tmp_path / "t2", "ours", "ours", "ours")
     with pytest.raises(InvalidArgumentError, match="no change feed has written it"):
-        told_before(FeedRequest(later.uri, 2, 2, request.target_uri), later, target)
+        load_progress(FeedRequest(later.uri, 2, 2, request.target_uri), later, target)
 
 
 def test_the_start_of_a_range_is_in_its_identifier() -> None:
-    assert start_mark(12) == "airflow-delta:changes-from:12"
+    assert range_app_id(12) == "airflow-delta:changes-from:12"

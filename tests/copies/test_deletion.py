@@ -269,7 +269,7 @@ def test_a_commit_between_listing_and_the_look_at_the_table(
 ) -> None:
     """At the second look, and at the one behind the decision."""
     place, looks = delta_copy(lake, "old", expires=LONG_AGO), []
-    why_table_kept = copy_deletion._why_table_kept
+    why_table_kept = copy_deletion._reason_to_keep_table
 
     def slow(*arguments: Any, **options: Any) -> str | None:
         looks.append(1)
@@ -277,7 +277,7 @@ def test_a_commit_between_listing_and_the_look_at_the_table(
             write_deltalake(place, pa.table({"id": [2]}), mode="append")
         return why_table_kept(*arguments, **options)
 
-    monkeypatch.setattr(copy_deletion, "_why_table_kept", slow)
+    monkeypatch.setattr(copy_deletion, "_reason_to_keep_table", slow)
     assert delete(place) == "it has changed meanwhile"
     assert not (place / DELETING).exists()
     assert Peer(place).to_pyarrow_table().num_rows == 2
@@ -292,7 +292,7 @@ def test_a_run_that_stands_still_leaves_the_deletion_to_the_one_that_took_over(
     storage, theirs = LocalStorage(str(place)), []
 
     def slow(table: DeltaTable, deletion: DeletionList) -> str | None:
-        theirs.append(replace(deletion.taken_over(now_ms=now_ms()), decided=True))
+        theirs.append(replace(deletion.take_over(now_ms=now_ms()), decided=True))
         reason = None if changed else look_again(table, deletion)
         write_list(storage, theirs[0])
         if changed:
@@ -316,7 +316,7 @@ def test_a_watch_sees_a_deletion_behind_which_another_copy_was_made(lake: Path) 
     write_marker(storage, replace(marker, committed_version=7))
     assert watch.check() == replace(marker, committed_version=7)
     write_marker(storage, replace(marker, target_id="another"))
-    with pytest.raises(CopyBeingDeletedError, match="has been deleted meanwhile"):
+    with pytest.raises(CopyBeingDeletedError, match="has been deleted in the meantime"):
         watch.check()
 
 
@@ -337,11 +337,11 @@ def test_a_run_whose_deletion_another_one_has_taken_over_stops(
 
     def stands_still(mine: Any, deletion: DeletionList) -> None:
         decide(mine, deletion)
-        decide(mine, deletion.taken_over(now_ms=now_ms()))
+        decide(mine, deletion.take_over(now_ms=now_ms()))
 
     monkeypatch.setattr(copy_deletion, "write_list", stands_still)
     before = contents(place)
-    with pytest.raises(StorageError, match="another run goes on with its deletion"):
+    with pytest.raises(StorageError, match="another run has taken its deletion over"):
         delete(place)
     assert before.items() <= contents(place).items()
     begun = read_list(storage)

@@ -11,8 +11,8 @@ from airflow_delta.copies.marker import CopyMarker, read_marker, write_marker
 from airflow_delta.copies.request import (
     CopyRequest,
     check_delta_target,
-    check_place,
-    copied_by,
+    check_location,
+    load_earlier_copy,
     mark_delta_copy,
 )
 from airflow_delta.copies.source import CopySource, copy_app_id
@@ -138,18 +138,16 @@ def test_a_copy_of_which_nobody_can_tell_any_more_whose_it_is(
     table = DeltaTable(source.table.uri)
     replaced = CopySource(table, table.snapshot())
     assert replaced.had_id(source.id, 0) is None
-    assert not replaced.was(source.id, 0)
+    assert not replaced.had_id(source.id, 0)
     assert replaced.had_id("another", 0)
     assert replaced.had_id(source.id, 2) is False
-    message = (
-        r"can't be told any more: the copy is of a version 0, .* has taken version 0 of this one"
-    )
+    message = r"nobody can know any more .*: the copy is of a version 0, .* version 0 of this table is gone"
     refused(replaced, target, message)
     place = LocalStorage(str(tmp_path / "files"))
     write_marker(place, CopyMarker(source.table.uri, source.id, 0, expires_at_ms=1))
     request = CopyRequest(source.table.uri, 1, place.root)
     with pytest.raises(InvalidArgumentError, match=message):
-        check_place(request, replaced, place)
+        check_location(request, replaced, place)
 
 
 def test_marks_of_a_copy_never_contradict_one_another(source: CopySource, tmp_path: Path) -> None:
@@ -185,8 +183,8 @@ def test_a_commit_is_the_copy_asked_for_only_by_its_mark(
     right = commit(target, **{"task": 8, mark: 0})
     request = CopyRequest(source.table.uri, 0, target.uri, "delta")
     for wrong in (without, other_table, other_version):
-        assert copied_by(request, source, target, wrong) is None
-    found = copied_by(request, source, target, right)
+        assert load_earlier_copy(request, source, target, wrong) is None
+    found = load_earlier_copy(request, source, target, right)
     assert found is not None
     assert found.version == right
 
@@ -202,10 +200,10 @@ def test_a_commit_that_is_gone_proves_nothing(source: CopySource, tmp_path: Path
     damaged = log / f"{copied:020}.json"
     whole = damaged.read_text()
     damaged.write_text("{")
-    assert copied_by(request, source, DeltaTable(target.uri), copied) is None
+    assert load_earlier_copy(request, source, DeltaTable(target.uri), copied) is None
     damaged.write_text(whole)
     (log / f"{0:020}.json").unlink()
-    assert copied_by(request, source, DeltaTable(target.uri), copied) is None
+    assert load_earlier_copy(request, source, DeltaTable(target.uri), copied) is None
 
 
 def test_the_marker_that_is_there_says_nothing_of_another_table(

@@ -176,7 +176,7 @@ def test_a_file_of_the_worker_is_not_copied_as_a_deletion_vector(
         "DeletionVectorError",
         "InvalidTableError",
     )
-    assert "no file of whole deletion vectors" in str(refused.value) or kind in ("p", "u")
+    assert "no complete deletion vector file" in str(refused.value) or kind in ("p", "u")
     assert not list(lake.glob("t-clone/**/*.bin"))
     assert "PASSWORD" not in str(refused.value)
 
@@ -185,7 +185,7 @@ def test_a_remote_table_has_no_local_file_copied(lake: Path) -> None:
     """Even where its location is allowed: it is the file of another machine each time."""
     source = FileAccess(MemoryStorage(f"memory://{uuid.uuid4()}"), {}, (str(lake),))
     copy = FileCopy(f"{lake}/victim/x.parquet", inside=False, target="x")
-    with pytest.raises(OutsidePathError, match="a file of the machine that would copy it"):
+    with pytest.raises(OutsidePathError, match="a local file of the machine that would copy it"):
         copy_file(copy, source, MemoryStorage(f"memory://{uuid.uuid4()}"))
 
 

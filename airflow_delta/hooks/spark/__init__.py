@@ -1,1 +1,1 @@
-"""Submit a Spark job: is Spark installed, does its master answer, and what spark-submit is given."""
+"""Submit Spark jobs: check the installation and the master, and call spark-submit."""

@@ -1,7 +1,7 @@
-"""Whether the packages that Spark tasks need are installed: those of the extra ``spark``.
+"""Check that the packages for Spark tasks (the extra ``spark``) are installed.
 
-PySpark takes half a gigabyte, so a worker that only waits, pins and checkpoints does without it. A task
-that needs Spark for sure fails when its DAG is parsed.
+PySpark takes half a gigabyte, and a worker that only waits, pins and checkpoints doesn't need it. A
+task that certainly needs Spark fails when its DAG is parsed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from airflow_delta.hooks.failures import ArgumentError, TableFailure
 __all__ = ["REMEDY", "check_spark_for_argument", "check_spark_installed", "missing_for_spark"]
 
 REMEDY = "pip install 'airflow-delta[spark]'"
-"""The command that installs what is missing."""
+"""The command that installs the missing packages."""
 
-# By the module that is imported the distribution that has it.
+# Imported modules and their distributions.
 _NEEDED = {
     "airflow.providers.apache.spark.hooks.spark_submit": "apache-airflow-providers-apache-spark",
     "pyspark": "pyspark",
@@ -23,14 +23,14 @@ _NEEDED = {
 
 
 def missing_for_spark() -> list[str]:
-    """The distributions that Spark tasks need and that aren't installed. Imports none of them."""
+    """The distributions that Spark tasks need and that aren't installed; imports none of them."""
     return [name for module, name in _NEEDED.items() if not _is_installed(module)]
 
 
 def check_spark_for_argument(argument: str) -> None:
-    """Check, for a task whose argument asks for Spark, that Spark is installed.
+    """Check that Spark is installed, for a task with an argument that needs Spark.
 
-    :param argument: the argument as it is written, such as ``engine='spark'``.
+    :param argument: the argument as written, such as ``engine='spark'``.
     :raises ArgumentError: it isn't.
     """
     missing = missing_for_spark()
@@ -39,7 +39,7 @@ def check_spark_for_argument(argument: str) -> None:
 
 
 def check_spark_installed() -> None:
-    """Check that Spark is installed, for a task that turns out to need it when it is run.
+    """Check that Spark is installed, for a task that turns out to need it at run time.
 
     :raises TableFailure: it isn't.
     """

@@ -1,31 +1,23 @@
-"""Submit one of our PySpark jobs and get its result back.
+"""Submit a PySpark job of ``airflow_delta.spark.jobs``, and return its result.
 
-A job is a Python file of ``airflow_delta.spark.jobs``. `SparkSubmitHook` starts it, by an argument
-list and never through a shell. It is imported when a job is submitted: it comes with the extra ``spark``.
-This module adds what that hook lacks:
+`SparkSubmitHook`, from the extra ``spark``, starts the job without a shell. This module adds
 
-* **Parameters and result are JSON files** in a directory of one submission, which no other user
-  can read. The job's only argument is the path of its parameters.
-* **Secrets travel in the environment**, never in the argument list that every user of the machine
-  can see.
-* **The connection must exist.** `SparkSubmitHook` takes a missing connection for ``yarn``.
-* **A master that doesn't answer** fails the task within seconds (`airflow_delta.hooks.spark.master`).
-* **The driver logs warnings and errors**, unless the user has configured log4j2 otherwise.
-* **What a killed task has left** is deleted by a later one (`airflow_delta.hooks.job_folder`).
-* **Killing kills all of it.** spark-submit runs the driver's Python as a grandchild, which
-  survives when only spark-submit is killed; so the job gets a process group of its own.
-* **An error says what it is.** A job that fails leaves the type and the message of its error, which
-  come first in ours. Its type decides whether the task fails for good, as that of each error does
-  (`airflow_delta.hooks.failures`).
-* **The package travels along** as a zip file, so that executors need no installation of it. What they do
-  need is told in docs/how-to/spark-clusters.md.
-* **The driver keeps this Python**, whichever one executors are given.
+* parameters and result as JSON files in a private directory (`airflow_delta.hooks.job_folder`);
+* secrets in the environment, never in the argument list, which every user of the machine can see;
+* checks that the connection exists (`SparkSubmitHook` uses ``yarn`` otherwise) and the master
+  answers (`master`);
+* a log of warnings and errors only, unless the user has configured log4j2;
+* a process group, so that killing a task also kills the driver, a grandchild of the task;
+* the error of a failed job as the error of the task; its type decides about retries
+  (`airflow_delta.hooks.failures`);
+* the package as a zip file for executors (docs/how-to/spark-clusters.md has their other requirements);
+* this Python for the driver, even if executors have another one.
 
-Not here: a retry that must not repeat the work. A commit carries the identity of the task, and the
-job itself looks for an earlier commit of it.
+The jobs themselves make sure that a retry doesn't repeat committed work: commits contain the
+identity of the task.
 
-Limit: the driver runs beside the worker (``deploy-mode`` client, the default, with any master;
-``k8s://`` needs Airflow's provider for Kubernetes, which `SparkSubmitHook` asks for).
+Limit: the driver runs beside the worker (deploy mode ``client``). Masters ``k8s://`` need Airflow's
+provider for Kubernetes.
 """
 
 from __future__ import annotations
@@ -59,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkJobHook"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-# What a job imports: the engine and the Spark layer; nothing of Airflow's side.
+# The modules that a job imports: the engine and the Spark layer, nothing for Airflow.
 _SHIPPED = (
     "__init__.py",
     "job_files.py",
@@ -72,13 +64,13 @@ _SHIPPED = (
 _PY_FILES = "spark.submit.pyFiles"
 _PYTHON = "spark.pyspark.python"
 _DRIVER_PYTHON = "spark.pyspark.driver.python"
-# How long the job may take to end itself, and then the system to end it. Together they are less than
-# the five seconds after which Airflow's supervisor kills the task, which could kill nothing any more.
+# The waits after SIGTERM and after SIGKILL. Together they are shorter than the five seconds after
+# which Airflow's supervisor kills the task itself.
 _KILL_GRACE_SECONDS = 3.0
 _KILL_WAIT_SECONDS = 1.0
 
 
-# log4j2 reads the name of its configuration from this variable, and before from the system property.
+# log4j2 reads the name of its configuration from this variable; the system property has precedence.
 _LOG_SETTINGS = "LOG4J_CONFIGURATION_FILE"
 _QUIET = _PACKAGE / "spark" / "log4j2.properties"
 
@@ -87,9 +79,9 @@ class SparkJobHook(BaseHook):
     """Run a job of ``airflow_delta.spark.jobs`` with spark-submit.
 
     :param spark_conn_id: the Spark connection, with the master in its host; must exist.
-    :param conf: Spark properties of this submission. Files of ``spark.submit.pyFiles`` travel along with
-        the package; every other property is Spark's own matter.
-    :param name: the application's name in Spark's own user interface.
+    :param conf: Spark properties of this submission. The files in ``spark.submit.pyFiles`` are added to
+        the package; all other properties are passed to Spark.
+    :param name: the application's name in Spark's user interface.
     :raises AirflowNotFoundException: the connection doesn't exist or can't be parsed.
     :raises AirflowException: the connection names no master, one of Kubernetes without the provider
         for it, or deploy mode ``cluster``.
@@ -109,10 +101,10 @@ class SparkJobHook(BaseHook):
 
         _check_connection(spark_conn_id)
         properties = dict(conf or {})
-        # An argument of spark-submit, as the package is one, would win over the property.
+        # The package is an argument of spark-submit, which has precedence over the property.
         self._more_py_files = properties.pop(_PY_FILES, "")
         if _PYTHON in properties:
-            # Spark takes it for the driver as well, but it may be a path inside an archive of executors.
+            # Spark uses it for the driver as well, but it may be a path in an archive of executors.
             driver = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
             properties.setdefault(_DRIVER_PYTHON, driver)
         self._connection_id = spark_conn_id
@@ -121,8 +113,8 @@ class SparkJobHook(BaseHook):
         )
         if self._submission.deploy_mode == "cluster":
             raise AirflowException(
-                f"connection {spark_conn_id!r} asks for deploy mode 'cluster', where a job can't "
-                "hand its result back to the worker; use deploy mode 'client'"
+                f"connection {spark_conn_id!r} has deploy mode 'cluster', in which a job can't "
+                "return its result to the worker; use deploy mode 'client'"
             )
 
     @property
@@ -138,18 +130,17 @@ class SparkJobHook(BaseHook):
         storage_options: Mapping[str, str],
         commit_owner_url: str | None = None,
     ) -> dict[str, Any]:
-        """Run a job to its end.
+        """Run a job, and wait for its end.
 
         :param job: the module's name in ``airflow_delta.spark.jobs``.
-        :param parameters: what the job reads as JSON; never secrets.
-        :param storage_options: options of the tables' store, handed over in the environment.
+        :param parameters: the JSON parameters of the job; never secrets.
+        :param storage_options: options of the tables' store, passed in the environment.
         :param commit_owner_url: the database of the SQL commit owner, for a job that commits to a
-            managed table; handed over in the environment. None: what the environment says is left.
-        :returns: what the job reports.
-        :raises TableFailure: the job failed with an error that another try would have as well.
+            managed table, passed in the environment. None: the environment isn't changed.
+        :returns: the result of the job.
+        :raises TableFailure: the job failed with a permanent error.
         :raises AirflowException: the master doesn't answer; the job failed (the message begins with the
-            job's error, where it left one, and ends with its last output); or it ended well without a
-            result.
+            job's error, if it left one, and ends with its last output); or it succeeded without a result.
         """
         check_master(self.master, connection_id=self._connection_id)
         with job_folder() as folder:
@@ -164,12 +155,12 @@ class SparkJobHook(BaseHook):
             except AirflowException as error:
                 raise self._with_the_jobs_error(error, result) from error
             if not result.exists():
-                raise AirflowException(f"the Spark job {job!r} ended well but left no result")
+                raise AirflowException(f"the Spark job {job!r} succeeded but left no result")
             report: dict[str, Any] = json.loads(result.read_text())
             return report
 
     def on_kill(self) -> None:
-        """End the job with everything it started."""
+        """Kill the job with everything it started."""
         self._kill_group()
         self._submission.on_kill()
 
@@ -192,15 +183,15 @@ class SparkJobHook(BaseHook):
                 str(arguments),
                 py_files=py_files,
                 environment=environment,
-                # The lock of the folder lasts as long as the job, also where this process is killed.
+                # The job inherits the lock of the folder, in case this process is killed.
                 keep_open=[folder.lock],
             )
         except BaseException:
-            # A timeout of the task interrupts the wait, and must not leave the job running.
+            # For example a timeout of the task: the job must not go on running.
             self._kill_group()
             raise
         finally:
-            # From now on the system may give the number of the group to somebody else.
+            # From now on the operating system may reuse the number of the group.
             self._submission.forget_process()
 
     def _check_binary(self, path: str) -> None:
@@ -212,7 +203,7 @@ class SparkJobHook(BaseHook):
             )
 
     def _with_the_jobs_error(self, error: AirflowException, result: Path) -> AirflowException:
-        """An error of a submission, with what the job has said of it in front."""
+        """Put the error that the job has left in front of the error of the submission."""
         from airflow_delta.job_files import SparkStartError
 
         report = json.loads(result.read_text()) if result.exists() else {}
@@ -220,19 +211,19 @@ class SparkJobHook(BaseHook):
         if failure is None:
             return error
         kind = TableFailure if is_permanent_kind(failure["type"]) else AirflowException
-        told = f"{failure['type']}: {failure['message']}"
+        reason = f"{failure['type']}: {failure['message']}"
         if failure["type"] == SparkStartError.__name__:
-            told = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"
-        return kind(f"{told}\n{error}")
+            reason = f"Spark connection {self._connection_id!r}, master {self.master}: {failure['message']}"
+        return kind(f"{reason}\n{error}")
 
     def _environment(self, secrets: Mapping[str, str]) -> dict[str, str]:
         environment = {**os.environ, **secrets}
-        # The driver shall be this interpreter, which has our dependencies, unless told otherwise.
+        # By default the driver is this interpreter, which has our dependencies.
         environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if self.master.startswith("local"):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
-        # The spark-submit of an installed pyspark is found even where the virtual environment
-        # isn't activated; last, so that one which the administrator put on the PATH wins.
+        # Finds the spark-submit of an installed pyspark even if the virtual environment isn't activated. It
+        # comes last, so that one on the administrator's PATH has precedence.
         scripts = sysconfig.get_path("scripts")
         environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), scripts])
         if not _has_log_settings(environment):
@@ -243,8 +234,8 @@ class SparkJobHook(BaseHook):
         process = self._submission.process
         if process is None:
             return
-        # The process leads a session of its own, hence a group of the same number, which is there
-        # as long as any member is, even when the leader is gone.
+        # The process is the leader of a session, and so of a group with the same number, which
+        # exists as long as any member does, even without the leader.
         for number, seconds in (
             (signal.SIGTERM, _KILL_GRACE_SECONDS),
             (signal.SIGKILL, _KILL_WAIT_SECONDS),
@@ -284,7 +275,7 @@ def _check_connection(connection_id: str) -> None:
             f"the Spark connection {connection_id!r} names no master: its host is empty"
         )
     if "k8s" in f"{connection.conn_type}://{connection.host}":
-        # Looked for in the very way of SparkSubmitHook, which ends in a NameError without it.
+        # Imported in the same way as by SparkSubmitHook, which fails with a NameError without it.
         try:
             import_module("airflow.providers.cncf.kubernetes.kube_client")
         except (ImportError, NameError) as error:
@@ -295,7 +286,7 @@ def _check_connection(connection_id: str) -> None:
 
 
 def _has_log_settings(environment: Mapping[str, str]) -> bool:
-    """Whether the user has a log4j2 configuration, which Spark finds in its directory of settings."""
+    """Whether the user has a log4j2 configuration, in the environment or in Spark's directory for it."""
     home = environment.get("SPARK_HOME")
     given = environment.get("SPARK_CONF_DIR")
     settings = Path(given) if given else Path(home, "conf") if home else None
@@ -304,7 +295,7 @@ def _has_log_settings(environment: Mapping[str, str]) -> bool:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; False where the group has no member."""
+    """Send a signal to a process group; False if the group has no member."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""Find out whether a standalone Spark master answers, before a job is submitted to it.
+"""Check that a standalone Spark master answers before a job is submitted.
 
-Spark itself takes more than a minute to give up, and ends in an error that names neither master nor cause.
+Spark itself gives up after more than a minute, with an error that names neither the master nor the cause.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ LIMIT_SECONDS = 10.0
 """How long a master may take to accept a TCP connection, looking up its name included."""
 
 _SCHEME = "spark://"
-# As Spark reads them: masters that stand in for one another are separated by commas.
+# The addresses of standby masters are separated by commas.
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+):(?P<port>[0-9]{1,5})")
 
 
 def check_master(master: str, *, connection_id: str, limit_seconds: float = LIMIT_SECONDS) -> None:
     """Check that one of the masters of a standalone cluster accepts a TCP connection.
 
-    Other masters (``local``, ``yarn``, ``k8s://…``) aren't looked at: Spark reaches them by ways of its
-    own, such as a proxy or the settings of Hadoop.
+    Other masters (``local``, ``yarn``, ``k8s://…``) aren't checked: Spark may reach them through a proxy or
+    Hadoop's settings.
 
     :param master: the URL of the master.
     :param connection_id: the Spark connection that names it, for the message.
-    :param limit_seconds: how long to wait for an answer of any of them.
+    :param limit_seconds: how long to wait for any of them.
     :raises AirflowException: none has answered, or the URL has no host or no port.
     """
     if not master.startswith(_SCHEME):
@@ -64,7 +64,7 @@ def _address(text: str, master: str, connection_id: str) -> tuple[str, int]:
 def _failures(
     addresses: list[tuple[str, int]], limit_seconds: float
 ) -> dict[tuple[str, int], OSError] | None:
-    """Why each address couldn't be reached, as far as known in time; None as soon as one was."""
+    """Connect to all addresses; return the errors that are known in time, or None once one has answered."""
     answers: queue.SimpleQueue[tuple[tuple[str, int], OSError | None]] = queue.SimpleQueue()
 
     def connect(address: tuple[str, int]) -> None:

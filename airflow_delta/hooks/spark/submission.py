@@ -1,7 +1,7 @@
-"""`SparkSubmitHook`, with what `airflow_delta.hooks.spark.job` needs of it.
+"""Extend `SparkSubmitHook` for `airflow_delta.hooks.spark.job`.
 
-The only module that imports Airflow's Spark provider, which comes with the extra ``spark``: import it where
-a job is submitted.
+This is the only module that imports Airflow's Spark provider, from the extra ``spark``. Import it
+only where a job is submitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SparkSubmission(SparkSubmitHook):
 
     @property
     def binary(self) -> str:
-        """The program that submits, such as ``spark-submit``."""
+        """The program for submissions, such as ``spark-submit``."""
         return str(self._connection["spark_binary"])
 
     @property
@@ -36,7 +36,7 @@ class SparkSubmission(SparkSubmitHook):
 
     @property
     def process(self) -> subprocess.Popen[str] | None:
-        """The process of ``spark-submit``; None where none is running."""
+        """The process of ``spark-submit``; None if none is running."""
         process: subprocess.Popen[str] | None = self._submit_sp
         return process
 
@@ -49,11 +49,11 @@ class SparkSubmission(SparkSubmitHook):
         environment: Mapping[str, str],
         keep_open: Sequence[int],
     ) -> None:
-        """Run a program to its end, in a session and a process group of its own.
+        """Run a program in a new session and process group, and wait for its end.
 
         :param program: the Python file.
         :param argument: its only argument.
-        :param py_files: what is put on the Python path of driver and executors.
+        :param py_files: files for the Python path of driver and executors.
         :param environment: the environment of ``spark-submit`` and the driver.
         :param keep_open: file descriptors that ``spark-submit`` inherits.
         :raises AirflowException: it failed.
@@ -65,5 +65,5 @@ class SparkSubmission(SparkSubmitHook):
         )
 
     def forget_process(self) -> None:
-        """Take the process for ended: the system may give its number to another one."""
+        """Forget the ended process, because its number may be reused."""
         self._submit_sp = None

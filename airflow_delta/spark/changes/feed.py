@@ -1,23 +1,21 @@
-"""`append_changes`: the changes of a range of versions, appended to a target once.
+"""`append_changes`: append the changes of a range of versions to a target, exactly once.
 
-A Delta target gets them in one commit, with the identifiers that say which versions it tells the
-changes of (`airflow_delta.change_feeds.progress`). Whoever commits another range meanwhile sets one of the
-same identifiers, which is a conflict.
+**A Delta target** gets them in one commit, with transaction identifiers that record the progress
+(`airflow_delta.change_feeds.progress`). A concurrent feed sets one of the same identifiers, which
+is a conflict.
 
-A parquet target gets a directory for the range, which is written beside its place, and put there by
-renaming. Where that happens at once, in file systems, the range has its marker by then, and is whole or
-isn't there. Object stores rename by copying file by file, in any order: there the marker comes last, and
-a range is to be read once it has it. What a run that was killed between the two has left without a marker
-is deleted before any of its versions are appended again. Beside the ranges such a run may leave a directory
-``_unfinished-<uuid>``, which readers skip and anybody may delete.
+**A Parquet target** gets a directory for the range (`airflow_delta.change_feeds.directories`):
 
-No run can tell a dead one from one that still copies. So what it deletes may be the work of another run
-that goes on; and whose range is complete looks afterwards whether the files are its own, all of them and no
-others, and whether no other complete range has some of its versions. Of runs that meet so one gives way or
-both do: it takes its marker and its files back, and fails with a conflict; a retry finds what is there.
+1. Write the files to ``_unfinished-<uuid>``, which readers skip.
+2. Delete incomplete ranges with the same versions, which killed runs have left.
+3. Rename the directory. A file system renames in one step, so the marker is in the directory by
+   then. An object store copies file by file, so there the marker is written last, and readers must
+   wait for it.
+4. Check that the range has the files of this run only, and that no other complete range overlaps
+   it. A run that was thought dead may still copy. On a conflict, delete the marker and the files of
+   this run, and fail.
 
-Either way a run that is killed or fails leaves the target as it was, for readers, and a retry does what
-is still to be done.
+For readers, a failed or killed run leaves the target as it was. A retry does the rest.
 """
 
 from __future__ import annotations
@@ -45,9 +43,9 @@ from airflow_delta.change_feeds.directories import (
 )
 from airflow_delta.change_feeds.earlier_append import earlier_append
 from airflow_delta.change_feeds.progress import (
-    identifiers_of,
-    told_before,
-    told_before_table,
+    load_progress,
+    load_table_progress,
+    transaction_identifiers,
 )
 from airflow_delta.change_feeds.request import (
     CHANGE_KINDS,
@@ -84,15 +82,15 @@ Not ``viewfs``, which may have an object store behind it.
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """A range of changes that is at the target, by this call or an earlier one.
+    """A range of changes that this call or an earlier one has appended to the target.
 
     Attributes:
-        counts: how many changes of each kind; None where a parquet target has the range in other
-            ranges than this one.
-        num_files: how many files this call added.
-        appended: False where the target had all of the range already; true also of a range in which
-            nothing changed, which the target keeps as told.
-        committed_version: of a Delta target, its version with the changes.
+        counts: the number of changes of each kind; None if a Parquet target has the versions in
+            other ranges.
+        num_files: the number of files that this call added.
+        appended: whether this call appended the range, even if it contains no changes; False if the target
+            had it already.
+        committed_version: the version of a Delta target that has the changes.
     """
 
     counts: Mapping[str, int] | None
@@ -108,16 +106,16 @@ def append_changes(
     storage_options: Mapping[str, str] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> FeedResult:
-    """Append the changes of a range to a target that doesn't have them yet.
+    """Append the changes of a range to a target, unless it has them already.
 
-    A Delta target that isn't there is created, with the columns of the changes, and keeps these
-    columns: a range with other ones is refused, until they are added to it. Parquet targets follow any.
+    A Delta target is created with the columns of the changes if it doesn't exist. If the table gets
+    new columns later, they must be added to the target first. Parquet targets accept any columns.
 
     Raises:
-        InvalidArgumentError: the format is unknown or not that of the target, table and target lie inside
-            one another, or the target tells a part of the range or the changes of another table, may
-            forget what it tells, or is a Delta table with other columns.
-        CommitConflictError: another run appends to the target at the same time.
+        InvalidArgumentError: the format is unknown or not that of the target; table and target lie inside
+            one another; the target has a part of the range or the changes of another table; its record of
+            the progress may expire; or it is a Delta table with other columns.
+        CommitConflictError: another run is appending to the target.
         DeltaError: the changes can't be read, see `read_changes`, or can't be committed.
         PySparkException: Spark's own errors.
     """
@@ -129,12 +127,12 @@ def append_changes(
     return feed.to_files(target) if request.format == "parquet" else feed.to_table(target)
 
 
-class _AlreadyToldError(Exception):
-    """The target has all of the range."""
+class _AlreadyAppendedError(Exception):
+    """The target has the whole range."""
 
 
 class _Feed:
-    """One range on its way to its target."""
+    """Appends one range to its target."""
 
     def __init__(
         self,
@@ -150,9 +148,9 @@ class _Feed:
 
     @cached_property
     def _source_id(self) -> str:
-        """As of the range: a table that is replaced has another one from there on.
+        """The table id at the end of the range; a replaced table gets another one.
 
-        Not asked for where nothing is appended: cleanup may have taken the version by then.
+        Computed only if something is appended: otherwise a cleanup may have deleted the version.
         """
         return self._source.snapshot(self._request.end).metadata.id
 
@@ -160,85 +158,88 @@ class _Feed:
         """Append to a Delta table, or create it."""
         request = self._request
         try:
-            told = told_before(request, self._source, target)
-            if told is None:
-                return self._told(target)
+            progress = load_progress(request, self._source, target)
+            if progress is None:
+                return self._earlier_result(target)
             seen, rows = self._observed(self._changes())
             result = write_table(
                 rows,
                 request.target_uri,
                 mode="append",
-                # Where they aren't those of the version that the commit is based on, it is a conflict.
-                identifiers=identifiers_of(request, told, self._source_id),
-                # Again, at that version.
+                # # A concurrent feed sets one of the same application ids, which makes the commit fail.
+                identifiers=transaction_identifiers(request, progress, self._source_id),
+                # Checks the progress again, at the version that the commit is based on.
                 check=self._check,
                 storage_options=self._options,
             )
-        except _AlreadyToldError:
-            return self._told(target)
+        except _AlreadyAppendedError:
+            return self._earlier_result(target)
         return FeedResult(seen.get, result.num_files, committed_version=result.version)
 
     def to_files(self, table: DeltaTable) -> FeedResult:
-        """Add a directory to a directory of parquet files."""
+        """Append to a directory of Parquet files."""
         request, target = self._request, table.storage
         directory = range_directory(request.start, request.end)
-        if told_before(request, self._source, table) is None:
+        if load_progress(request, self._source, table) is None:
             return FeedResult(earlier_append(request, table).counts, appended=False)
         unfinished = f"{UNFINISHED}{uuid.uuid4()}"
-        place = self._path(target, unfinished)
-        directories = HadoopDirectories(self._spark, place)
-        # A void column has no values, and parquet has no type for it.
+        path = self._path(target, unfinished)
+        directories = HadoopDirectories(self._spark, path)
+        # A void column has no values, and Parquet has no type for it.
         changes = self._changes()
         kept = [f.name for f in changes.schema.fields if f.dataType.typeName() != VOID.name]
         seen, rows = self._observed(changes.select([quoted(name) for name in kept]))
         try:
-            write_data_files(rows, place)
+            write_data_files(rows, path)
             files = files_read_in(target, unfinished)
-            # Looked at again: writing took its time, and another run may have been faster.
-            if told_before(request, self._source, table) is None:
+            # Checked again: another run may have finished while this one wrote.
+            if load_progress(request, self._source, table) is None:
                 return self.to_files(table)
-            self._put(target, directories, (unfinished, directory), self._marker(files, seen.get))
+            self._rename(
+                target, directories, (unfinished, directory), self._marker(files, seen.get)
+            )
         finally:
-            directories.delete(place)
+            directories.delete(path)
         return FeedResult(seen.get, len(files))
 
-    def _put(
+    def _rename(
         self,
         target: Storage,
         directories: HadoopDirectories,
         names: tuple[str, str],
         marker: Mapping[str, Any],
     ) -> None:
-        """Rename the directory of a range, so that it is complete.
+        """Rename the directory of a range, and complete the range.
 
         Raises:
-            CommitConflictError: another run appends some of its versions at the same time.
+            CommitConflictError: another run is appending some of its versions.
         """
         unfinished, directory = names
-        place, finished = self._path(target, unfinished), self._path(target, directory)
+        path, finished = self._path(target, unfinished), self._path(target, directory)
         content = _bytes(marker)
-        at_once = place.partition(":")[0] in _RENAMED_AT_ONCE
+        at_once = path.partition(":")[0] in _RENAMED_AT_ONCE
         if at_once:
             target.replace(f"{unfinished}/{MARKER}", content)
         found = range_directories(self._request, target)
-        # Also an empty one, which isn't listed; but no range that has become complete meanwhile.
+        # Also the range's own directory: it may be empty, and then isn't listed. But no range that has been
+        # completed in the meantime.
         left = {directory, *incomplete_ranges(self._request, found)} - {*complete_ranges(found)}
         for name in left:
             directories.delete(self._path(target, name))
         try:
-            directories.rename(place, finished)
+            directories.rename(path, finished)
         except StorageError:
-            _take_back(target, directory, marker)
+            _delete_own_files(target, directory, marker)
             raise
-        path = f"{directory}/{MARKER}"
+        marker_path = f"{directory}/{MARKER}"
         if not at_once and files_read_in(target, directory) == marker["files"]:
-            _create(target, path, content)
+            _create_marker(target, marker_path, content)
         found = range_directories(self._request, target)
         whole = directory in found and found[directory].sizes == marker["files"]
         others = overlapping(self._request, found)
-        if whole and not others and target.read_many([path]) == [content]:
+        if whole and not others and target.read_many([marker_path]) == [content]:
             return
-        _take_back(target, directory, marker)
+        _delete_own_files(target, directory, marker)
         raise CommitConflictError(
             f"{self._request.target_uri}: another run has written {others[0] if others else directory} "
             f"while this one wrote {directory}, whose own files are deleted again; let only one run be "
@@ -261,17 +262,17 @@ class _Feed:
         )
 
     def _observed(self, changes: DataFrame) -> tuple[Observation, DataFrame]:
-        """The changes, which are counted by kind while they are written."""
+        """Count the changes by kind while they are written."""
         seen = Observation()
         kinds = [F.count_if(F.col(_CHANGE_TYPE) == kind).alias(kind) for kind in CHANGE_KINDS]
         return seen, changes.observe(seen, *kinds)
 
     def _check(self, held: Snapshot) -> None:
-        if told_before_table(self._request, self._source, held) is None:
-            raise _AlreadyToldError
+        if load_table_progress(self._request, self._source, held) is None:
+            raise _AlreadyAppendedError
 
-    def _told(self, target: DeltaTable) -> FeedResult:
-        """What an earlier call has appended, counted where it is: its source may be gone by now."""
+    def _earlier_result(self, target: DeltaTable) -> FeedResult:
+        """The result of an earlier call, counted in the target: the source may be gone by now."""
         request = self._request
         commit = earlier_append(request, target).committed_version
         rows = read_snapshot(
@@ -300,19 +301,19 @@ def _bytes(marker: Mapping[str, Any]) -> bytes:
     return json.dumps(marker).encode()
 
 
-def _take_back(target: Storage, directory: str, marker: Mapping[str, Any]) -> None:
-    """Delete what one run has put into the directory of a range, and nothing of another run."""
+def _delete_own_files(target: Storage, directory: str, marker: Mapping[str, Any]) -> None:
+    """Delete the files of this run from the directory of a range, and nothing of another run."""
     path = f"{directory}/{MARKER}"
-    # The marker first: what has none isn't told. Files have names that no other run gives.
+    # The marker first: a range without it doesn't count. The names of the files are unique to this run.
     if target.read_many([path]) == [_bytes(marker)]:
         target.delete([path])
     target.delete([f"{directory}/{name}" for name in marker["files"]])
 
 
-def _create(target: Storage, path: str, content: bytes) -> None:
-    """Write a marker, unless another run has: whose it is, is looked at by the caller."""
+def _create_marker(target: Storage, path: str, content: bytes) -> None:
+    """Write a marker, unless another run has; the caller checks whose it is."""
     if not target.capabilities.put_if_absent:
-        # What the caller has looked at, and looks at again, has to do.
+        # The checks of the caller, before and after, must be enough.
         target.replace(path, content)
         return
     with suppress(ObjectExistsError):

@@ -1,11 +1,11 @@
-"""`read_changes`: what changed from one version of a table to another, as a DataFrame.
+"""`read_changes`: read the changes of a range of versions as a DataFrame.
 
-The engine plans (`airflow_delta.engine.changes.plan`) which files tell the changes, which rows of
-them, and of which kind they are; Spark reads the files, each once, in one scan of change data files
-and one of data files. A file may tell several changes, such as the insert of its rows in one version
-and their delete in a later one. So the entries of the plan are joined to the rows by the number of
-their file, as a broadcast table with all that isn't in the file: the kind of change, the version, its
-time and the partition values.
+The engine plans which rows of which files are changes, and of which kind
+(`airflow_delta.engine.changes.plan`). Spark reads each file once, in one scan of change data files
+and one of data files. A file may contain several changes of the same rows, such as their insert in
+one version and their delete in a later one. So the entries of the plan are a broadcast table,
+joined to the rows by the number of the file. It has the columns that aren't in the
+file: the kind of change, the version, its time and the partition values.
 
 Spec: PROTOCOL.md, "Change Data Files"; edge cases G12, G13.
 """
@@ -51,7 +51,7 @@ from airflow_delta.spark.runtime.locations import hadoop_uris
 __all__ = ["CHANGE_COLUMNS", "read_changes"]
 
 CHANGE_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-"""The columns that a change has beside those of the table."""
+"""The columns of a change that aren't columns of the table."""
 
 _CHANGE_TYPES = T.StructType(
     [
@@ -74,29 +74,27 @@ def read_changes(
     commit_owners: Mapping[str, CommitOwner] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> DataFrame:
-    """The changes of a range of versions, both ends included: a row for each row that changed.
+    """Read the changes of a range of versions, both ends included: a row for each changed row.
 
-    A change has the columns of the table as of the last version, null in older rows where they were
-    added later, and then
+    A row has the columns of the table at the last version (null in changes from before the column
+    was added), and then
 
     * ``_change_type``: ``insert``, ``delete``, ``update_preimage`` or ``update_postimage``,
-    * ``_commit_version``: the version that made it, a long,
-    * ``_commit_timestamp``: when that was committed, a timestamp.
+    * ``_commit_version``: the version of the change, a long,
+    * ``_commit_timestamp``: the commit timestamp of that version, a timestamp.
 
-    The range is fixed by the call, as is the plan of what to read. The rows are in no order.
+    The call decides on the range and the files; later commits don't matter. The rows are in no order.
 
-    Where the table has column mapping of mode ``id``, the session's
-    ``spark.sql.parquet.fieldId.read.enabled`` is set to true, and must stay so until the DataFrame
-    has been evaluated.
+    If the table has column mapping mode ``id``, the session's ``spark.sql.parquet.fieldId.read.enabled`` is
+    set to true, and must stay true until the DataFrame has been evaluated.
 
     Args:
         spark: the session; Spark reads the files with the credentials of its own configuration.
         uri: the table's path or URI.
         start: the first version; or an aware datetime or ISO-8601 with an offset: the first version
-            that isn't older.
-        end: the last version, or the time that it isn't younger than; None for the newest.
-        columns: columns of the table to give, in this order; None for all. The columns of the change
-            follow them.
+            at or after this time.
+        end: the last version; or a time: the last version at or before it; None for the newest.
+        columns: the columns of the table to read, in this order; None for all. `CHANGE_COLUMNS` follow.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: the commit owners of managed tables, by name.
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
@@ -105,15 +103,14 @@ def read_changes(
         InvalidArgumentError: the range ends before it starts, there is no such column, or Spark can't
             reach the location.
         TableNotFoundError: there is no table.
-        VersionNotFoundError: a version is beyond the newest.
+        VersionNotFoundError: a version is after the newest.
         TimestampOutOfRangeError: no version belongs to a time.
         ChangesNotAvailableError: the changes weren't recorded, are gone, or the schema changed in
-            between other than by added columns.
-        DeletionVectorError: a deletion vector can't be read as the log describes it.
-        OutsidePathError: a file is where the table may not read.
-        InvalidTableError: the table has a column of the name of one of a change.
-        UnsupportedFeatureError: the table needs a feature that the engine, or a file name that
-            Spark, can't read.
+            other ways than by added columns.
+        DeletionVectorError: a deletion vector isn't as the log describes it.
+        OutsidePathError: a file is at a location that the table isn't allowed to read.
+        InvalidTableError: the table has a column with a name of `CHANGE_COLUMNS`.
+        UnsupportedFeatureError: the engine can't read a feature of the table, or Spark a file name.
         DeltaError: the log is damaged, or the store fails; see `DeltaTable.changes`.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
@@ -157,12 +154,12 @@ class _ChangeReader:
         return reduce(DataFrame.union, parts)
 
     def _split(self, entries: pa.Table) -> list[tuple[pa.Table, bool]]:
-        """The entries by what reading their files takes, and whether they are change data files.
+        """Split the entries by the kind of scan; the second value is whether it reads change data files.
 
-        Files of which no entry has a vector don't pay for those of others. Each file is read once.
+        Files without deletion vectors have a scan of their own, which is cheaper. Each file is read once.
         """
-        told_by_rows = entries[CHANGE_TYPE].is_null()
-        of_data = entries.filter(pc.invert(told_by_rows))
+        is_cdc = entries[CHANGE_TYPE].is_null()
+        of_data = entries.filter(pc.invert(is_cdc))
         has_vector = pc.or_(
             of_data["deletionVector"].is_valid(), of_data["selectionVector"].is_valid()
         )
@@ -170,15 +167,15 @@ class _ChangeReader:
         return [
             (of_data.filter(pc.invert(with_vector)), False),
             (of_data.filter(with_vector), False),
-            (entries.filter(told_by_rows), True),
+            (entries.filter(is_cdc), True),
         ]
 
     def _changes(self, entries: pa.Table, *, cdc: bool) -> DataFrame:
-        """The changes that some entries tell: all of change data files, or all of data files."""
+        """Read the changes of some entries, either all of change data files or all of data files."""
         table, mode, partitioning = self._plan.table, self._mode, self._partition_columns
         schema = file_schema(self._schema, mode=mode, without=partitioning)
         if cdc:
-            # Of change data files only: data files may have such a column, too, of no meaning.
+            # For change data files only: in data files such a column has no meaning.
             schema = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
         # Some files have several entries.
         files = hadoop_uris(entries["path"], self._access).dictionary_encode()
@@ -208,12 +205,12 @@ class _ChangeReader:
             selects=F.col("selects"),
         )
         change = stored_column(CHANGE_TYPE) if cdc else F.col("change")
-        told = zip((change, F.col("version"), F.col("committed")), CHANGE_COLUMNS, strict=True)
+        added = zip((change, F.col("version"), F.col("committed")), CHANGE_COLUMNS, strict=True)
         columns = table_columns(self._spark, self._schema, partitioning, mode)
-        return rows.select(columns + [column.alias(name) for column, name in told])
+        return rows.select(columns + [column.alias(name) for column, name in added])
 
     def _sizes(self, entries: pa.Table, numbers: npt.NDArray[np.int64], num_files: int) -> pa.Array:
-        """The files' sizes by number. A remove needn't tell one: then the store is asked."""
+        """The sizes of the files by number; a ``remove`` may lack the size, then from the store."""
         sizes = np.zeros(num_files, dtype=np.int64)
         np.maximum.at(sizes, numbers, np.asarray(pc.fill_null(entries["size"], 0)))
         unknown = np.flatnonzero(sizes == 0)
@@ -229,7 +226,7 @@ class _ChangeReader:
 
 
 def _check_format(plan: ChangePlan) -> None:
-    """Refuse data files whose rows' places Spark doesn't tell, which deletion vectors need."""
+    """Refuse formats for which Spark has no row index, which deletion vectors need."""
     provider = plan.metadata.format.provider
     if provider.lower() != "parquet":
         raise UnsupportedFeatureError(
@@ -239,11 +236,11 @@ def _check_format(plan: ChangePlan) -> None:
 
 
 def _check_names(schema: StructType, uri: str) -> None:
-    """Refuse a table with a column that a change's would be mixed up with, in any case of letters."""
+    """Refuse a table with a column that has a name of `CHANGE_COLUMNS`, ignoring case."""
     taken = [name for name in schema.names if name.lower() in CHANGE_COLUMNS]
     if taken:
         raise InvalidTableError(
-            f"the table has the columns {taken}, whose names a change needs for what it tells; "
+            f"the table has the columns {taken}, whose names are those of the columns of a change; "
             "rename them",
             table=uri,
         )

@@ -1,9 +1,8 @@
-"""Count the state of a log with Spark, before anything of it is written.
+"""Count the files and tombstones of a log's state with Spark, to verify the checkpoint afterwards.
 
-What a checkpoint holds is verified against these counts. They are found in a pass of their own, over
-the few columns that it takes, and not by the engine's reconciliation, which makes the checkpoint, but
-by a sort and a group-by. The pass also takes a sample of the files' keys, by which the work of writing
-is cut into even ranges.
+This is a separate pass over few columns. It uses a sort and a group-by, not the engine's
+reconciliation, which makes the checkpoint, so that one checks the other. It also samples the file
+keys, to split the checkpoint into even ranges.
 """
 
 from __future__ import annotations
@@ -40,21 +39,20 @@ _COLUMNS = ("size", "deletionTimestamp")
 _COUNTED = ("live", *_COLUMNS)
 
 _SAMPLED = 500
-"""One key of so many goes to the driver: about a hundred for each sidecar."""
+"""One of so many keys is sampled: about a hundred for each sidecar."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionCounts:
-    """What the file actions of a log come to.
+    """The counts of a log's file actions.
 
     Attributes:
-        read: how many there are in the log, before reconciliation.
-        adds: live files.
+        read: the number of actions before reconciliation.
+        adds: the number of live files.
         adds_size: the sum of their sizes in bytes.
-        removes: tombstones that haven't expired.
-        sample: the keys of every so many actions, in no order.
-        twice: files that the checkpoint at the beginning of the log holds twice, one of each partition
-            that has any.
+        removes: the number of unexpired tombstones.
+        sample: the keys of a sample of the actions, in no order.
+        twice: keys that the base checkpoint contains twice; at most one from each partition.
     """
 
     read: int
@@ -76,11 +74,11 @@ def count_actions(
     """Count the live files and the tombstones of a log.
 
     Args:
-        context: Spark's.
-        address: where the table is.
+        context: the Spark context.
+        address: the table's address, for tasks.
         parts: the log.
         oldest_tombstone_ms: see ``tombstones.expired``.
-        whole: read the actions whole, to find out whether that can be done.
+        whole: whether to read all columns, to find out whether they can be read.
 
     Raises:
         CorruptLogError: a file of the log is damaged.

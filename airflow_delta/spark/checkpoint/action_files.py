@@ -1,13 +1,12 @@
-"""Reconcile a partition of a log and write it to files of actions, in the task that has it.
+"""Reconcile a partition of a log in a task, and write it to sidecars.
 
-A partition has all actions of its files, so it is reconciled like a log of its own, by the engine's own
-rules. Its live files and its unexpired tombstones become sidecars, laid out like those that the engine
-writes by itself: one of adds, one of removes, and further ones only where a partition came out larger
-than meant. What goes to the driver is no more than their actions ``sidecar``.
+A partition has all actions of its files, so the engine's rules can reconcile it like a whole log. Its
+live files and unexpired tombstones become sidecars with the engine's own layout: usually one of adds
+and one of removes. Only their ``sidecar`` actions go to the driver.
 
-A task may run more than once: after a failure, or because Spark speculates. Each run writes sidecars
-of its own, Spark takes the word of one run for each partition, and the sidecars of the others nobody
-refers to: `SidecarRun.delete` finds them by their names.
+Spark may run a task more than once, after a failure or by speculation. Each run writes new sidecars,
+and Spark uses the result of one run. `SidecarRun.delete` finds the sidecars of the others by their
+names.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from airflow_delta.spark.runtime.executor_errors import errors_for_driver
 
 __all__ = ["SidecarTask", "reconciled"]
 
-_PLACES = [VERSION, POSITION]
+_ORDER = [VERSION, POSITION]
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarTask:
-    """What the tasks that write sidecars have in common; for ``RDD.mapPartitions``.
+    """Writes the sidecars of a partition, in tasks; for ``RDD.mapPartitions``.
 
     Attributes:
-        address: where the table is.
-        layout: what the sidecars look like.
-        run: what their names begin with; no other run of a job has the same.
+        address: the table's address.
+        layout: the layout of the sidecars.
+        run: the unique prefix of their names.
         version: the version of the table.
         oldest_tombstone_ms: see ``tombstones.expired``.
     """
@@ -61,7 +60,7 @@ class SidecarTask:
     oldest_tombstone_ms: int
 
     def __call__(self, parcels: Iterable[tuple[int, Parcel]]) -> Iterator[Sidecar]:
-        """Write the sidecars of a partition; one that would be empty is left out."""
+        """Write the sidecars of a partition, without empty ones."""
         task = TaskContext.get()
         assert task is not None, "called outside of a task"
         with errors_for_driver():
@@ -70,7 +69,7 @@ class SidecarTask:
             storage = self.address.open()
             pieces = clustered([("add", adds), ("remove", young)])
             for number, piece in enumerate(pieces):
-                # No other task of the application, and no other attempt of this one, has its number.
+                # The attempt id is unique among all tasks of the application and their attempts.
                 name = f"{self.run}.{task.taskAttemptId()}.{number}.parquet"
                 yield self._write(storage, name, piece)
 
@@ -82,7 +81,7 @@ class SidecarTask:
             ) as file:
                 file.write_files([(piece.kind, rows)], self.layout.typed)
             size = stream.tell()
-        # Opened again, so that nothing is published that the store doesn't have whole.
+        # Reads the footer back, so that no incomplete file is published.
         ActionFile(storage, FileInfo(path, size, 0), exact_size=True).load_footer()
         adds, removes = (rows, None) if piece.kind == "add" else (None, rows)
         facts = facts_of_rows(adds, removes, stats_form=self.layout.stats_form)
@@ -90,10 +89,10 @@ class SidecarTask:
 
 
 def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
-    """The adds that are live and the removes that hold, expired ones among them.
+    """Reconcile actions to live files and tombstones, including expired ones.
 
     Args:
-        actions: all those of some files.
+        actions: all actions of some files.
         table: the table's location.
     """
     both = (actions.adds, actions.removes)
@@ -101,7 +100,7 @@ def reconciled(actions: FileActions, table: str) -> tuple[pa.Table, pa.Table]:
     commits = reconcile_commits(_in_one_order(adds, removes), table=table)
     base = (_where_base(found, wanted=True) for found in both)
     live, gone = (
-        pa.concat_tables([commits.survivors(old), new]).drop_columns(_PLACES)
+        pa.concat_tables([commits.survivors(old), new]).drop_columns(_ORDER)
         for old, new in zip(base, (commits.adds, commits.removes), strict=True)
     )
     return live, gone
@@ -113,9 +112,9 @@ def _where_base(actions: pa.Table, *, wanted: bool) -> pa.Table:
 
 
 def _in_one_order(adds: pa.Table, removes: pa.Table) -> FileActions:
-    """Actions with positions that ascend over all of the log, not only within a part of it."""
-    places = pa.concat_tables([adds.select(_PLACES), removes.select(_PLACES)])
-    order = pc.sort_indices(places, sort_keys=[(name, "ascending") for name in _PLACES])
+    """Renumber the positions of actions so that they ascend over the whole log."""
+    orders = pa.concat_tables([adds.select(_ORDER), removes.select(_ORDER)])
+    order = pc.sort_indices(orders, sort_keys=[(name, "ascending") for name in _ORDER])
     positions = np.empty(len(order), np.int64)
     positions[int64_view(order.cast(pa.int64()))] = np.arange(len(order))
     return FileActions(

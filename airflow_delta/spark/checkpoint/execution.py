@@ -1,31 +1,24 @@
-"""`write_checkpoint`: a checkpoint computed by Spark, for logs that are too large for one machine.
+"""`write_checkpoint`: write a checkpoint with Spark, for logs that are too large for one machine.
 
-1. The driver opens the version with the engine: protocol, metadata and the other non-file actions, and
-   which files its log consists of.
-2. Executors count the live files and the tombstones, dealt out by a hash of their keys, and sample
-   the keys (`action_counts`). The version checksum, where there is one, must tell the same.
-3. Executors read the log once more, whole now, bring the actions of each file together
-   (`key_shuffle`), reconcile them by the engine's rules, and write sidecars (`action_files`). The driver
-   gets their names and what they hold, never a row (`sidecar_run`). Now the keys are dealt out by ranges,
-   so that each sidecar holds a range of paths of its own: the next checkpoint, which the local engine
-   makes from this one, finds by it which sidecars a change can't have touched. After a hash it could be
-   any.
-4. The driver compares that with the counts, and publishes the checkpoint with the engine: all of it
-   becomes visible at once, by its top level.
+1. The driver opens the version with the engine: the non-file actions, and the files of the log segment.
+2. Executors count live files and tombstones, partitioned by a hash of their keys (`action_counts`).
+   The counts must agree with the version checksum, if there is one.
+3. Executors read all columns, shuffle the actions of each file to one partition (`key_shuffle`),
+   reconcile them by the engine's rules, and write sidecars (`action_files`). The driver gets only
+   ``sidecar`` actions (`sidecar_run`).
+4. The driver compares them with the counts, and publishes the top level. Readers see nothing before that.
 
-A table without the feature ``v2Checkpoint`` can't have sidecars, and a checkpoint in many parts is
-deprecated and unsafe. Its checkpoint is one file, which one machine has to write: the driver streams
-the row groups of the sidecars into it, a few of them in memory at a time, and deletes the sidecars.
-Reading, parsing and reconciling, where the memory goes, is the executors' work all the same.
+A table without the feature ``v2Checkpoint`` can't have sidecars, and multi-part checkpoints are
+deprecated and unsafe. So its checkpoint is one file: the driver streams the row groups of the
+sidecars into it, with a few of them in memory at a time, and deletes the sidecars.
 
-Until the last step readers see nothing of it. What a job that was killed leaves behind are sidecars
-that nothing refers to; metadata cleanup deletes them when they are a day old.
+Step 3 partitions by key ranges, so that each sidecar has a range of paths. The next incremental
+checkpoint of the local engine can then reuse sidecars that no change touches.
 
-Driver and executors reach the log with the engine's own clients. A table in a file system must be in
-one that all machines share, and executors need ``obstore`` for one in an object store.
-
-In the driver, memory is that of opening the version. Where more than 128 MB of commits come after the
-checkpoint, that is the paths and sizes of their files, some hundred bytes for each action.
+A killed job leaves unreferenced sidecars, which metadata cleanup deletes after a day. The driver
+needs the memory to open the version; with more than 128 MB of commits after the checkpoint, some
+hundred bytes per action in them. A table in a file system must be in one that all machines share;
+for an object store, executors need ``obstore``.
 """
 
 from __future__ import annotations
@@ -91,7 +84,7 @@ _PLAIN = SidecarLayout(
     typed=None,
     stats_form=stats_form(texts=True, parsed=()),
 )
-"""The sidecars that a file of the V1 spec is made from: statistics as texts, from which come the rest."""
+"""The layout of sidecars from which a V1 checkpoint is made: with statistics as text only."""
 
 
 def write_checkpoint(
@@ -105,29 +98,28 @@ def write_checkpoint(
 ) -> CheckpointResult:
     """Write a checkpoint of a version with Spark.
 
-    The state it holds is the one that ``DeltaTable.checkpoint`` writes. A whole checkpoint of the
-    version that is there already is kept, and a damaged one replaced.
+    It has the same state as one by ``DeltaTable.checkpoint``. An intact checkpoint of the version is kept,
+    and a damaged one is replaced.
 
     Args:
         spark: the session.
-        uri: the table's path or URI; executors must reach it by the same.
+        uri: the table's path or URI, which must also be valid on executors.
         version: the version; None for the newest.
-        policy: ``classic`` or ``v2``, instead of what ``delta.checkpointPolicy`` says.
-        if_needed: write none where fewer than ``delta.checkpointInterval`` commits have come since the
+        policy: ``classic`` or ``v2``, instead of ``delta.checkpointPolicy``.
+        if_needed: write none if there are fewer than ``delta.checkpointInterval`` commits since the
             last one.
-        storage_options: credentials and settings with which the engine reads and writes the log, in
-            the driver and in executors.
+        storage_options: credentials and settings of the engine, in the driver and in executors.
 
     Raises:
-        InvalidArgumentError: executors can't see the location, or an argument makes no sense.
+        InvalidArgumentError: executors can't reach the location, or an argument is invalid.
         TableNotFoundError: there is no table.
-        VersionNotFoundError: the log can't rebuild the version.
+        VersionNotFoundError: the version can't be rebuilt from the log.
         NotBackfilledError: the version of a managed table isn't backfilled.
         UnsupportedFeatureError: writing needs a feature that the engine or the table lacks.
-        CorruptLogError: the log can't be read by any of its checkpoints; nothing was published.
-        InvalidTableError: what was counted differs from the version checksum, or what was written from
-            what was counted; nothing was published.
-        StorageError: the store failed. Nothing was published, unless that was what it failed in.
+        CorruptLogError: the log can't be read from any of its checkpoints; nothing was published.
+        InvalidTableError: the counts differ from the version checksum, or the written sidecars from the
+            counts; nothing was published.
+        StorageError: the store failed; nothing was published, unless publishing itself failed.
         PySparkException, Py4JError: Spark's own errors; nothing was published.
     """
     options = dict(storage_options or {})
@@ -145,12 +137,12 @@ def write_checkpoint(
 
 
 class _Job:
-    """One checkpoint in the making.
+    """Plans and writes one checkpoint.
 
     Args:
         spark: the session.
         storage: the table's storage.
-        snapshot: of the version.
+        snapshot: the snapshot of the version.
         options: the storage options.
     """
 
@@ -162,11 +154,11 @@ class _Job:
         self._snapshot = snapshot
         self._address = StorageAddress(storage.root, dict(options))
         retention = snapshot.properties.deleted_file_retention_ms
-        # Taken once, so that all tasks, and their repetitions, agree on what has expired.
+        # Computed once, so that all tasks and their retries agree on what has expired.
         self._oldest_tombstone_ms = time.time_ns() // 1_000_000 - retention
 
     def plan(self, policy: Kind | None, *, if_needed: bool) -> CheckpointPlan:
-        """What to write. A checkpoint of the version that is there is read to its end, by Spark."""
+        """Plan the checkpoint; Spark checks an existing one of the version by reading it completely."""
         plan = plan_checkpoint(
             self._snapshot, policy=policy, if_needed=if_needed, read_through=self._read_through
         )
@@ -184,7 +176,7 @@ class _Job:
                 return
 
     def write(self, plan: CheckpointPlan) -> Written:
-        """What the plan says, and if need be from something older than is there."""
+        """Write the planned checkpoint; if the log's base is damaged, from an older one."""
         while True:
             try:
                 return self._write_v2(plan) if plan.kind == "v2" else self._write_classic(plan)
@@ -192,23 +184,25 @@ class _Job:
                 self._snapshot.state.recover(error)
 
     def _write_v2(self, plan: CheckpointPlan) -> Written:
-        """A checkpoint of sidecars."""
+        """Write a checkpoint with sidecars."""
         snapshot = self._snapshot
         layout = sidecar_layout(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         run = self._write_sidecars(layout)
         sidecars = run.sidecars
         try:
-            written = publish_top_level(self._storage, self._small(), sidecars, plan.target)
+            written = publish_top_level(
+                self._storage, self._non_file_content(), sidecars, plan.target
+            )
         except (NothingWrittenError, ObjectExistsError):
-            # After any other error sidecars stay: the top level may be there all the same.
+            # After any other error the sidecars are kept, because the top level may have been written.
             run.delete()
             raise
         return Written(written, len(sidecars), 0, written.size_in_bytes)
 
     def _write_classic(self, plan: CheckpointPlan) -> Written:
-        """A checkpoint in one file."""
+        """Write a checkpoint in one file."""
         snapshot, run = self._snapshot, self._write_sidecars(_PLAIN)
-        small = self._small()
+        small = self._non_file_content()
         try:
             written = write_classic_checkpoint(
                 self._storage,
@@ -229,7 +223,7 @@ class _Job:
         return Written(written, 0, 0, written.size_in_bytes)
 
     def _write_sidecars(self, layout: SidecarLayout) -> SidecarRun:
-        """Sidecars with all of the state, verified."""
+        """Write sidecars with the whole state, and verify them."""
         snapshot = self._snapshot
         parts = log_parts(self._storage, snapshot.segment)
         counts = self._count(parts)
@@ -245,7 +239,7 @@ class _Job:
         return write_sidecars(self._context, self._storage, task, parts, counts)
 
     def _count(self, parts: Sequence[LogPart], *, whole: bool = False) -> ActionCounts:
-        """The counts; what is read must be all of the snapshot's log."""
+        """Count the actions of the snapshot's whole log."""
         counts = count_actions(
             self._context,
             self._address,
@@ -261,7 +255,7 @@ class _Job:
             )
         return counts
 
-    def _small(self) -> NonFileContent:
+    def _non_file_content(self) -> NonFileContent:
         snapshot = self._snapshot
         return NonFileContent(
             snapshot.protocol,

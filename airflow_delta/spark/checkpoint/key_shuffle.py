@@ -1,15 +1,13 @@
-"""Bring all actions of a file together: Spark's shuffle, over Arrow batches.
+"""Shuffle actions with Spark so that all actions of a logical file are in one partition.
 
-Reconciliation needs all actions of one logical file in one place. Each task reads its part of the log,
-splits it by the files' keys into as many batches as there are partitions, and Spark shuffles the
-batches as opaque bytes. So actions stay columns from the log to the sidecar: the JVM never makes a row
-of one, as it would of a DataFrame's. (PySpark's ``mapInArrow`` would besides need pandas in the driver.)
+Each task reads a part of the log and splits it by file keys into Arrow batches, one per partition.
+Spark shuffles the batches as opaque bytes. So actions stay in columns from the log to the sidecar;
+a DataFrame would convert each to a JVM row, and PySpark's ``mapInArrow`` needs pandas.
 
-Keys are dealt out in one of two ways, the same on every machine and in every process:
+Keys are partitioned in one of two ways, the same in every process:
 
-* `ByHash`, which needs to know nothing of the keys;
-* `ByRange`, whose partitions follow each other as the keys do. Keys begin with paths, so files of one
-  directory, hence of one partition of the table, lie together.
+* `ByHash`, which needs no knowledge of the keys;
+* `ByRange`, by the order of keys. Keys begin with paths, so the files of a directory stay together.
 """
 
 from __future__ import annotations
@@ -50,21 +48,21 @@ __all__ = [
 ]
 
 Parcel: TypeAlias = tuple[str, bytes]
-"""The kind of some actions, and their Arrow batch as bytes, without its schema."""
+"""A kind of rows, and an Arrow batch of them as bytes, without its schema."""
 
 _SPLIT_ROWS = 500_000
 _SPLIT_BYTES = 256 << 20
-"""A task splits its actions when it has gathered so many: the more at once, the fewer parcels."""
+"""A task collects so many actions before it splits them: larger batches make fewer parcels."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """How a task opens the table's storage. Travels to executors inside Spark's tasks.
+    """What a task needs to open the table's storage. Spark sends it to executors in its tasks.
 
     Attributes:
         root: the table's location, absolute.
-        options: the storage options; may hold secrets, and are not shown.
-        allowed_outside: what the table may read outside of its root.
+        options: the storage options; may contain secrets, so ``repr`` leaves them out.
+        allowed_outside: locations outside its root that the table may read.
     """
 
     root: str
@@ -75,20 +73,20 @@ class StorageAddress:
         return f"StorageAddress({without_password(self.root)!r})"
 
     def open(self) -> Storage:
-        """The storage."""
+        """Open the storage."""
         return open_storage(self.root, self.options)
 
     def access(self) -> FileAccess:
-        """Opens the files that the table's log names."""
+        """Create the access to the files that the table's log names."""
         return FileAccess(self.open(), self.options, self.allowed_outside)
 
 
 @dataclass(frozen=True, slots=True)
 class ByHash:
-    """Keys dealt out by their hash.
+    """Partitions keys by their hash.
 
     Attributes:
-        count: how many partitions there are.
+        count: the number of partitions.
     """
 
     count: int
@@ -100,7 +98,7 @@ class ByHash:
 
 @dataclass(frozen=True, slots=True)
 class ByRange:
-    """Keys dealt out by their order.
+    """Partitions keys by their order.
 
     Attributes:
         bounds: the keys at which the second and each further partition begins, ascending.
@@ -110,7 +108,7 @@ class ByRange:
 
     @property
     def count(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return len(self.bounds) + 1
 
     def numbers(self, keys: Iterable[str]) -> Iterator[int]:
@@ -126,14 +124,14 @@ def shuffled_actions(
     columns: Sequence[str] | None,
     partitions: ByHash | ByRange,
 ) -> RDD[tuple[int, Parcel]]:
-    """All file actions of a log, those of one file in one partition.
+    """Read the file actions of a log, with all actions of a file in one partition.
 
     Args:
-        context: Spark's.
-        address: where the table is.
+        context: the Spark context.
+        address: the table's address, for tasks.
         parts: the log.
-        columns: the columns wanted beside those of the file's key; None for all.
-        partitions: which partition each file belongs to.
+        columns: the columns to read besides those of the file key; None for all.
+        partitions: the partitioning by file key.
 
     Returns:
         Pairs of a partition's number and some of its actions; see `gathered`.
@@ -153,18 +151,18 @@ def shuffled_actions(
 def parcels(
     kind: str, rows: pa.Table, keys: pa.ChunkedArray, partitions: ByHash | ByRange
 ) -> Iterator[tuple[int, Parcel]]:
-    """Rows, dealt out to partitions.
+    """Split rows into parcels for partitions.
 
     Args:
-        kind: what they are, for who gathers them.
+        kind: the kind of the rows.
         rows: the rows.
-        keys: by which each is dealt out.
-        partitions: which partition each key belongs to.
+        keys: their keys.
+        partitions: the partitioning by key.
     """
     if not rows.num_rows:
         return
-    # A loop over rows: neither pyarrow nor numpy hashes texts or finds them among others, and
-    # over vectors of their bytes it would take numpy as long as this, 0.3 µs a key.
+    # A Python loop over rows, 0.3 µs each: pyarrow and numpy have no hash or binary search of texts, and
+    # numpy over vectors of bytes takes as long.
     numbers = np.fromiter(partitions.numbers(keys.to_pylist()), np.int64, len(keys))
     order = np.argsort(numbers, kind="stable")
     present, starts = np.unique(numbers[order], return_index=True)
@@ -177,11 +175,11 @@ def parcels(
 
 
 def gathered(found: Iterable[tuple[int, Parcel]], *, columns: Sequence[str] | None) -> FileActions:
-    """The actions of one partition.
+    """Combine the parcels of one partition.
 
     Args:
-        found: as `shuffled_actions` brings them.
-        columns: as they were asked for there.
+        found: the parcels, from `shuffled_actions`.
+        columns: the same as there.
     """
     schemas = action_schemas(columns)
     batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in schemas}
@@ -194,7 +192,7 @@ def gathered(found: Iterable[tuple[int, Parcel]], *, columns: Sequence[str] | No
 def _split(
     tables: Iterable[FileActionTable], partitions: ByHash | ByRange, *, table: str
 ) -> Iterator[tuple[int, Parcel]]:
-    """Actions as parcels for the partitions that their files belong to."""
+    """Split actions into parcels by their file keys."""
     held: dict[str, list[pa.Table]] = {"add": [], "remove": []}
     for kind, actions in tables:
         if actions.num_rows:
@@ -219,5 +217,5 @@ def _parcels(
 
 
 def itself(number: Any) -> int:
-    """The number of a partition, for Spark's ``partitionBy``: keys are numbers by then."""
+    """The partition function for ``partitionBy``: the keys are partition numbers already."""
     return int(number)

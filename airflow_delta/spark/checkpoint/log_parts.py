@@ -1,16 +1,13 @@
-"""A log cut into parts that tasks of Spark read, each with the engine's own readers.
+"""Split a log into parts that Spark's tasks read with the engine's own readers.
 
-The file actions of a version are those of its checkpoint and of the commits after it, as the engine's
-segment of the log names them. They are cut by what storage tells without reading:
+The parts come from the engine's log segment, and are made from the sizes in listings:
 
-* `CommitPart`: consecutive commits (or compactions that stand for commits), some megabytes together;
-* `FilePart`: some of the row groups of a Parquet file of the checkpoint;
-* `LinesPart`: the JSON lines of a V2 checkpoint, which may hold file actions themselves.
+* `CommitPart`: consecutive commits, or compactions of them, of some megabytes together;
+* `FilePart`: some row groups of a Parquet file of the checkpoint;
+* `LinesPart`: the JSON lines of a V2 checkpoint, which may contain file actions themselves.
 
-A commit is read whole, and so is a row group: neither can be cut.
-
-Where an action stands in the log is told by its version and its position: both ascend, positions
-within a version, and a version lies in one part. Rows of the checkpoint have `BASE_VERSION`.
+Version and position give the order of actions: positions ascend within a version, and a version is
+in one part. Rows of the checkpoint have `BASE_VERSION`.
 """
 
 from __future__ import annotations
@@ -50,10 +47,10 @@ BASE_VERSION = -1
 
 _RUN_BYTES = 64 << 20
 _RUN_COMMITS = 1000
-"""A run of commits ends at whichever comes first; many small ones cost requests, not bytes."""
+"""The limits of a run of commits; the cost of many small ones is their requests, not their bytes."""
 
 _SHARE_BYTES = 16 << 20
-"""Of Parquet, which comes to several times as much in memory."""
+"""The size of Parquet per part; in memory it is several times larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +66,9 @@ class FilePart:
 
     Attributes:
         file: the file.
-        exact_size: whether a file of another size is damage: the log tells the size of sidecars.
-        share: from 0 on.
-        shares: into how many the file is cut.
+        exact_size: whether another size means damage: the log contains the size of sidecars only.
+        share: the number of the part, from 0.
+        shares: the number of parts of the file.
     """
 
     file: FileInfo
@@ -88,11 +85,11 @@ class LinesPart:
 
 
 LogPart: TypeAlias = CommitPart | FilePart | LinesPart
-"""What one task reads."""
+"""The part of a log that one task reads."""
 
 
 def log_parts(storage: Storage, segment: LogSegment) -> list[LogPart]:
-    """Cut the log of a version into parts; of the log itself only the sidecars' names are read.
+    """Split the log of a version into parts; reads only the top level of the checkpoint.
 
     Raises:
         CorruptLogError: the top level of the checkpoint is damaged.
@@ -102,23 +99,23 @@ def log_parts(storage: Storage, segment: LogSegment) -> list[LogPart]:
 
 
 def action_schemas(columns: Sequence[str] | None) -> dict[str, pa.Schema]:
-    """The schemas of adds and removes, with their places in the log.
+    """The schemas of adds and removes, with their version and position in the log.
 
     Args:
-        columns: the columns wanted beside those of the file's key; None for all.
+        columns: the columns to read besides those of the file key; None for all.
     """
     wanted = None if columns is None else tuple(columns)
-    places = [pa.field(VERSION, pa.int64()), pa.field(POSITION, pa.int64())]
+    order = [pa.field(VERSION, pa.int64()), pa.field(POSITION, pa.int64())]
     return {
-        "add": pa.schema([*add_schema(wanted), *places]),
-        "remove": pa.schema([*remove_schema(wanted), *places]),
+        "add": pa.schema([*add_schema(wanted), *order]),
+        "remove": pa.schema([*remove_schema(wanted), *order]),
     }
 
 
 def read_part(
     storage: Storage, part: LogPart, *, columns: Sequence[str] | None
 ) -> Iterator[FileActionTable]:
-    """Read the file actions of a part, in tables of `action_schemas`.
+    """Read the file actions of a part, as tables with `action_schemas`.
 
     Raises:
         CorruptLogError: a file of the log is damaged.
@@ -136,19 +133,19 @@ def read_part(
                 pieces = actions.pieces(kind, wanted)[share::shares]
                 # One at a time: Spark runs as many tasks as there are cores.
                 for table in read_pieces(pieces, workers=1):
-                    yield kind, _placed_in_base(table)
+                    yield kind, _with_base_version(table)
         case LinesPart(checkpoint):
             top = JsonTopLevel(storage, checkpoint)
             for kind in ("add", "remove"):
                 for table in top.files(kind, wanted):
-                    yield kind, _placed_in_base(table)
+                    yield kind, _with_base_version(table)
 
 
 def commit_runs(plan: Sequence[LogCommit | CompactedCommits]) -> Iterator[CommitPart]:
-    """Cut consecutive commits into runs.
+    """Split consecutive commits into runs.
 
     Args:
-        plan: commits, or compactions that stand for some, ascending.
+        plan: commits, or compactions of some, ascending.
     """
     run: list[LogCommit | CompactedCommits] = []
     size = 0
@@ -186,8 +183,8 @@ def _shares(file: FileInfo, *, exact_size: bool) -> Iterator[FilePart]:
         yield FilePart(file, exact_size, share, shares)
 
 
-def _placed_in_base(actions: pa.Table) -> pa.Table:
+def _with_base_version(actions: pa.Table) -> pa.Table:
     for name, value in ((VERSION, BASE_VERSION), (POSITION, 0)):
-        places = int64_array(np.full(actions.num_rows, value))
-        actions = actions.append_column(pa.field(name, pa.int64()), places)
+        values = int64_array(np.full(actions.num_rows, value))
+        actions = actions.append_column(pa.field(name, pa.int64()), values)
     return actions

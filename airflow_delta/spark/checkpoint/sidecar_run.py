@@ -1,8 +1,8 @@
-"""The sidecars that one run of a Spark job has written, while nothing refers to them yet.
+"""Write sidecars with Spark, and verify them before they are published.
 
-Executors write them, each a range of the files' keys; the driver gets the actions that name them, and
-compares what their tags add up to with what was counted before. Whatever fails until then, no sidecar
-stays behind; from then on whoever asked for them decides.
+Executors write them, each with a range of file keys. The driver gets their ``sidecar`` actions, and
+compares the sums of their tags with the counts of the log. On an error before the end of this, all
+sidecars are deleted; later the caller decides.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 __all__ = ["SidecarRun", "write_sidecars"]
 
 _PARTITION_ROWS = SIDECAR_ROWS * 4 // 5
-"""Rows of the log in a partition, so that a sidecar has room for what the sample got wrong."""
+"""The log rows per partition; less than `SIDECAR_ROWS`, because ranges from a sample are inexact."""
 
 _MOST_PARTITIONS = 2000
-"""Each part of the log sends a parcel to each partition. In larger logs partitions are larger, and
-have several sidecars each."""
+"""A limit, because each part of the log sends a parcel to each partition. In larger logs, partitions are
+larger and have several sidecars."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarRun:
-    """What a run has written.
+    """The sidecars of a run.
 
     Attributes:
         storage: the table's storage.
-        name: what the names of its sidecars begin with; no other run has the same.
-        sidecars: the actions that name them.
+        name: the unique prefix of the sidecars' names.
+        sidecars: the ``sidecar`` actions.
     """
 
     storage: Storage
@@ -55,11 +55,11 @@ class SidecarRun:
     sidecars: tuple[Sidecar, ...] = ()
 
     def total(self, tag: str) -> int:
-        """The sum of the numbers that the sidecars' tags of a name tell, such as ``numAdds``."""
+        """The sum of a tag over all sidecars, such as ``numAdds``."""
         return sum(count_of(sidecar.tags, tag) or 0 for sidecar in self.sidecars)
 
     def rows(self) -> Iterator[FileActionTable]:
-        """All rows: adds, then removes."""
+        """Read all rows: adds, then removes."""
         files = [
             ActionFile(
                 self.storage,
@@ -75,13 +75,13 @@ class SidecarRun:
                 yield kind, rows
 
     def delete(self, *, kept: Collection[str] = ()) -> None:
-        """Delete all sidecars of the run but some, as far as the store lets us.
+        """Delete the sidecars of the run, or warn if the store fails.
 
-        A task that outlives its job may still write one afterwards. Nobody will refer to it, and
-        metadata cleanup deletes it when it is a day old; likewise those that can't be deleted here.
+        A task may outlive its job, and write another one later. Metadata cleanup deletes
+        unreferenced sidecars after a day.
 
         Args:
-            kept: the names of sidecars to leave.
+            kept: the names of sidecars to keep.
         """
         try:
             self.storage.delete([path for path, name in self._found() if name not in kept])
@@ -94,7 +94,7 @@ class SidecarRun:
             )
 
     def _found(self) -> Iterator[tuple[str, str]]:
-        """Path and name of each sidecar of the run that is there, whoever knows of it."""
+        """List path and name of each sidecar of the run in the store."""
         for file in self.storage.list(SIDECAR_DIRECTORY, start_after=f"{self.name}."):
             if not file.name.startswith(f"{self.name}."):
                 break
@@ -108,17 +108,17 @@ def write_sidecars(
     parts: Sequence[LogPart],
     counts: ActionCounts,
 ) -> SidecarRun:
-    """Write sidecars with all file actions of a log's state, and verify what they hold.
+    """Write sidecars with all file actions of a log's state, and verify them.
 
     Args:
-        context: Spark's.
+        context: the Spark context.
         storage: the table's storage.
-        task: what executors do with a partition.
+        task: writes the sidecars of a partition.
         parts: the log.
-        counts: what the sidecars must come to.
+        counts: the expected counts.
 
     Raises:
-        InvalidTableError: they come to something else. Facts: version, found, expected.
+        InvalidTableError: the sidecars have other counts. Facts: version, found, expected.
         CorruptLogError: a file of the log is damaged.
         ObjectNotFoundError: a file is gone.
         PySparkException, Py4JError: Spark's own errors.
@@ -133,17 +133,17 @@ def write_sidecars(
     except BaseException:
         SidecarRun(storage, task.run).delete()
         raise
-    # Those that are left are of attempts whose word Spark didn't take.
+    # Deletes the sidecars of task attempts whose results Spark didn't use.
     run.delete(kept={sidecar.path for sidecar in run.sidecars})
     return run
 
 
 def _ranges(counts: ActionCounts) -> ByRange:
-    """Ranges of keys with about as many actions each, by a sample of the keys."""
+    """Choose key ranges with similar numbers of actions, by a sample of the keys."""
     wanted = min(-(-counts.read // _PARTITION_ROWS), _MOST_PARTITIONS)
     sample = sorted(counts.sample)
-    places = (len(sample) * number // max(wanted, 1) for number in range(1, wanted))
-    return ByRange(tuple(dict.fromkeys(sample[place] for place in places)))
+    indexes = (len(sample) * number // max(wanted, 1) for number in range(1, wanted))
+    return ByRange(tuple(dict.fromkeys(sample[index] for index in indexes)))
 
 
 def _verify(run: SidecarRun, counts: ActionCounts, *, version: int) -> None:
@@ -155,8 +155,8 @@ def _verify(run: SidecarRun, counts: ActionCounts, *, version: int) -> None:
     found = {tag: run.total(tag) for tag in expected}
     if found != expected:
         raise InvalidTableError(
-            f"the checkpoint of version {version} was not written: it would hold {found}, and "
-            f"counting the log gave {expected}. Try again; if it stays so, report it",
+            f"the checkpoint of version {version} was not written: it would contain {found}, but "
+            f"the count of the log is {expected}. Try again; if this happens again, report it",
             table=run.storage.root,
             version=version,
             found=found,

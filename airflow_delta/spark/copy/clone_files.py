@@ -1,16 +1,16 @@
-"""The files of a clone: which are there, which are to be copied, and what the commit says of them.
+"""Plan which files a clone copies, keeps, adds and removes.
 
-What is there is known by its name (`clone_names`): files never change in a Delta table. Where the log tells
-of one with the same name that it has another size or time all the same, it is another file.
+Files of a Delta table never change, so the clone recognises its copies by their names
+(`clone_names`), sizes and modification times.
 
-* A file that is there with the same deletion vector stays where it is.
-* One that has got another deletion vector stays, too; the vector is copied.
-* What else has come to be said of it comes along: statistics that have been computed anew, tags, and who
-  has clustered it. Row ids that the clone lacks are given out.
-* All others are copied, and what the version doesn't have any more is removed.
+* A file that the clone has, with the same deletion vector, stays as it is.
+* If only the deletion vector differs, the data file stays, and the vector is copied.
+* If only statistics, tags or the clustering provider differ, or row ids are missing, the file is
+  added again without being copied.
+* All other files of the version are copied; files that the version doesn't have are removed.
 
-Partition values, statistics, tags and the time of the last modification are as in the source; row ids are
-the clone's own.
+Partition values, statistics, tags and modification times are as in the source. Row ids are the
+clone's own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from airflow_delta.copies.clone_names import (
     NamedFiles,
-    named_clone_files,
-    named_source_files,
+    name_clone_files,
+    name_source_files,
     vector_file,
 )
 from airflow_delta.engine import AddFile, RemoveFile, Snapshot
@@ -41,10 +41,10 @@ from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.spark.copy.copied_content import Content
 from airflow_delta.spark.writer.log_actions import live_files, removal
 
-__all__ = ["CloneFiles", "FileCopy", "clone_files"]
+__all__ = ["CloneFiles", "FileCopy", "plan_clone_files"]
 
 _UUID_DIGITS = 20
-"""So many characters at the end of a descriptor are a UUID; what is before them is a directory."""
+"""The length of the encoded UUID at the end of a descriptor's path; a directory may precede it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class FileCopy:
     """A file to be copied, whole.
 
     Attributes:
-        source: where it is: its path below the root of the table, or its location; decoded.
+        source: its path below the root of the table, or else its location; decoded.
         inside: whether it is below the root of the table.
         target: the path of the copy below the root of the clone, decoded.
-        size: its size in bytes, as the log has it; None where that doesn't tell.
-        content: what it is to be; looked at while it is copied.
+        size: its size in bytes according to the log; None if the log doesn't contain it.
+        content: the kind of file that it must be; checked while it is copied.
     """
 
     source: str
@@ -68,15 +68,15 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class CloneFiles:
-    """What is to be done to have the files of a version.
+    """The changes that give a clone the files of a version.
 
     Attributes:
-        directory: where the files are copied to, below the root of the clone.
+        directory: the directory below the root of the clone that receives the copies.
         copies: the files to be copied.
-        adds: the files that join the clone, or that it has with other statistics.
-        removes: the files that leave it.
-        keys: the keys of the files that the clone has then; see `replay.file_key`.
-        metrics: for ``operationMetrics``, under the names of Delta Spark.
+        adds: the ``add`` actions: new files, and files whose statistics, tags or row ids change.
+        removes: the ``remove`` actions.
+        keys: the keys of the clone's files after the commit; see `replay.file_key`.
+        metrics: ``operationMetrics``, named as in Delta Spark.
     """
 
     directory: str
@@ -87,30 +87,30 @@ class CloneFiles:
     metrics: Mapping[str, int]
 
 
-def clone_files(source: Snapshot, held: Snapshot | None, *, table: str) -> CloneFiles:
-    """What is to be done to have the files of a version.
+def plan_clone_files(source: Snapshot, held: Snapshot | None, *, table: str) -> CloneFiles:
+    """Compare the files of a version with those of a clone, and plan the changes.
 
     Args:
         source: the version.
-        held: the clone as it is, without strange files (`clone_names.strange_file`); None where there is
-            none.
+        held: the clone as it is, without foreign files (`clone_names.find_foreign_file`); None if
+            it doesn't exist yet.
         table: the clone's location.
 
     Raises:
         DeltaError: the files of one of the two can't be read.
     """
-    wanted = named_source_files(source.files(), source.table)
+    wanted = name_source_files(source.files(), source.table)
     nothing = wanted.files.schema.empty_table()
-    there = named_clone_files(nothing if held is None else held.files(), table)
+    there = name_clone_files(nothing if held is None else held.files(), table)
     matches = _Matches.of(wanted, there)
     directory = f"clone-{uuid.uuid4()}"
     is_parquet = source.metadata.format.provider.lower() == "parquet"
     copying = _Copying(directory, wanted, there, "parquet" if is_parquet else "other")
-    joining = copying.joining(matches)
+    new = copying.add_new_files(matches)
     numbers = ROW_TRACKING in supported_features(source.protocol) and not (
         source.properties.row_tracking_suspended
     )
-    adds = (*joining, *_renewed(wanted, there, matches, numbers=numbers))
+    adds = (*new, *_changed_adds(wanted, there, matches, numbers=numbers))
     staying = matches.of_clone.filter(matches.stay)
     removed = there.files.filter(pc.invert(pc.is_in(_row_numbers(there.files), value_set=staying)))
     kept = file_keys(there.files, table=table).take(staying)
@@ -119,7 +119,7 @@ def clone_files(source: Snapshot, held: Snapshot | None, *, table: str) -> Clone
         (*copying.data, *copying.vectors.values()),
         adds,
         tuple(removal(add, data_change=True) for add in live_files(removed)),
-        pa.chunked_array([*kept.chunks, *keys_of_files(joining, table=table).chunks], pa.string()),
+        pa.chunked_array([*kept.chunks, *keys_of_files(new, table=table).chunks], pa.string()),
         {
             "sourceTableSize": source.size_in_bytes,
             "sourceNumOfFiles": source.num_files,
@@ -133,12 +133,13 @@ def clone_files(source: Snapshot, held: Snapshot | None, *, table: str) -> Clone
 
 @dataclass(frozen=True, slots=True)
 class _Matches:
-    """Which files of the version the clone has. A row for each file of the version.
+    """The files of the version that the clone has. Each column has a row per file of the version.
 
     Attributes:
-        of_clone: the number of the clone's file with the same name and deletion vector; null for none.
-        data: the number of the clone's file with the same data; null for none.
-        stay: whether that with the same data has the same deletion vector, too.
+        of_clone: the row number of the clone's file with the same name and deletion vector, or
+            null.
+        data: the row number of the clone's file with the same data, or null.
+        stay: whether the file with the same data also has the same deletion vector.
     """
 
     of_clone: pa.ChunkedArray
@@ -159,11 +160,11 @@ class _Matches:
 
 
 class _Copying:
-    """What is copied, for the files that join a clone.
+    """Collects the files to be copied for the files that are new in a clone.
 
     Attributes:
         data: data files.
-        vectors: files of deletion vectors, by their UUIDs: many files may share one.
+        vectors: deletion vector files, by UUID: many data files may share one.
     """
 
     def __init__(
@@ -175,23 +176,22 @@ class _Copying:
         self._paths = there.files["path"]
         self.data: list[FileCopy] = []
         self.vectors: dict[str, FileCopy] = {}
-        # What is in front of the UUIDs of deletion vectors that the clone has.
+        # The directories of the deletion vector files that the clone has, by UUID.
         have = there.uuids.is_valid()
-        places = pc.struct_field(there.files["deletionVector"], "pathOrInlineDv").filter(have)
+        paths = pc.struct_field(there.files["deletionVector"], "pathOrInlineDv").filter(have)
         uuids = there.uuids.filter(have).to_pylist()
         self._prefixes = {
-            name: place[:-_UUID_DIGITS]
-            for name, place in zip(uuids, places.to_pylist(), strict=True)
+            name: path[:-_UUID_DIGITS] for name, path in zip(uuids, paths.to_pylist(), strict=True)
         }
 
-    def joining(self, matches: _Matches) -> tuple[AddFile, ...]:
-        """The adds of the files that join, and all that has to be copied for them."""
+    def add_new_files(self, matches: _Matches) -> tuple[AddFile, ...]:
+        """Return the ``add`` actions of the new files, and collect what must be copied for them."""
         joins, wanted = pc.invert(matches.stay), self._wanted
         columns = [
             column.filter(joins).to_pylist()
             for column in (
                 wanted.names,
-                wanted.places,
+                wanted.paths,
                 wanted.inside,
                 wanted.uuids,
                 wanted.vectors,
@@ -201,15 +201,15 @@ class _Copying:
         ]
         # A loop over files, each of which is copied or gets another deletion vector.
         return tuple(
-            self._joining(add, *facts)
+            self._add_file(add, *facts)
             for add, *facts in zip(live_files(wanted.files.filter(joins)), *columns, strict=True)
         )
 
-    def _joining(
+    def _add_file(
         self,
         add: AddFile,
         name: str,
-        place: str,
+        source: str,
         inside: bool,
         vector_uuid: str | None,
         vector: str,
@@ -219,7 +219,7 @@ class _Copying:
         path = held_path
         if path is None:
             target = f"{self._directory}/{name}"
-            self.data.append(FileCopy(place, inside, target, add.size, self._content))
+            self.data.append(FileCopy(source, inside, target, add.size, self._content))
             path = encode_path(target)
         descriptor = add.deletion_vector
         if descriptor is not None and vector_uuid is not None:
@@ -227,13 +227,13 @@ class _Copying:
         return _of_clone(add, path, descriptor, data_change=True)
 
     def _descriptor(
-        self, descriptor: DeletionVectorDescriptor, name: str, place: str, *, inside: bool
+        self, descriptor: DeletionVectorDescriptor, name: str, source: str, *, inside: bool
     ) -> DeletionVectorDescriptor:
         prefix = self._prefixes.get(name)
         if prefix is None:
             prefix = self._directory
             target = f"{self._directory}/{vector_file(name)}"
-            copy = FileCopy(place, inside, target, content="deletion vectors")
+            copy = FileCopy(source, inside, target, content="deletion vectors")
             self.vectors.setdefault(name, copy)
         encoded = z85.encode(uuid.UUID(name).bytes)
         return replace(
@@ -241,16 +241,16 @@ class _Copying:
         )
 
 
-def _renewed(
+def _changed_adds(
     wanted: NamedFiles, there: NamedFiles, matches: _Matches, *, numbers: bool
 ) -> Iterator[AddFile]:
-    """The adds of files that stay, of which the source tells something else, or that lack row ids.
+    """The ``add`` actions of files that stay but whose statistics, tags or row ids change.
 
     Args:
         wanted: the files of the version.
         there: the files of the clone.
-        matches: which are the same.
-        numbers: whether the files of the clone have row ids.
+        matches: which of them are the same.
+        numbers: whether the clone assigns row ids.
     """
     of_clone, before = matches.of_clone, there.files.take(matches.of_clone)
     no_text = scalar_of("", pa.string())
@@ -267,11 +267,11 @@ def _renewed(
 
 
 def _tags_differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> pa.ChunkedArray | pa.Scalar:
-    """Which files have other tags than before; none and no tags are the same."""
-    told = pc.or_(now.is_valid(), then.is_valid())
-    if not pc.any(told).as_py():
-        return told
-    # A loop over files: Arrow compares no maps, whose order says nothing. Few writers set tags.
+    """Whether the tags of each file differ; null and an empty map are equal."""
+    has_tags = pc.or_(now.is_valid(), then.is_valid())
+    if not pc.any(has_tags).as_py():
+        return has_tags
+    # A Python loop over files: Arrow can't compare maps regardless of order. Few writers set tags.
     pairs = zip(now.to_pylist(), then.to_pylist(), strict=True)
     return array_of([dict(new or ()) != dict(old or ()) for new, old in pairs], pa.bool_())
 

@@ -1,22 +1,20 @@
-"""Copies in Delta format: clones, tables of their own that hold what a version of another one holds.
+"""Clone a version of a table: a Delta table of its own, with copies of all files.
 
-A clone has the schema with all that its columns say of themselves, the partition columns, properties,
-constraints and features of the version, and copies of its files, byte for byte, with their deletion vectors
-(``maintenance/clone_definition.py``, `clone_files`). It needs nothing of the source from then on.
+A clone has the schema, column metadata, partition columns, properties, constraints and features of
+the version, and a byte-for-byte copy of each data file and deletion vector
+(``maintenance/clone_definition.py``, `clone_files`). It doesn't depend on the source afterwards.
 
-1. The transaction begins: what the target holds is judged by the version that the commit is based on. It
-   must not be an expired copy that is being deleted (`copy_watch`); that is looked at again before and
-   behind the commit. A commit that has come too late is taken back.
-2. Executors copy the files that the target lacks into a directory of their own (`file_copying`).
-3. One commit, ``CLONE``, makes the target what the version is.
-4. A file says what the copy is, and when it may be deleted (`copy_marker`).
+1. Begin the transaction, and check the target at the version that the commit is based on. No
+   expired copy may be being deleted there; this is checked again before and after the commit
+   (`airflow_delta.copies.lease`).
+2. Executors copy the missing files into a new directory ``clone-<uuid>`` (`file_copying`).
+3. One commit ``CLONE`` gives the target the state of the version.
+4. Write the marker file: what the copy is, and when it expires (`airflow_delta.copies.marker`).
 
-Whatever fails before the commit leaves the target as it was, and the files are deleted. A run that is
-killed leaves files that no commit names, in a directory ``clone-<uuid>``, for a vacuum. A commit whose
-outcome is unknown leaves them, too: they may be part of the table.
-
-A retry with the transaction identifier of an earlier try finds that try's commit, and makes none if that
-one copied the same version. A copy that another run commits meanwhile is a conflict.
+A failure before the commit leaves the target as it was, and the copied files are deleted. A killed
+run, or a commit with unknown outcome, leaves its ``clone-<uuid>`` directory to a vacuum. A retry
+with the same transaction identifier finds an earlier commit of the same version, and makes no
+other.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_delta.copies.clone_names import is_clone_leftover, strange_file
+from airflow_delta.copies.clone_names import find_foreign_file, is_clone_leftover
 from airflow_delta.copies.lease import CopyBeingDeletedError, CopyWatch
 from airflow_delta.copies.request import (
     CopyResult,
     check_delta_target,
-    check_place,
-    copied_by,
+    check_location,
+    load_earlier_copy,
     mark_delta_copy,
     now_ms,
     refusal,
@@ -48,7 +46,7 @@ from airflow_delta.engine.maintenance.restore.clone_definition import stage_clon
 from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.transaction.intent import CloneVersion
 from airflow_delta.spark.checkpoint.key_shuffle import StorageAddress
-from airflow_delta.spark.copy.clone_files import CloneFiles, clone_files
+from airflow_delta.spark.copy.clone_files import CloneFiles, plan_clone_files
 from airflow_delta.spark.copy.file_copying import copy_files
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clone"]
 
-# The table isn't found where somebody has emptied the place meanwhile.
+# TableNotFoundError: somebody emptied the location in the meantime.
 _NOT_COMMITTED = (
     CommitConflictError,
     ConstraintViolationError,
@@ -68,14 +66,14 @@ _NOT_COMMITTED = (
 
 
 class Clone:
-    """One clone in the making.
+    """Makes one clone.
 
     Args:
         spark: the session.
         request: the copy; its format is ``delta``.
-        source: what is to be copied.
-        storage_options: credentials and settings with which the engine reaches both tables, in the driver
-            and in executors.
+        source: the version to be copied.
+        storage_options: credentials and settings of the engine for both tables, in the driver and
+            in executors.
     """
 
     def __init__(
@@ -93,15 +91,16 @@ class Clone:
         self._target = DeltaTable(request.target_uri, storage_options)
 
     def make(self) -> CopyResult:
-        """Make the target a clone, or find that an earlier try has done it.
+        """Make the target a clone, or return the result of an earlier try.
 
         Raises:
-            InvalidArgumentError: something is at the target that must stay.
-            UnsupportedFeatureError: the table has something that the engine can't write.
+            InvalidArgumentError: the target holds something that a copy may not replace.
+            UnsupportedFeatureError: the engine can't write a feature of the table.
             ObjectNotFoundError: a file of the version is gone.
-            CommitConflictError: another writer has changed the target meanwhile.
-            TableAlreadyExistsError: another writer has created it.
-            CopyBeingDeletedError: an expired copy is being deleted there, or has been meanwhile.
+            CommitConflictError: another writer changed the target in the meantime.
+            TableAlreadyExistsError: another writer created the target in the meantime.
+            CopyBeingDeletedError: an expired copy is being deleted there, or was deleted in the
+                meantime.
             CommitOutcomeUnknownError: the store failed; the commit may have been made.
             DeltaError: one of the tables can't be read, or the target can't be written.
             PySparkException, Py4JError: Spark's own errors.
@@ -110,12 +109,13 @@ class Clone:
         transaction = self._begin()
         base, txn = transaction.snapshot, self._request.txn
         if base is not None:
-            # Looked for after the transaction has begun: a commit made later is a conflict.
-            done, is_taken = self._earlier(watch)
+            # After the transaction has begun, so that any later commit is a conflict.
+            done, is_taken = self._find_earlier_try(watch)
             if done is not None:
                 return done
-            # An earlier run of the task has copied another version, and has its identifier. The mark
-            # still keeps this copy apart from older and newer ones.
+            # An earlier run of this task copied another version with the same identifier. The
+            # identifier of the copy (`CopySource.app_ids`) still tells this copy from older and
+            # newer ones.
             txn = None if is_taken else txn
             self._check_held(base)
         for app_id in self._copied.app_ids(base):
@@ -123,13 +123,13 @@ class Clone:
         if txn is not None:
             transaction.set_transaction(*txn)
         stage_clone_definition(transaction, self._source)
-        files = clone_files(self._source, base, table=self._target.storage.root)
+        files = plan_clone_files(self._source, base, table=self._target.storage.root)
         try:
             self._copy(files, watch)
             return self._commit(transaction, files, watch)
         except (CommitConflictError, TableAlreadyExistsError):
-            # Another try may have made the very copy meanwhile.
-            done, _ = self._earlier(watch)
+            # Another try of this task may have committed the same copy.
+            done, _ = self._find_earlier_try(watch)
             if done is None:
                 raise
             return done
@@ -143,32 +143,32 @@ class Clone:
         }
         if target.exists():
             return target.transaction("CLONE", operation_parameters=parameters)
-        check_place(self._request, self._copied, target.storage, is_leftover=is_clone_leftover)
+        check_location(self._request, self._copied, target.storage, is_leftover=is_clone_leftover)
         return OptimisticTransaction(target.storage, None, "CLONE", operation_parameters=parameters)
 
-    def _earlier(self, watch: CopyWatch) -> tuple[CopyResult | None, bool]:
-        """What an earlier try has done; and whether another copy has its identifier."""
+    def _find_earlier_try(self, watch: CopyWatch) -> tuple[CopyResult | None, bool]:
+        """Find the result of an earlier try, and whether another copy has used its identifier."""
         request, source, target = self._request, self._copied, self._target
         if request.txn is None:
             return None, False
         commit = target.version_of_transaction(*request.txn)
-        done = None if commit is None else copied_by(request, source, target, commit)
+        done = None if commit is None else load_earlier_copy(request, source, target, commit)
         if done is None:
             return None, commit is not None
         marker = mark_delta_copy(request, source, done, watch.check())
         if marker.has_expired(now_ms()):
-            # It may be deleted at any time; the next commit copies nothing, and is kept anew.
+            # It may be deleted at any time. A new commit, without copied files, gets a new expiry.
             return None, True
         return CopyResult(done.num_rows, done.num_files, done.version, marker.expires_at_ms), True
 
     def _check_held(self, base: Snapshot) -> None:
         check_delta_target(self._request, self._copied, base)
-        strange = strange_file(base)
-        if strange is not None:
+        foreign = find_foreign_file(base)
+        if foreign is not None:
             raise refusal(
                 self._request,
-                f"others have written to the copy: no copy has committed its file {strange}, or the "
-                "deletion vector of that",
+                f"others have written to the copy: no copy has committed its file {foreign}, or the "
+                "deletion vector of that file",
             )
 
     def _copy(self, files: CloneFiles, watch: CopyWatch) -> None:
@@ -197,28 +197,28 @@ class Clone:
         try:
             commit = transaction.commit(operation_metrics=files.metrics)
         except _NOT_COMMITTED:
-            # Only what is known not to have committed: anything else may have, and needs its files.
+            # Only after errors that rule out a commit: otherwise the table may need the files.
             self._discard(files)
             raise
         try:
             held = watch.check()
         except CopyBeingDeletedError:
             if watch.is_lost(None if base is None else base.metadata.id):
-                self._take_back(files, commit.version)
+                self._roll_back(files, commit.version)
             raise
         copy = self._target.snapshot(commit.version)
         marker = mark_delta_copy(self._request, self._copied, copy, held)
         return CopyResult(copy.num_rows, copy.num_files, commit.version, marker.expires_at_ms)
 
-    def _take_back(self, files: CloneFiles, version: int) -> None:
-        """Undo a commit to a table that is lost: it would be half a table, or change the one there now."""
+    def _roll_back(self, files: CloneFiles, version: int) -> None:
+        """Delete a commit to a table that was deleted: it would damage what is there now."""
         storage = self._target.storage
         behind = list(storage.list(LOG_DIRECTORY, start_after=version_prefix(version)))
         own = [info.path for info in behind if info.name.startswith(version_prefix(version))]
         if not own or any((commit_version(info.path) or 0) > version for info in behind):
-            # It is gone with the table, or somebody has read it, and stands on it.
+            # The commit was deleted with the table, or another writer has based a commit on it.
             return
-        # Its checksum and checkpoint sort before it: nothing may be left of a version that is gone.
+        # This includes its checksum and checkpoint: nothing may remain of the version.
         storage.delete(own)
         self._discard(files)
 

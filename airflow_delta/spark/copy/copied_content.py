@@ -1,9 +1,9 @@
-"""Checks of what is copied: that it is a Parquet file, or a file of deletion vectors, from end to end.
+"""Check the bytes of a file that is copied: it must be a Parquet file or a deletion vector file.
 
-The log of a table says which files are its own. Whoever writes to it could name a file that is none of the
-table's, to have it copied to where they can read it. Where a file may lie is decided by its path
-(`FileAccess`); what it is, by its bytes: Parquet begins and ends with a magic number, and of a file of
-deletion vectors each byte belongs to the version or to the frame of a vector, with its size and CRC-32.
+A malicious writer could put the path of a foreign file into the log, so that a clone copies it to a
+location that the writer can read. `FileAccess` checks the path; this module checks the content.
+Parquet begins and ends with a magic number. A deletion vector file has a version byte and then
+frames with size and CRC-32 only.
 
 Spec: PROTOCOL.md, "Deletion Vector File Storage Format".
 """
@@ -20,36 +20,36 @@ from airflow_delta.engine.errors import DeletionVectorError, InvalidTableError
 __all__ = ["Content", "ContentCheck", "content_check"]
 
 Content: TypeAlias = Literal["parquet", "deletion vectors", "other"]
-"""What a file is to be; ``other`` is a format that has no marks, such as CSV."""
+"""The expected kind of a file; ``other`` is a format without a magic number, such as CSV."""
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _NUMBER = struct.Struct(">I")
 
 
 class ContentCheck(Protocol):
-    """Looks at the bytes of a file, in order."""
+    """Checks the bytes of a file, in order."""
 
-    def see(self, chunk: bytes) -> None:
-        """The next bytes.
+    def update(self, chunk: bytes) -> None:
+        """Check the next bytes.
 
         Raises:
-            InvalidTableError: the file isn't what it is to be.
+            InvalidTableError: the file isn't of the expected kind.
         """
 
-    def end(self) -> None:
-        """The file has ended.
+    def finish(self) -> None:
+        """Check that the file is complete.
 
         Raises:
-            InvalidTableError: see `see`.
+            InvalidTableError: see `update`.
         """
 
 
 def content_check(content: Content, *, table: str, path: str) -> ContentCheck:
-    """What looks at the bytes of a file.
+    """Create the check for a file.
 
     Args:
-        content: what the file is to be.
-        table: the location of the table that names it, for errors.
+        content: the expected kind of the file.
+        table: the location of the table whose log names it, for errors.
         path: its path, for errors.
     """
     if content == "parquet":
@@ -58,11 +58,11 @@ def content_check(content: Content, *, table: str, path: str) -> ContentCheck:
 
 
 class _Anything:
-    def see(self, chunk: bytes) -> None:
-        """Nothing can be told."""
+    def update(self, chunk: bytes) -> None:
+        """Accept any bytes."""
 
-    def end(self) -> None:
-        """Nothing can be told."""
+    def finish(self) -> None:
+        """Accept any end."""
 
 
 class _Parquet:
@@ -71,8 +71,8 @@ class _Parquet:
         self._first = self._last = b""
         self._size = 0
 
-    def see(self, chunk: bytes) -> None:
-        """Check the first four bytes, and keep the last ones."""
+    def update(self, chunk: bytes) -> None:
+        """Check the first four bytes, and keep the last four."""
         if len(self._first) < len(_MAGIC):
             self._first += chunk[: len(_MAGIC) - len(self._first)]
             if len(self._first) == len(_MAGIC) and self._first not in (_MAGIC, _ENCRYPTED):
@@ -80,14 +80,14 @@ class _Parquet:
         self._last = (self._last + chunk[-len(_MAGIC) :])[-len(_MAGIC) :]
         self._size += len(chunk)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Check the last four bytes."""
-        # The same bytes can't be both.
+        # A shorter file could pass with one magic number counted as both.
         if self._size < 3 * len(_MAGIC) or self._last != self._first:
             raise self._error()
 
     def _error(self) -> InvalidTableError:
-        return _not_copied(self._table, self._path, "no Parquet file, as data files are")
+        return _not_copied(self._table, self._path, "no Parquet file, as data files must be")
 
 
 class _Vectors:
@@ -97,8 +97,8 @@ class _Vectors:
         self._left = self._crc = 0
         self._state = "version"
 
-    def see(self, chunk: bytes) -> None:
-        """Go through the frames."""
+    def update(self, chunk: bytes) -> None:
+        """Check the sizes and checksums of the frames."""
         view = memoryview(self._unread + chunk)
         self._unread = b""
         while view:
@@ -118,7 +118,7 @@ class _Vectors:
                 self._number(_NUMBER.unpack_from(view)[0])
                 view = view[_NUMBER.size :]
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Check that no frame is cut off."""
         if self._state != "size" or self._unread:
             raise self._error()
@@ -141,13 +141,13 @@ class _Vectors:
             self._state = "size"
 
     def _error(self) -> InvalidTableError:
-        return _not_copied(self._table, self._path, "no file of whole deletion vectors")
+        return _not_copied(self._table, self._path, "no complete deletion vector file")
 
 
 def _not_copied(table: str, path: str, what: str) -> InvalidTableError:
     return InvalidTableError(
         f"the file {path!r}, which the log names, isn't copied: it is {what}; the table is damaged, or "
-        "somebody wants your worker to copy a file that is none of the table's",
+        "somebody wants your worker to copy a file that doesn't belong to the table",
         table=table,
         path=path,
     )

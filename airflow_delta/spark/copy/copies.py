@@ -1,29 +1,30 @@
-"""Copies of one version of a table, at a place of their own: as files, or as a Delta table.
+"""Copy one version of a table to another location: as files, or as a Delta table.
 
-A copy replaces what an earlier copy of the same table has left at its place, and nothing else. So a
-copy says what it is a copy of; see `copy_rules`. What is there already decides:
+A copy replaces an earlier copy of the same table, and nothing else. So each copy records what it is
+a copy of (`airflow_delta.copies.request`). The action depends on what the target holds:
 
 =======================================  ========================================================
+the target holds                         action
+=======================================  ========================================================
 nothing, or an empty directory           the copy is made
-a copy of the same table and version,    it is replaced
-or of an earlier version
-a copy of a later version                refused, unless asked for: a late run of a DAG must not
-                                         undo the work of the run after it
-a copy of any version that has expired   it is replaced
-a Delta copy that others have written    refused
-to since
-a copy of files with other files, or     refused
-more of them than it wrote
-a Delta copy, and the new one is none,   refused
-or the other way round
+a copy of the same table, of the same    it is replaced
+or an earlier version
+a copy of a later version                refused, unless ``replace_newer``: a late run of a DAG
+                                         must not undo the work of the run after it
+an expired copy of any version           it is replaced
+a Delta copy with commits of others      refused
+a copy as files with foreign files, or   refused
+with more files than the copy wrote
+a Delta copy if the new one isn't one,   refused
+or the reverse
 anything else                            refused
 =======================================  ========================================================
 
-A Delta copy is a clone, one commit (`clones`); repeated it copies just the files that it lacks. Any other
-copy is a directory that is put into its place when it is whole (`directory_copies`).
+A Delta copy is one commit (`clones`), which copies only the files that the target lacks. Any other
+copy is written to a directory that is then renamed (`directory_copies`).
 
-The source is known by its table id, which stays when a table is moved, and by its log, which goes on when
-it is replaced (`table_identity`).
+The source table is recognised by its table id, even after it was moved, and by its log, even after
+it was replaced (`airflow_delta.change_feeds.table_identity`).
 """
 
 from __future__ import annotations
@@ -64,12 +65,14 @@ def copy_snapshot(
     Args:
         spark: the session. Spark writes files with the credentials of its own configuration.
         request: the copy.
-        storage_options: credentials and settings with which the engine reaches table and target.
-        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
+        storage_options: credentials and settings of the engine for table and target.
+        allowed_outside: locations outside of the table below which it may read files; see
+            `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: the format is unknown or can't hold the table, table and target lie inside one
-            another, or something is at the target that must stay; see the module.
+        InvalidArgumentError: the format is unknown or can't hold the table, one of table and target
+            lies inside the other, or the target holds something that a copy may not replace; see
+            the module.
         DeltaError: the table can't be read, or a Delta copy can't be committed.
         PySparkException: Spark's own errors.
     """
@@ -90,14 +93,14 @@ def _check_apart(request: CopyRequest, storage_options: Mapping[str, str] | None
     if f"{table}/".startswith(f"{target}/") or f"{target}/".startswith(f"{table}/"):
         raise InvalidArgumentError(
             f"the target {request.target_uri} of the copy and the table lie inside one another; "
-            "choose a target elsewhere",
+            "choose another target",
             table=request.table_uri,
             target=request.target_uri,
         )
 
 
 def _real_location(storage: Storage) -> str:
-    """A location by which two spellings of one place are equal, as far as that can be told."""
+    """The location in a normal form, so that different spellings of it usually compare equal."""
     path = hadoop_path(resolve(storage.root, "").rstrip("/"))
     local = path.removeprefix("file:")
     return f"file:{os.path.realpath(local)}" if local != path else path

@@ -1,34 +1,15 @@
-"""Copies that are directories of files: Parquet, CSV or JSON.
+"""Write a copy as a directory of files: Parquet, CSV or JSON.
 
-A copy is written beside its place, at ``<place>.unfinished-<uuid>``. Then what is at the place is renamed
-to ``<place>.replaced-<uuid>``, and looked at once more where nobody else writes; the new copy is renamed to
-the place, and the old one deleted. A try that fails puts back what was there. One that is killed leaves:
+1. Write the copy, with its marker, to ``<target>.unfinished-<uuid>``.
+2. Rename the old copy at the target to ``<target>.replaced-<uuid>``, and check it again there.
+3. Rename the new copy to the target, and check that no other run wrote there.
+4. Delete the old copy. If step 2 or 3 fails, rename it back.
 
-=======================  ====================================  ==========================================
-killed while             in a file system                      in an object store, which renames by
-                                                               copying
-=======================  ====================================  ==========================================
-the copy is written      what was there; unfinished            the same
-the old one is renamed   (that takes no time)                  some of the old one, the rest replaced;
-                                                               unfinished
-between the two          nothing; the old one replaced, the    the same
-                         new one unfinished
-the new one is renamed   (that takes no time)                  some of the new one, the rest unfinished;
-                                                               the old one replaced
-the old one is deleted   the new one; what is left of the      the same
-                         old one replaced
-=======================  ====================================  ==========================================
-
-The next copy puts that right but for one case: files without a marker are nobody's, and it refuses to
-replace them. Some of a copy in an object store may be such, for it copies in any order. Nobody reads what
-lies beside the place. ``.unfinished-`` may be deleted, and ``.replaced-`` once there is a copy at the
-place: until then it may be the only one.
-
-**Several at once.** Of two copies that come to a place, the later one finds the other there, or in what it
-has renamed, and follows the same rules. In an object store the files of two may come to lie among one
-another; whoever finds that takes its own away.
-
-What the copy is a copy of says a file in it; see `copy_marker`.
+An object store renames by copying file by file, in any order. A run that is killed meanwhile leaves
+some files of the old or the new copy at the target, perhaps without the marker. The next copy
+repairs that, except that it refuses to replace files without a marker. ``.unfinished-*``
+directories may be deleted at any time, and ``.replaced-*`` ones once there is a copy at the target.
+docs/how-to/copy-a-version.md says more.
 """
 
 from __future__ import annotations
@@ -45,8 +26,8 @@ from airflow_delta.copies.lease import check_not_being_deleted
 from airflow_delta.copies.marker import MARKER, CopyMarker, write_marker
 from airflow_delta.copies.request import (
     CopyResult,
-    check_place,
-    held_marker,
+    check_location,
+    load_target_marker,
     now_ms,
     refusal,
 )
@@ -70,19 +51,19 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryCopy"]
 
-# The list of a deletion may come at any time, and is looked for by itself.
+# A deletion may create its list at any time; `check_not_being_deleted` looks for it.
 _OWN = (MARKER, DELETING)
 
 
 class DirectoryCopy:
-    """One copy in the making.
+    """Makes one copy.
 
     Args:
         spark: the session.
         request: the copy; its format isn't ``delta``.
-        source: what is to be copied.
-        storage_options: credentials and settings with which the engine reads the table, and writes the
-            marker. Spark reaches both places with those of its own configuration.
+        source: the version to be copied.
+        storage_options: credentials and settings with which the engine reads the table and writes
+            the marker. Spark reads and writes the files with those of its own configuration.
     """
 
     def __init__(
@@ -99,22 +80,22 @@ class DirectoryCopy:
         self._options = storage_options
 
     def make(self) -> CopyResult:
-        """Put a directory of files in the place of the target.
+        """Replace the target with a directory of files.
 
         Raises:
-            InvalidArgumentError: the format can't hold a column, or something is at the target that must
-                stay.
+            InvalidArgumentError: the format can't hold a column, or the target holds something that
+                a copy may not replace.
             CopyBeingDeletedError: an expired copy is being deleted there.
-            StorageError: another copy came to the target at the same time, or the store failed.
+            StorageError: another run copied to the target at the same time, or the store failed.
             DeltaError: the table can't be read.
             PySparkException: Spark's own errors.
         """
         check_columns(self._request.format, self._source.schema, table=self._source.table)
         target = open_storage(self._request.target_uri, self._options)
         self._check_target(target)
-        place = hadoop_path(_location(target))
-        directories = HadoopDirectories(self._spark, place)
-        if directories.is_file(place):
+        path = hadoop_path(_location(target))
+        directories = HadoopDirectories(self._spark, path)
+        if directories.is_file(path):
             raise refusal(self._request, "it is a file")
         suffix = f".unfinished-{uuid.uuid4()}"
         unfinished = open_storage(f"{target.root}{suffix}", self._options)
@@ -122,23 +103,23 @@ class DirectoryCopy:
             result = self._write(unfinished)
             written = {info.path for info in unfinished.walk("")}
             marker = unfinished.read(MARKER)
-            # Looked at again: writing took its time, and another run may have been faster.
+            # Checked again: another run may have finished while this one wrote.
             self._check_target(target)
-            with self._moved_away(directories, place):
+            with self._old_copy_moved(directories, path):
                 try:
-                    directories.rename(f"{place}{suffix}", place)
+                    directories.rename(f"{path}{suffix}", path)
                     self._check_alone(target, written)
                 except BaseException:
-                    _take_away(target, written, marker)
+                    _delete_own_files(target, written, marker)
                     raise
         finally:
-            directories.delete(f"{place}{suffix}")
-        # In a store where renaming takes its time the list may have come to the place itself.
+            directories.delete(f"{path}{suffix}")
+        # An object store renames slowly: a deletion may have created its list in the meantime.
         check_not_being_deleted(self._request, target)
         return result
 
     def _write(self, unfinished: Storage) -> CopyResult:
-        """Write the files and the marker into a directory of their own."""
+        """Write the files and the marker into the unfinished directory."""
         request, path = self._request, hadoop_path(_location(unfinished))
         rows = read_snapshot(
             self._spark,
@@ -152,7 +133,7 @@ class DirectoryCopy:
             names = [info.name for info in unfinished.walk("")]
             num_files = sum(name.endswith(f".{request.format}") for name in names)
         else:
-            # A void column has no values, and parquet has no type for it.
+            # A void column has no values, and Parquet has no type for it.
             kept = [quoted(field.name) for field in self._source.schema if field.data_type != VOID]
             write_data_files(rows.select(kept), path)
             files = list_data_files(unfinished, "")
@@ -175,12 +156,12 @@ class DirectoryCopy:
     def _check_target(self, target: Storage) -> None:
         request = self._request
         check_not_being_deleted(request, target)
-        marker = held_marker(request, target)
+        marker = load_target_marker(request, target)
         if any(True for _ in target.list("_delta_log")):
             raise refusal(
                 request, f"it holds a Delta table, and this is a copy as {request.format}"
             )
-        check_place(request, self._copied, target, is_leftover=is_unfinished)
+        check_location(request, self._copied, target, is_leftover=is_unfinished)
         if marker is None:
             return
         parts = 0
@@ -193,56 +174,57 @@ class DirectoryCopy:
             raise refusal(request, f"it holds {parts} files, and the copy wrote {marker.num_files}")
 
     @contextmanager
-    def _moved_away(self, directories: HadoopDirectories, place: str) -> Iterator[None]:
-        """Have nothing at a place, and delete for good what was there; after a failure it is put back."""
-        if not directories.exists(place):
+    def _old_copy_moved(self, directories: HadoopDirectories, path: str) -> Iterator[None]:
+        """Move the old copy away, and delete it at the end; after a failure move it back."""
+        if not directories.exists(path):
             yield
             return
         suffix = f".replaced-{uuid.uuid4()}"
-        old = f"{place}{suffix}"
-        directories.rename(place, old)
+        old = f"{path}{suffix}"
+        directories.rename(path, old)
         try:
-            # What came to the place since it was looked at came with it: a newer copy, or the list of
-            # somebody who has decided to delete the old one.
+            # Since the last check a newer copy, or the list of a deletion, may have arrived at the
+            # target and been renamed with it.
             root = open_storage(self._request.target_uri, self._options).root
             self._check_target(open_storage(f"{root}{suffix}", self._options))
             yield
         except BaseException as error:
-            self._put_back(directories, old, place, error)
+            self._move_back(directories, old, path, error)
             raise
         directories.delete(old)
 
-    def _put_back(
-        self, directories: HadoopDirectories, old: str, place: str, failure: BaseException
+    def _move_back(
+        self, directories: HadoopDirectories, old: str, path: str, failure: BaseException
     ) -> None:
         try:
-            directories.rename(old, place)
+            directories.rename(old, path)
         except StorageError as error:
             raise StorageError(
                 f"the target {self._request.target_uri} isn't replaced: {failure}. What was there is at "
-                f"{old} now, because something else has come to the place, or the store failed ({error}). "
-                "Delete it once there is a copy at the target",
+                f"{old} now, because something else was written to the target, or the store failed "
+                f"({error}). Delete it once there is a copy at the target",
                 table=self._request.table_uri,
                 target=self._request.target_uri,
                 path=old,
             ) from failure
 
     def _check_alone(self, target: Storage, written: AbstractSet[str]) -> None:
-        """Check that no other copy has come to the place at the same time."""
+        """Check that no other run has copied to the target at the same time."""
         there = {info.path for info in target.walk("") if not is_unfinished(info.path)}
-        strange = there - written - {DELETING}
-        # Without any of ours it is a whole copy that has replaced this one already.
-        if strange and there & written - {MARKER}:
+        foreign = there - written - {DELETING}
+        # If no file of ours is there, a whole other copy has replaced this one already.
+        if foreign and there & written - {MARKER}:
             raise StorageError(
-                f"another copy came to the target {self._request.target_uri} at the same time: it holds "
-                f"{min(strange)}, which this one hasn't written; this one is taken away again. Try again",
+                f"another run copied to the target {self._request.target_uri} at the same time: it holds "
+                f"{min(foreign)}, which this run hasn't written. This run's files are deleted again. Try "
+                "again",
                 table=self._request.table_uri,
                 target=self._request.target_uri,
             )
 
 
-def _take_away(target: Storage, written: AbstractSet[str], marker: bytes) -> None:
-    """Delete the files of one copy from a place, and those of no other copy that may be among them."""
+def _delete_own_files(target: Storage, written: AbstractSet[str], marker: bytes) -> None:
+    """Delete the files of this copy from the target, but not those of another copy."""
     ours = {info.path for info in target.walk("")} & written
     if ours == {MARKER} or (MARKER in ours and target.read(MARKER) != marker):
         ours -= {MARKER}

@@ -1,7 +1,8 @@
-"""Copy files byte for byte, by executors with the engine's storage.
+"""Copy files byte for byte on executors, with the engine's storage.
 
-An executor streams a file from one storage into the other; it takes little memory, whatever the size. A
-copy is there whole or not at all. A task that Spark runs twice copies the same bytes to the same place.
+An executor streams each file from one storage to the other, so memory doesn't depend on the file's
+size. A copy appears whole or not at all. A task that Spark runs twice writes the same bytes to the
+same path.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ def copy_files(
 
     Args:
         context: the Spark context.
-        copies: what to copy.
+        copies: the files.
         source: the storage of the table that they are copied from.
         target: the storage of the table that they are copied to.
 
     Raises:
-        ObjectNotFoundError: a file isn't there.
-        OutsidePathError: the table may not read where a file is; nothing is copied then.
-        InvalidTableError: a file has another size than the log says, or isn't what it is to be.
+        ObjectNotFoundError: a file doesn't exist.
+        OutsidePathError: the table isn't allowed to read the location of a file; nothing is copied
+            then.
+        InvalidTableError: a file has another size than in the log, or isn't of the expected kind.
         StorageError: a store failed.
         PySparkException, Py4JError: Spark's own errors.
     """
@@ -56,7 +58,7 @@ def copy_files(
 
     access = source.access()
     for copy in copies:
-        # Before the first byte is copied. A loop over files, each of which is opened later.
+        # Check all locations before the first byte is copied.
         locate_source(copy, access)
 
     def work(given: Iterable[FileCopy]) -> Iterator[None]:
@@ -69,7 +71,7 @@ def copy_files(
     total = sum(copy.size or 0 for copy in copies)
     wanted = max(context.defaultParallelism, total // _TASK_BYTES, len(copies) // _TASK_FILES)
     tasks = min(len(copies), wanted)
-    # The largest first, dealt out in turn: no task gets all the large ones.
+    # Sorted by size and distributed in turn, so that no task gets all the large files.
     ordered = sorted(copies, key=lambda copy: copy.size or 0, reverse=True)
     dealt = [copy for number in range(tasks) for copy in ordered[number::tasks]]
     with errors_of_executors():
@@ -80,14 +82,14 @@ def copy_file(copy: FileCopy, source: FileAccess, clone: Storage) -> None:
     """Copy one file.
 
     Args:
-        copy: what to copy.
+        copy: the file.
         source: opens the files of the table that it is copied from.
         clone: the storage of the table that it is copied to.
 
     Raises:
-        ObjectNotFoundError: the file isn't there.
-        OutsidePathError: the table may not read where it is.
-        InvalidTableError: it has another size than the log says, or isn't what it is to be.
+        ObjectNotFoundError: the file doesn't exist.
+        OutsidePathError: the table isn't allowed to read its location.
+        InvalidTableError: it has another size than in the log, or isn't of the expected kind.
         StorageError: a store failed.
     """
     table = source.storage
@@ -98,9 +100,9 @@ def copy_file(copy: FileCopy, source: FileAccess, clone: Storage) -> None:
         _opened(storage, path, copy, table) as file,
         clone.writer(copy.target, overwrite=True) as out,
     ):
-        # What is raised in here abandons the copy.
+        # An error raised in here abandons the copy.
         while chunk := file.read(_CHUNK_BYTES):
-            check.see(chunk)
+            check.update(chunk)
             out.write(chunk)
             size += len(chunk)
         if copy.size is not None and size != copy.size:
@@ -110,16 +112,16 @@ def copy_file(copy: FileCopy, source: FileAccess, clone: Storage) -> None:
                 table=table.root,
                 path=copy.source,
             )
-        check.end()
+        check.finish()
 
 
 def locate_source(copy: FileCopy, source: FileAccess) -> tuple[Storage, str]:
-    """Where a file to be copied is opened.
+    """Find the storage and the path of a file to be copied.
 
     Raises:
-        OutsidePathError: the table may not read there; or it is in an object store, and the file is one of
-            the machine's that copies it.
-        CorruptLogError: the path names no file.
+        OutsidePathError: the table isn't allowed to read there; or the table is in an object store
+            and the path leads to a local file of the machine that copies.
+        CorruptLogError: the path isn't that of a file.
     """
     root = source.storage.root
     storage, path = source.locate(
@@ -127,8 +129,8 @@ def locate_source(copy: FileCopy, source: FileAccess) -> tuple[Storage, str]:
     )
     if storage.root.startswith("/") and not root.startswith("/"):
         raise OutsidePathError(
-            f"the path {copy.source!r} isn't copied: it is a file of the machine that would copy it, and "
-            "the table is in another store; copy the table that it belongs to, or read this one",
+            f"the path {copy.source!r} isn't copied: it is a local file of the machine that would copy it, "
+            "and the table is in another store; copy the table that the file belongs to, or read this one",
             table=root,
             path=copy.source,
         )
@@ -137,11 +139,11 @@ def locate_source(copy: FileCopy, source: FileAccess) -> tuple[Storage, str]:
 
 def _opened(storage: Storage, path: str, copy: FileCopy, table: Storage) -> BinaryIO:
     try:
-        # Without the size that the log has: a file that is longer would be cut off in silence.
+        # Not with the size of the log: a longer file would be cut off silently.
         return storage.open(path)
     except ObjectNotFoundError as error:
         raise ObjectNotFoundError(
-            f"the file {copy.source!r}, which the version needs, is gone, because of a vacuum perhaps; "
+            f"the file {copy.source!r}, which the version needs, is gone, perhaps deleted by a vacuum; "
             "copy a later version, or put the file back from a backup",
             table=table.root,
             path=copy.source,

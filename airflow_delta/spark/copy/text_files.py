@@ -1,30 +1,29 @@
-r"""Write rows as CSV or JSON, so that nothing of them is lost.
+r"""Write rows as CSV or JSON without losing information.
 
-Each value is written so that it can be told from all others, by whatever reads the files, whatever
-the session is set to:
+Different values have different texts, whatever the settings of the session:
 
 ===================  =============================================  ===============================
 type                 ``csv``                                        ``json``
 ===================  =============================================  ===============================
 null                 nothing between the commas                     ``null``
-string               as it is, in quotes where it must be; an       as it is
+string               as it is, in quotes if necessary; an           as it is
                      empty one is ``""``
 boolean              ``true``, ``false``                            ``true``, ``false``
 whole numbers        digits                                         a number
 decimal              digits, never an exponent                      a number with all digits
-float, double        the shortest digits that mean the number,      such a number, or the text
+float, double        the shortest digits that identify the number,  the same digits, or the text
                      ``NaN``, ``Infinity``, ``-Infinity``           ``"NaN"`` and so on
 date                 ``2026-01-31``                                 the same as text
 timestamp            ``2026-01-31T12:00:00.000000Z``, UTC           the same as text
 timestamp_ntz        ``2026-01-31T12:00:00.000000``                 the same as text
-binary               not held                                       text in base64
+binary               not supported                                  text in base64
 ===================  =============================================  ===============================
 
-Files are in UTF-8, lines end with ``\n``. CSV files have a header each, and a quote in a value is
-doubled (RFC 4180). A value may hold line breaks. A JSON file has an object in each line.
+Files are in UTF-8, lines end with ``\n``. Each CSV file has a header, and a quote in a value is
+doubled (RFC 4180). A value may contain line breaks. A JSON file has an object in each line.
 
-Spark reads them back equal with the schema and `READ_OPTIONS`, but for the character U+0000 in CSV files,
-which its reader leaves out.
+With the schema and `READ_OPTIONS` Spark reads equal rows back, except that its CSV reader drops the
+character U+0000.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _WRITE_OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_QUOTES,
         "nullValue": "",
         "emptyValue": '""',
-        # Spark takes blanks away from both ends unless told otherwise.
+        # By default Spark strips blanks from both ends.
         "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false",
     },
@@ -74,14 +73,15 @@ READ_OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_COMMON,
         **_QUOTES,
         "multiLine": "true",
-        # Null has no text in the files. Spark gives it this one while it reads, and takes it for null
-        # afterwards; it would do so with an empty text in quotes. So it is one that no value is.
+        # Spark's reader first replaces a missing text with this one, then turns this text into
+        # null. With an empty text it would also turn empty strings into null. So this is a text
+        # that no value has.
         "nullValue": "\0null\0",
         "emptyValue": "",
     },
     "json": dict(_COMMON),
 }
-"""With which options, and the schema, Spark reads files of a format back equal."""
+"""The options with which Spark reads equal rows back, by format."""
 
 _LONELY_NULL = "AIRFLOW_DELTA_LONELY_NULL"
 
@@ -90,16 +90,17 @@ def write_text_files(rows: DataFrame, path: str, name: str) -> int:
     """Write rows into a new directory, and count them.
 
     Args:
-        rows: what to write, columns that the format can hold; see `copy_formats.check_columns`.
+        rows: the rows, in columns that the format can hold; see
+            `airflow_delta.copies.formats.check_columns`.
         path: the directory's Hadoop path; must not exist.
         name: the format: ``csv`` or ``json``.
 
     Returns:
-        How many rows there were.
+        The number of rows.
 
     Raises:
-        InvalidArgumentError: in CSV the only column has a null, whose line would be an empty one,
-            which readers pass over.
+        InvalidArgumentError: the only column of a CSV file has a null. Its line would be empty, and
+            readers skip empty lines.
         PySparkException: Spark's own errors.
     """
     count = Observation()
@@ -112,8 +113,8 @@ def write_text_files(rows: DataFrame, path: str, name: str) -> int:
         if _LONELY_NULL not in str(error):
             raise
         raise InvalidArgumentError(
-            f"a copy as csv can't hold the nulls of the column {rows.columns[0]}: as it is the only "
-            "one, they are empty lines, which readers pass over; choose json, parquet or delta",
+            f"a copy as csv can't hold the nulls of the column {rows.columns[0]}: in the only column they "
+            "are empty lines, which readers skip; choose json, parquet or delta",
             columns=(rows.columns[0],),
         ) from error
     return int(count.get["rows"])
@@ -121,7 +122,7 @@ def write_text_files(rows: DataFrame, path: str, name: str) -> int:
 
 def _csv_column(rows: DataFrame, name: str) -> Column:
     column = rows[quoted(name)]
-    # Spark writes small numbers of many decimal places with an exponent, but not as strings.
+    # Spark writes small decimals of a large scale with an exponent, but not when cast to strings.
     text = column.cast("string") if isinstance(rows.schema[name].dataType, DecimalType) else column
     if len(rows.columns) == 1:
         text = F.when(column.isNull(), F.raise_error(F.lit(_LONELY_NULL))).otherwise(text)

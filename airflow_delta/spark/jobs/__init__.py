@@ -1,6 +1,6 @@
-"""Programs for spark-submit; `airflow_delta.job_files` says how they are called.
+"""Programs for spark-submit; `airflow_delta.job_files` describes their parameters and results.
 
-Each runs as a script: ``spark-submit …/jobs/materialize.py parameters.json``.
+Each is a script: ``spark-submit …/jobs/materialize.py parameters.json``.
 """
 
 from __future__ import annotations

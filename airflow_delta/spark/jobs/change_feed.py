@@ -5,16 +5,16 @@ Parameters (see `airflow_delta.job_files`)::
     {"table_uri": "s3://lake/sales", "start": 12, "end": 17, "target_uri": "s3://lake/sales_changes",
      "format": "delta", "result_path": "/tmp/result.json"}
 
-``format`` (``delta`` or ``parquet``), ``result_path`` and ``allowed_outside``, the list of what the
-table may read outside of its root, may be left out. The result::
+Optional: ``format`` (``delta`` or ``parquet``), ``result_path``, and ``allowed_outside``, a list of
+locations outside its root that the table may read. The result::
 
     {"table_uri": …, "start_version": 12, "end_version": 17, "target_uri": …, "appended": true,
      "num_files": 4, "counts": {"insert": 900, "delete": 0, "update_preimage": 50,
      "update_postimage": 50}}
 
-with ``committed_version`` where the target is a Delta table. A range that the target has already is
-left as it is (``appended`` is false, ``counts`` may be null); see `airflow_delta.change_feeds.request`.
-Spark reaches the tables' store with the properties that the storage options stand for, see
+with ``committed_version`` if the target is a Delta table. If the target has the range already,
+``appended`` is false and ``counts`` may be null; see `airflow_delta.change_feeds.request`. The
+storage options become Spark's properties for the store; see
 `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
@@ -37,10 +37,10 @@ _OPTIONAL: Mapping[str, type] = {"format": str}
 def change_feed(
     parameters: Mapping[str, Any], storage_options: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Append the changes, in a Spark session of its own.
+    """Append the changes, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job.
+        InvalidArgumentError: a parameter is invalid.
         DeltaError: see `append_changes`.
         PySparkException: Spark's own errors.
     """
@@ -48,7 +48,7 @@ def change_feed(
     allowed = given.pop("allowed_outside", [])
     request = feed_request(given)
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from airflow_delta.spark.changes.feed import append_changes
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:

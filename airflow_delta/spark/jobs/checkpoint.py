@@ -5,11 +5,11 @@ Parameters (see `airflow_delta.job_files`)::
     {"table_uri": "s3://lake/sales", "version": 7, "policy": "v2", "if_needed": true,
      "result_path": "/tmp/result.json"}
 
-Only ``table_uri`` must be given. Without ``version`` it is the newest, without ``policy``
-(``classic`` or ``v2``) the table's own; ``if_needed`` writes none where none is due by
+Only ``table_uri`` is required. The default ``version`` is the newest, the default ``policy``
+(``classic`` or ``v2``) that of the table; ``if_needed`` writes a checkpoint only if one is due by
 ``delta.checkpointInterval``. The result is `CheckpointResult.to_dict`.
 
-Spark itself reads no file of the table: the engine does, with the storage options.
+The engine reads and writes all files, with the storage options; Spark itself accesses none.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _PARAMETERS: Mapping[str, type] = {
 
 
 def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
-    """Write the checkpoint, in a Spark session of its own.
+    """Write the checkpoint, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job.
+        InvalidArgumentError: a parameter is invalid.
         DeltaError: see `write_checkpoint`.
         PySparkException: Spark's own errors.
     """
     given = checked_parameters(parameters)
     table_uri = given.pop("table_uri")
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from airflow_delta.spark.checkpoint.execution import write_checkpoint
 
     # The engine reads and writes all files of the table.
@@ -52,7 +52,7 @@ def checkpoint(parameters: Mapping[str, Any], storage_options: Mapping[str, str]
 
 
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters, each known and of its type.
+    """Check the parameters.
 
     Raises:
         InvalidArgumentError: one is missing, unknown, or of the wrong type.

@@ -6,16 +6,16 @@ Parameters (see `airflow_delta.job_files`)::
      "format": "parquet", "app_id": "airflow:daily.copy", "app_version": 1767225600000000,
      "replace_newer": false, "expire_after_ms": 604800000, "result_path": "/tmp/result.json"}
 
-``format`` (``parquet``, ``delta``, ``csv`` or ``json``), ``app_id`` with ``app_version``,
-``replace_newer``, ``expire_after_ms``, ``result_path`` and ``allowed_outside``, the list of what the table
-may read outside of its root, may be left out. The result::
+Optional: ``format`` (``parquet``, ``delta``, ``csv`` or ``json``), ``app_id`` with ``app_version``,
+``replace_newer``, ``expire_after_ms``, ``result_path``, and ``allowed_outside``, a list of
+locations outside its root that the table may read. The result::
 
     {"table_uri": …, "version": 7, "target_uri": …, "num_rows": 1000, "num_files": 4}
 
-with ``committed_version`` where the copy is a Delta table, whose ``num_rows`` is null where its
-statistics don't tell, and with ``expires_at``, as ISO-8601, where it expires. What may be replaced at
-the target is told in `airflow_delta.spark.copy.copies`. Spark reaches the tables' store with the
-properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
+with ``committed_version`` if the copy is a Delta table, and ``expires_at`` (ISO-8601) if it
+expires. ``num_rows`` is null if the statistics of a Delta copy don't contain it.
+`airflow_delta.spark.copy.copies` says what a copy may replace at the target. The storage options
+become Spark's properties for the store; see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _OPTIONAL: Mapping[str, type] = {
 def materialize(
     parameters: Mapping[str, Any], storage_options: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Make the copy, in a Spark session of its own.
+    """Make the copy, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job.
+        InvalidArgumentError: a parameter is invalid.
         DeltaError: see `copy_snapshot`.
         PySparkException: Spark's own errors.
     """
@@ -57,7 +57,7 @@ def materialize(
     allowed = given.pop("allowed_outside", [])
     request = copy_request(given)
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from airflow_delta.spark.copy.copies import copy_snapshot
 
     with job_session(storage_options, request.table_uri, request.target_uri) as spark:

@@ -1,13 +1,13 @@
-"""Write data files of a Delta table anew with Spark, without the traces of a feature: for spark-submit.
+"""Rewrite data files of a Delta table without a table feature: a program for spark-submit.
 
 Parameters (see `airflow_delta.job_files`)::
 
     {"table_uri": "s3://lake/sales", "feature": "deletionVectors", "result_path": "/tmp/result.json"}
 
-``feature`` is ``deletionVectors``, ``columnMapping`` or ``typeWidening``. ``result_path`` and
-``allowed_outside``, the list of what the table may read outside of its root, may be left out. The result is
-that of `airflow_delta.spark.rewrite.rewrite.rewrite_report`. Spark reaches the table's store with the
-properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
+``feature`` is ``deletionVectors``, ``columnMapping`` or ``typeWidening``. Optional:
+``result_path``, and ``allowed_outside``, a list of locations outside its root that the table may
+read. The result is that of `airflow_delta.spark.rewrite.rewrite.rewrite_report`. The storage
+options become Spark's properties for the store; see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _OPTIONAL: Mapping[str, type] = {"allowed_outside": list}
 
 
 def rewrite(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
-    """Write the files anew, in a Spark session of its own.
+    """Rewrite the files, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job.
+        InvalidArgumentError: a parameter is invalid.
         DeltaError: see `rewrite_data`.
         PySparkException: Spark's own errors.
     """
     given = known_parameters(parameters, {**_REQUIRED, **_OPTIONAL}, required=_REQUIRED)
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from airflow_delta.spark.rewrite.rewrite import rewrite_data, rewrite_report
 
     table_uri, feature = given["table_uri"], given["feature"]

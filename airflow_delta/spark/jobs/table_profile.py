@@ -5,13 +5,13 @@ Parameters (see `airflow_delta.job_files`)::
     {"table_uri": "s3://lake/sales", "version": 7, "columns": ["amount", "address.city"],
      "predicate": "day >= '2026-03-01'", "result_path": "/tmp/result.json"}
 
-``columns`` (all without it), ``predicate``, ``result_path`` and ``allowed_outside``, the list of what
-the table may read outside of its root, may be left out. The result is that of
-`airflow_delta.profiles.profile.profile_report`, with ``table_uri``. Spark reaches the table's store with
-the properties that the storage options stand for, see `airflow_delta.spark.runtime.hadoop_settings`.
+Optional: ``columns`` (the default is all), ``predicate``, ``result_path``, and ``allowed_outside``,
+a list of locations outside its root that the table may read. The result is that of
+`airflow_delta.profiles.profile.profile_report`, with ``table_uri``. The storage options become
+Spark's properties for the store; see `airflow_delta.spark.runtime.hadoop_settings`.
 
-The file isn't called ``profile.py``: spark-submit puts its directory on the Python path, where it would
-stand for the standard library's module.
+The file isn't named ``profile.py``, because spark-submit puts its directory on the Python path,
+where it would hide the module of the standard library.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _PARAMETERS: Mapping[str, type] = {
 def table_profile(
     parameters: Mapping[str, Any], storage_options: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Make the profile, in a Spark session of its own.
+    """Profile the table, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job, there is no such column, or the
-            condition makes no sense over the columns.
+        InvalidArgumentError: a parameter is invalid, there is no such column, or Spark can't resolve the
+            condition with the columns.
         DeltaError: see `profile_snapshot`.
         PySparkException: Spark's own errors.
     """
     given = known_parameters(parameters, _PARAMETERS, required=["table_uri", "version"])
     table_uri = given.pop("table_uri")
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from pyspark.errors import AnalysisException
 
     from airflow_delta.spark.profile.profiling import profile_snapshot
@@ -61,8 +61,8 @@ def table_profile(
         except AnalysisException as error:
             if "predicate" not in given:
                 raise
-            # Spark has looked at columns and types only: another try would find the same. Its query
-            # plan is below the first line.
+            # This error depends on columns and types only, so a retry wouldn't help. The first line is the
+            # reason, the others are the query plan.
             reason = str(error).strip().partition("\n")[0]
             raise InvalidArgumentError(
                 f"predicate {given['predicate']!r}: {reason}", table=table_uri

@@ -5,10 +5,9 @@ Parameters (see `airflow_delta.job_files`)::
     {"table_uri": "s3://lake/sales", "retention_hours": 240.0, "inventory": "s3://lake/inventory/",
      "enforce_retention": true, "dry_run": false, "result_path": "/tmp/result.json"}
 
-Only ``table_uri`` must be given; for the others see `airflow_delta.spark.vacuum.execution.vacuum`. The
-result is `VacuumResult.to_dict`. Spark itself reads no file of the table, but it does
-read the inventory: with the properties that the storage options stand for, see
-`airflow_delta.spark.runtime.hadoop_settings`.
+Only ``table_uri`` is required; for the others see `airflow_delta.spark.vacuum.execution.vacuum`.
+The result is `VacuumResult.to_dict`. Spark itself reads only the inventory; the storage options
+become its properties for the store, see `airflow_delta.spark.runtime.hadoop_settings`.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _PARAMETERS: Mapping[str, type] = {
 
 
 def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) -> dict[str, Any]:
-    """Vacuum the table, in a Spark session of its own.
+    """Vacuum the table, in a new Spark session.
 
     Raises:
-        InvalidArgumentError: the parameters are not those of this job.
+        InvalidArgumentError: a parameter is invalid.
         DeltaError: see `airflow_delta.spark.vacuum.execution.vacuum`.
         PySparkException: Spark's own errors.
     """
@@ -44,7 +43,7 @@ def vacuum(parameters: Mapping[str, Any], storage_options: Mapping[str, str]) ->
     # Spark itself reads nothing else.
     read = () if inventory is None else (inventory,)
 
-    # After the parameters are known to be right: importing PySpark takes its time.
+    # Only after the parameters are checked, because importing PySpark takes time.
     from airflow_delta.spark.vacuum import execution as vacuuming
 
     with job_session(storage_options, *read) as spark:

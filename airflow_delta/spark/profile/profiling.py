@@ -1,10 +1,10 @@
-"""Profile a version of a table: its rows, and the figures of its columns, in one pass over the data.
+"""Profile a version of a table: count its rows and aggregate its columns in one pass over the data.
 
-All figures are one aggregation, whose partial results are small, so nothing but these leaves the
-executors. Only the columns that are asked for are read, and only the files that a condition leaves. What
-the figures are is told in `profile_rules`.
+All figures are one aggregation with small partial results. Spark reads only the requested columns,
+and only the files that the predicate doesn't exclude. `airflow_delta.profiles.profile` defines the
+figures.
 
-The number of rows alone is in the log as a rule, and then no Spark job runs at all.
+If only the number of rows is requested, it is usually in the log, and no Spark job runs.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def profile_snapshot(
     commit_owners: Mapping[str, CommitOwner] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> TableProfile:
-    """Count the rows of a version of a Delta table, and say what is in its columns.
+    """Count the rows of a version of a Delta table, and profile its columns.
 
     Args:
         spark: the session; Spark reads data files with the credentials of its own configuration.
         uri: the table's path or URI.
         version: the version; without version and timestamp it is the newest.
         timestamp: an aware datetime, ISO-8601 with an offset, or epoch milliseconds.
-        columns: the columns to tell of, by the names in `profile_rules`; a struct's name means all of its
-            fields. None for all; an empty list for the number of rows alone.
-        predicate: a Spark condition: tell of the rows of which it is true.
+        columns: the columns to profile, named as in `airflow_delta.profiles.profile`; the name of a struct
+            means all of its fields. None for all; an empty list for the number of rows only.
+        predicate: a Spark condition that selects the rows.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: commit owners of managed tables by name, beside those that are installed.
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
@@ -74,15 +74,15 @@ def profile_snapshot(
     Raises:
         InvalidArgumentError: there is no such column; or see `read_snapshot`.
         DeltaError: the version can't be read; see `read_snapshot`.
-        AnalysisException: the condition makes no sense over the columns, says Spark.
-        PySparkException: Spark's own errors; a data file that is missing, for one.
+        AnalysisException: Spark can't resolve the condition with these columns.
+        PySparkException: Spark's own errors, such as for a missing data file.
     """
     snapshot = DeltaTable(uri, storage_options, commit_owners).snapshot(version, timestamp)
     leaves = checked_leaves(columns, snapshot.schema, table=uri)
     if not leaves and predicate is None:
-        told = profile_by_statistics(snapshot)
-        if told is not None:
-            return told
+        profile = profile_by_statistics(snapshot)
+        if profile is not None:
+            return profile
     rows = read_snapshot(
         spark,
         uri,
@@ -94,16 +94,18 @@ def profile_snapshot(
         allowed_outside=allowed_outside,
     )
     figures = [
-        F.struct(*[figure.alias(name) for name, figure in _figures(leaf).items()]).alias(str(place))
-        for place, leaf in enumerate(leaves)
+        F.struct(*[figure.alias(name) for name, figure in _figures(leaf).items()]).alias(
+            str(number)
+        )
+        for number, leaf in enumerate(leaves)
     ]
-    # Through Arrow, which has each value exactly, whatever the session's time zone.
+    # Through Arrow, which has exact values whatever the session's time zone.
     found = rows.agg(F.count(F.lit(1)).alias("rows"), *figures).toArrow()
     return _profile(snapshot, leaves, found)
 
 
 def _figures(leaf: LeafColumn) -> dict[str, Column]:
-    """The aggregates of a column, by what `ColumnProfile` calls them; and how many values there are."""
+    """The aggregates of a column, named as in `ColumnProfile`, and the number of non-null values."""
     column, kind = F.col(".".join(quoted(part) for part in leaf.path)), _kind(leaf.data_type)
     figures = {"present": F.count(column)}
     number = column
@@ -116,7 +118,7 @@ def _figures(leaf: LeafColumn) -> dict[str, Column]:
     if is_number or kind in _ORDERED or kind == "string":
         figures["min"], figures["max"] = F.min(number), F.max(number)
     if is_number:
-        # Of decimals, too: sums of decimals may overflow.
+        # For decimals as well, because sums of decimals may overflow.
         doubles = number.cast("double")
         figures["mean"], figures["stddev"] = F.avg(doubles), F.stddev_samp(doubles)
     if kind in ("string", "binary"):
@@ -129,16 +131,16 @@ def _kind(data_type: DataType) -> str:
     if isinstance(data_type, DecimalType):
         return "decimal"
     name = str(data_type)
-    # With a collation behind it, by which Spark compares.
+    # The name may be followed by a collation; Spark compares by it.
     return "string" if name.startswith("string") else name
 
 
 def _profile(snapshot: Snapshot, leaves: Sequence[LeafColumn], found: pa.Table) -> TableProfile:
     num_rows = found["rows"][0].as_py()
     columns = []
-    for place, leaf in enumerate(leaves):
-        told = found[str(place)][0]
-        figures: dict[str, Any] = {name: _value(told[name]) for name in told}
+    for number, leaf in enumerate(leaves):
+        row = found[str(number)][0]
+        figures: dict[str, Any] = {name: _value(row[name]) for name in row}
         nulls = num_rows - figures.pop("present")
         columns.append(ColumnProfile(leaf.name, str(leaf.data_type), nulls, **figures))
     return TableProfile(
@@ -152,7 +154,7 @@ def _profile(snapshot: Snapshot, leaves: Sequence[LeafColumn], found: pa.Table) 
 
 
 def _value(scalar: Any) -> Value | None:
-    """A figure as JSON has it; see `Value`."""
+    """Convert a figure to a JSON value; see `Value`."""
     if not scalar.is_valid:
         return None
     kind = scalar.type
@@ -171,7 +173,7 @@ def _value(scalar: Any) -> Value | None:
 
 
 def _date_text(count: int, unit: Literal["D", "us"]) -> str:
-    """A count from 1970 on in ISO-8601, for any year: Python's own dates end with 9999."""
+    """Format a count since 1970 as ISO-8601, for any year: Python's own dates end with 9999."""
     text = str(np.datetime64(count, unit))
     year, dash, rest = text.removeprefix("-").partition("-")
     sign = "-" if text.startswith("-") else "+" if len(year) > len("9999") else ""

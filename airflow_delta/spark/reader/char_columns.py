@@ -1,12 +1,13 @@
-"""Columns of the types ``CHAR(n)`` and ``VARCHAR(n)``, which the protocol doesn't have and Spark does.
+"""Read and check columns of Spark's types ``CHAR(n)`` and ``VARCHAR(n)``, which the protocol doesn't have.
 
-Spark writes such a column into the schema as a ``string`` whose metadata say what it was declared as,
-also where the ``CHAR`` is inside of it: ``"__CHAR_VARCHAR_TYPE_STRING": "struct<code:char(5)>"``. Files
-hold texts as they were given, shorter ones too, and Spark pads them with spaces when it reads them, unless
-the session has ``spark.sql.readSideCharPadding`` off or ``spark.sql.legacy.charVarcharAsString`` on. So do
-we. The metadata stay with the column, so that Spark's analyser pads what it is compared with.
+Spark stores such a column as a ``string``, with its declared type in the metadata, even if the
+``CHAR`` is nested: ``"__CHAR_VARCHAR_TYPE_STRING": "struct<code:char(5)>"``. Files contain the
+texts as they were given. Like Spark, we pad short ``CHAR`` texts with spaces when we read them,
+unless the session has ``spark.sql.readSideCharPadding`` off or
+``spark.sql.legacy.charVarcharAsString`` on. The DataFrame's columns keep the metadata, so that
+Spark also pads the texts with which they are compared.
 
-``VARCHAR(n)``, like ``CHAR(n)``, bounds what is written (`overlong_texts`).
+Both types limit the length of what is written (`overlong_texts`).
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, Stru
 __all__ = ["CHAR_METADATA", "has_char", "overlong_texts", "padded_column"]
 
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key under which a column's metadata have the type that it was declared as."""
+"""The metadata key of the declared type."""
 
 
 def has_char(metadata: Any) -> bool:
-    """Whether a column with these metadata is, or has within, a ``CHAR``."""
+    """Whether a column with this metadata is a ``CHAR`` or contains one."""
     return "char(" in str(metadata.get(CHAR_METADATA, "")).replace("varchar(", "")
 
 
 def padded_column(spark: SparkSession, column: Column, field: StructField) -> Column:
-    """A column of a table as Spark reads it, with its name.
+    """Pad a column of a table as Spark does, and name it.
 
     Args:
-        spark: the session, whose settings say whether it pads.
+        spark: the session, whose settings decide about padding.
         column: the column's values.
         field: the table's column.
     """
@@ -53,7 +54,7 @@ def padded_column(spark: SparkSession, column: Column, field: StructField) -> Co
 def overlong_texts(
     column: Column, field: StructField, *, table: str
 ) -> Iterator[tuple[str, str, Column]]:
-    """Where a column holds texts of more characters than it was declared with, in all its parts.
+    """Create conditions for texts that are longer than the declared length, in all parts of a column.
 
     Args:
         column: the column's values.
@@ -61,11 +62,11 @@ def overlong_texts(
         table: the table's location, for errors.
 
     Yields:
-        For each part that has a length its name, what it was declared as, and a condition that is true
-        for the rows in which it has a longer text.
+        For each part with a length: its name, its declared type, and a condition that is true for rows with
+        a longer text.
 
     Raises:
-        InvalidTableError: what the column was declared as can't be read.
+        InvalidTableError: the declared type can't be parsed.
     """
     declared = field.metadata.get(CHAR_METADATA)
     if declared is None:
@@ -77,7 +78,7 @@ def overlong_texts(
     if type_ is None:
         raise InvalidTableError(
             f"the column {field.name!r} was declared as {declared!r}, by its metadata "
-            f"{CHAR_METADATA}: expected a type such as varchar(5); put the metadata right",
+            f"{CHAR_METADATA}: expected a type such as varchar(5); correct the metadata",
             table=table,
         )
     for name, length, is_longer in _lengths(field.data_type, type_, field.name):
@@ -90,13 +91,13 @@ _Condition: TypeAlias = "Callable[[Column], Column]"
 def _lengths(
     data_type: DataType, declared: T.DataType, name: str
 ) -> Iterator[tuple[str, str, _Condition]]:
-    """As `overlong_texts`, with conditions of the column that they are about."""
+    """Like `overlong_texts`, but with functions from a column to the condition."""
     match data_type, declared:
         case _, T.CharType() | T.VarcharType():
             yield name, declared.simpleString(), _longer_than(declared.length)
         case StructType(fields), T.StructType() if len(fields) == len(declared.fields):
-            for field, told in zip(fields, declared.fields, strict=True):
-                inner = _lengths(field.data_type, told.dataType, f"{name}.{field.name}")
+            for field, member in zip(fields, declared.fields, strict=True):
+                inner = _lengths(field.data_type, member.dataType, f"{name}.{field.name}")
                 for part, length, is_longer in inner:
                     yield part, length, _of_member(field.name, is_longer)
         case ArrayType(element), T.ArrayType():
@@ -129,9 +130,9 @@ def _pads(spark: SparkSession) -> bool:
 
 
 def _padded(column: Column, data_type: DataType, declared: T.DataType) -> Column | None:
-    """The column, padded to what it was declared as; None where nothing in it is to be padded.
+    """The column, padded to its declared length; None if no part of it is padded.
 
-    Members of structs are told by their place: the declaration has the names that they had then.
+    Members of structs are matched by position: the declaration may have earlier names.
     """
     match data_type, declared:
         case _, T.CharType():
@@ -141,16 +142,18 @@ def _padded(column: Column, data_type: DataType, declared: T.DataType) -> Column
             )
         case StructType(fields), T.StructType() if len(fields) == len(declared.fields):
             members, any_padded = [], False
-            for field, told in zip(fields, declared.fields, strict=True):
+            for field, declared_field in zip(fields, declared.fields, strict=True):
                 member = column.getField(field.name)
-                padded = _padded(member, field.data_type, told.dataType)
+                padded = _padded(member, field.data_type, declared_field.dataType)
                 any_padded |= padded is not None
                 members.append((member if padded is None else padded).alias(field.name))
             return F.when(column.isNotNull(), F.struct(*members)) if any_padded else None
         case ArrayType(element), T.ArrayType():
             if _padded(column, element, declared.elementType) is None:
                 return None
-            return F.transform(column, lambda item: _kept(item, element, declared.elementType))
+            return F.transform(
+                column, lambda item: _padded_or_same(item, element, declared.elementType)
+            )
         case MapType(key, value), T.MapType():
             parts = ((key, declared.keyType), (value, declared.valueType))
             if all(_padded(column, *part) is None for part in parts):
@@ -158,14 +161,15 @@ def _padded(column: Column, data_type: DataType, declared: T.DataType) -> Column
             pairs = F.transform(
                 F.map_entries(column),
                 lambda pair: F.struct(
-                    _kept(pair["key"], *parts[0]), _kept(pair["value"], *parts[1])
+                    _padded_or_same(pair["key"], *parts[0]),
+                    _padded_or_same(pair["value"], *parts[1]),
                 ),
             )
             return F.map_from_entries(pairs)
     return None
 
 
-def _kept(column: Column, data_type: DataType, declared: T.DataType) -> Column:
-    """As `_padded`, and the column itself where nothing is to be padded."""
+def _padded_or_same(column: Column, data_type: DataType, declared: T.DataType) -> Column:
+    """Like `_padded`, but returns the column itself if no part of it is padded."""
     padded = _padded(column, data_type, declared)
     return column if padded is None else padded

@@ -1,14 +1,13 @@
-"""Between the columns of a table and those of its data files.
+"""Map the columns of data files to those of the table.
 
-A table's *logical* schema and what its files hold differ in three ways, and all of them at any
-depth:
+The *logical* schema of a table differs from that of its files in three ways, at any depth:
 
-* with column mapping, files know columns by physical names, or by ids (PROTOCOL.md, "Column
-  Mapping");
-* ``void`` columns are in the schema, never in a file (edge case G17);
-* partition columns are in the log (a copy that some writers put into the files is not looked at).
+* with column mapping, files have physical names or ids (PROTOCOL.md, "Column Mapping");
+* ``void`` columns are never in a file (edge case G17);
+* the values of partition columns come from the log, even if a writer put them into the files as well.
 
-`file_schema` says what to read, `logical_column` makes the table's column of it.
+`file_schema` is the schema for reading the files; `logical_column` converts what was read to the
+table's column.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ __all__ = [
 ]
 
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
-"""The session's setting that lets Spark's reader find columns by their ids.
+"""The session setting with which Spark's reader finds columns by their ids.
 
-It is looked at when a scan runs, and the reader has no option for it.
+Spark uses its value when a scan runs. The reader has no option for it.
 """
 
 _SPARK_FIELD_ID = "parquet.field.id"
 
 
 def spark_schema(schema: StructType) -> T.StructType:
-    """The Spark type of a schema: the protocol's JSON form is Spark's own."""
+    """Convert a schema to Spark's type; both have the same JSON form."""
     return T.StructType.fromJson(json.loads(schema_to_json(schema)))
 
 
 def frame_schema(schema: StructType) -> T.StructType:
-    """The columns of a table as DataFrames have them: nullable, and without metadata but those of CHAR."""
+    """The schema of a table's DataFrames: nullable, and without metadata except for CHAR."""
     fields = spark_schema(nullable(schema)).fields
     for found, field in zip(fields, schema, strict=True):
         if has_char(field.metadata):
@@ -70,22 +69,22 @@ def frame_schema(schema: StructType) -> T.StructType:
 
 
 def spark_type(data_type: DataType) -> T.DataType:
-    """The Spark type of one type."""
+    """Convert a type to Spark's type."""
     return spark_schema(StructType((StructField("value", data_type),))).fields[0].dataType
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's parser takes it literally."""
+    """Quote a column's name for Spark's parser."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def checked_columns(
     columns: Sequence[str] | None, schema: StructType, table: str
 ) -> Sequence[str] | None:
-    """The columns that a caller wants.
+    """Check the names of columns that a caller has requested.
 
     Args:
-        columns: their names; None for all.
+        columns: the names; None for all.
         schema: the table's.
         table: its location, for errors.
 
@@ -105,15 +104,15 @@ def checked_columns(
 
 
 def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -> T.StructType:
-    """What to read from data files: physical names, no void, all nullable, without metadata.
+    """The schema for reading data files: physical names, no void, all nullable, without metadata.
 
     Args:
         schema: the table's.
-        mode: its column mapping mode; with ``id`` the columns carry their ids for Spark's reader.
+        mode: its column mapping mode; with ``id`` the columns have their ids as metadata.
         without: logical names of columns that are not in the files: the partition columns.
 
     Raises:
-        InvalidTableError: a column lacks what its mapping mode needs.
+        InvalidTableError: a column lacks the metadata that its mapping mode needs.
     """
     return spark_schema(stored_struct(schema, mode=mode, without=without))
 
@@ -121,13 +120,13 @@ def file_schema(schema: StructType, *, mode: str, without: Sequence[str] = ()) -
 def stored_struct(
     schema: StructType, *, mode: str, without: Sequence[str] = (), with_ids: bool | None = None
 ) -> StructType:
-    """As `file_schema`, in the engine's types.
+    """Like `file_schema`, in the engine's types.
 
     Args:
         schema: the table's.
         mode: its column mapping mode.
         without: see `file_schema`.
-        with_ids: whether the columns carry their ids, for Spark's reader and writer; None: with ``id``.
+        with_ids: whether the columns have their ids as metadata; None: with mode ``id``.
 
     Raises:
         InvalidTableError: see `file_schema`.
@@ -137,10 +136,10 @@ def stored_struct(
 
 
 def logical_column(stored: Column, field: StructField, mode: str) -> Column:
-    """The values of a column of the table, made of what `file_schema` reads of it.
+    """Convert a column that was read with `file_schema` to the table's column.
 
     Args:
-        stored: the column as read; not looked at where files can't hold it.
+        stored: the column as read; unused if files can't contain it.
         field: the table's column.
         mode: the table's column mapping mode.
     """
@@ -174,12 +173,12 @@ def _logical(stored: Column, data_type: DataType, mode: str) -> Column:
 
 
 def _names(data_type: DataType) -> str:
-    """A type with its names, but without nullability and metadata: equal if no part differs."""
+    """The type as text, with names but without nullability and metadata, for comparison."""
     return str(data_type)
 
 
 def _stored_type(data_type: DataType, mode: str, *, with_ids: bool) -> DataType | None:
-    """The type as files hold it; None where they can't hold it at all."""
+    """The type of a column in the files; None if files can't contain it."""
     match data_type:
         case StructType():
             kept = _stored_struct(data_type, mode, with_ids=with_ids)

@@ -1,16 +1,14 @@
-"""Write rows as parquet files and learn from their footers what is in them.
+"""Write rows as Parquet files, and read their footers.
 
-Each write has a directory of its own, below the table's root or another one, and its files stay
-there. That makes three things simple:
+Each write has a new directory, and its files stay there:
 
-* writers that run at a time don't meet: Spark's committer keeps its unfinished files in a
-  directory ``_temporary`` beside the finished ones, and deletes it when it is done, with whatever
-  another writer has there;
-* nothing has to be moved: to an object store a rename is a copy;
-* what was written is what lies in the directory, and a failed write is undone by deleting it.
+* Concurrent writers don't interfere. Spark's committer deletes the directory ``_temporary`` beside
+  its files when it is done, with the unfinished files of any other writer in the same directory.
+* No file is moved: in an object store, a rename is a copy.
+* The result of a write is the content of the directory. Deleting the directory undoes a failed write.
 
-Files are written the way that the protocol wants, whatever the session is set to: timestamps as
-64-bit microseconds, lists and decimals in parquet's present form.
+Files have the protocol's form, whatever the settings of the session: timestamps as 64-bit
+microseconds, lists and decimals in Parquet's current encoding.
 """
 
 from __future__ import annotations
@@ -37,17 +35,17 @@ _SESSION = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 COMMITTER_OPTIONS = {
-    # No `_SUCCESS`: it says nothing that the log, or a marker, doesn't say.
+    # No `_SUCCESS` file: the log, or a marker, records success.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Tasks move their files to the place themselves. A job that fails leaves some there, but nobody
-    # looks at the directory before the job is done, and on object stores it saves a copy.
+    # Tasks move their files to the directory themselves, which saves a copy in object stores. A failed job
+    # leaves some files there, but nobody reads the directory before the job is done.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
-"""Options of all writes into a directory of their own, whatever the format."""
+"""Options for all writes to a new directory, in any format."""
 
 _FOOTERS_AT_A_TIME = 8
 
-# The settings belong to the session, not to the write: one writer at a time may change them.
+# The settings are those of the whole session, so only one writer at a time may change them.
 _session_lock = threading.Lock()
 
 
@@ -65,20 +63,20 @@ class DataFile:
 
     @property
     def num_rows(self) -> int:
-        """How many rows it holds."""
+        """The number of rows."""
         return int(self.footer.num_rows)
 
 
 def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...] = ()) -> None:
-    """Write rows as parquet into a new directory.
+    """Write rows as Parquet into a new directory.
 
-    Where the session is set up otherwise than the protocol wants, it is changed while Spark writes,
-    and other writes of this function wait.
+    If the session's settings aren't those that the protocol needs, they are changed during the write, and
+    other calls wait.
 
     Args:
-        rows: what to write.
+        rows: the rows.
         path: the directory's Hadoop path; must not exist.
-        partition_by: columns that become directories.
+        partition_by: partition columns, which become directories.
 
     Raises:
         PySparkException: Spark's own errors.
@@ -91,9 +89,9 @@ def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...
 
 
 def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
-    """The parquet files below a directory, by path.
+    """List the Parquet files below a directory, sorted by path.
 
-    Some may hold no rows: Spark writes one for an empty partition at times.
+    Some may have no rows: Spark sometimes writes a file for an empty partition.
     """
     infos = [info for info in storage.walk(directory) if info.name.endswith(".parquet")]
 
@@ -112,7 +110,7 @@ def _protocol_settings(spark: SparkSession) -> Iterator[None]:
         stack.enter_context(_session_lock)
         before = _changes(spark)
         if not before:
-            # The session is as it must be, and not by another write's doing: no need to wait.
+            # The session has the right settings, and no other write has set them: no need to wait.
             stack.close()
         try:
             for name in before:
@@ -124,7 +122,7 @@ def _protocol_settings(spark: SparkSession) -> Iterator[None]:
 
 
 def _changes(spark: SparkSession) -> Mapping[str, str]:
-    """The settings that are not as they must be, with their present values."""
+    """The settings that must be changed, with their current values."""
     present = {name: str(spark.conf.get(name)) for name in _SESSION}
     return {
         name: value for name, value in present.items() if value.upper() != _SESSION[name].upper()

@@ -1,9 +1,8 @@
-"""Tables of the driver as DataFrames, whatever their size.
+"""Convert Arrow tables of the driver to DataFrames, whatever their size.
 
-Spark hands such a table to tasks, cut into as many parts as there are cores by default, and the message
-that brings a task to an executor may have 128 MiB (``spark.rpc.message.maxSize``): on a cluster a larger
-task fails the query. So a large table is put together from smaller ones, each of which makes tasks of
-its own.
+Spark sends such a table to executors as tasks, one per core by default. The message of a task is
+limited to 128 MiB (``spark.rpc.message.maxSize``); a larger one fails the query on a cluster. So a
+large table becomes the union of smaller DataFrames, each with tasks of its own.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ __all__ = ["driver_frame"]
 _MESSAGE_SIZE = "spark.rpc.message.maxSize"
 _MESSAGE_MIB = 128
 _ROOM = 8
-"""Spark's rows may take several times what Arrow's columns take, where lists are short."""
+"""Spark's rows may need several times the memory of Arrow's columns, especially with short lists."""
 
 
 def driver_frame(spark: SparkSession, table: pa.Table, types: T.StructType) -> DataFrame:
-    """A DataFrame of the rows of a table.
+    """Create a DataFrame with the rows of a table.
 
     Args:
         spark: the session.
         table: the rows.
-        types: of the columns. By itself Spark takes a time without zone for one of the session's.
+        types: the types of the columns. Spark's inference treats times without zone as times of the
+            session's zone.
     """
     mebibytes = spark.conf.get(_MESSAGE_SIZE, None) or _MESSAGE_MIB
     most_bytes = (int(mebibytes) << 20) // _ROOM
@@ -38,8 +38,8 @@ def driver_frame(spark: SparkSession, table: pa.Table, types: T.StructType) -> D
 
 
 def _parts(table: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
-    """The table in parts of so many bytes, or of one row, where that takes more."""
-    # Each value takes eight bytes at least in Spark's rows, whatever it takes here.
+    """Split the table into parts of at most so many bytes, but of at least one row."""
+    # A value takes at least eight bytes in Spark's rows.
     size = table.nbytes + 8 * table.num_rows * table.num_columns
     if table.num_rows < 2 or size <= most_bytes:
         yield table

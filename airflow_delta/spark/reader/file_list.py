@@ -1,16 +1,16 @@
-"""A scan over exactly the files of a list, without looking at the store.
+"""Create a Spark scan over exactly the files of a list, without requests to the store.
 
-``spark.read.parquet(*paths)`` is no way to read the files that a log names: it takes ``{``, ``[``
-and ``*`` in a path for patterns, asks the store for every file again, and starts a job to do so
+``spark.read.parquet(*paths)`` can't read the files that a log names: it treats ``{``, ``[`` and
+``*`` in a path as patterns, requests every file from the store again, and starts a job to do so
 from some dozens of files on. But Spark has a file list of its own: where a directory holds
-``_spark_metadata``, the log of a streaming sink, Spark reads the files that this log names, wherever
-they are, and doesn't list. So the list is written as such a log into a temporary directory, which
-Spark reads, whole, while the DataFrame is made; nothing else of the directory is ever looked at.
+``_spark_metadata``, the log of a streaming sink, Spark reads the files that this log names,
+wherever they are, and doesn't list. So the list is written as such a log to a temporary directory.
+Spark reads the log completely when the DataFrame is created, and nothing else in the directory.
 
-The log is text, a JSON object a line, and made of columns: Python has no loop over the files.
+The log has a JSON object per line. It is built from Arrow columns, without a Python loop over the files.
 
-Two kinds of files can't be read this way, since Spark skips them in every list: files whose name
-begins with ``_`` or ``.``, and files of no bytes. They are refused instead of being lost.
+Spark skips two kinds of files in every list: files whose name begins with ``_`` or ``.``, and empty
+files. They are refused here, because otherwise their rows would be lost.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
 _Numbers: TypeAlias = "Sequence[int] | pa.Array | pa.ChunkedArray"
 
 _SINK_LOG = "_spark_metadata"
-# A log of one compaction is complete after any interval of compactions that a session may have.
+# A log with a single compaction file is valid with any compaction interval of the session.
 _SINK_LOG_FILE = "0.compact"
 _SINK_LOG_VERSION = "v1"
 _SOURCES = "spark.sql.sources.useV1SourceList"
 _LINES_AT_A_TIME = 100_000
 
 _OPTIONS = {
-    # The directories of the files mean nothing: partition values come from the log.
+    # No partition values from directory names: they come from the log.
     "recursiveFileLookup": "true",
-    # Whatever the session says: a file of the table that can't be read is an error.
+    # Whatever the session's settings: a file of the table that can't be read is an error.
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
-# As in Spark's PartitioningAwareFileIndex: a "=" makes it the directory of a partition.
+# As in Spark's PartitioningAwareFileIndex: a name with "=" is the directory of a partition.
 _SKIPPED_NAME = r"(^|/)(\.[^/]*|_[^/=]*)$"
 
 
@@ -65,22 +65,23 @@ def scan_files(
     file_format: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Read files, and only these, with a given schema.
+    """Read exactly these files, with a given schema.
 
     Args:
         spark: the session.
-        uris: where the files are, encoded; see `locations.hadoop_uris`. At least one.
-        sizes: their sizes in bytes; Spark splits work by them.
+        uris: the URIs of the files, encoded; see `locations.hadoop_uris`. At least one.
+        sizes: their sizes in bytes, by which Spark splits the work.
         modified_ms: their modification times in epoch ms.
-        schema: the columns to read; one that a file lacks is null there.
+        schema: the columns to read; a column that a file lacks is null there.
         table: the table's location, for messages.
-        file_format: how the files are encoded, by Spark's name.
-        options: options of Spark's reader of that format.
+        file_format: Spark's name of the format.
+        options: options of Spark's reader for the format.
 
     Raises:
-        InvalidTableError: a file has no bytes, says the log; or is in the list in two spellings.
-        UnsupportedFeatureError: a file's name makes Spark skip it, or the session ignores file
-            lists, or doesn't read such files by a source that tells the places of rows.
+        InvalidTableError: a file is empty according to the log, or is in the list twice in different
+            spellings.
+        UnsupportedFeatureError: Spark would skip a file because of its name; or the session ignores sink
+            logs, or reads the format with a source that has no row index.
     """
     files = pa.table(
         {
@@ -91,7 +92,7 @@ def scan_files(
     )
     _check_not_skipped(files, table)
     _check_source(spark, file_format, table)
-    folder = os.environ.get(FOLDER_VARIABLE)  # of a job; a session of the user's own has none
+    folder = os.environ.get(FOLDER_VARIABLE)  # set for jobs, not for a user's own session
     with tempfile.TemporaryDirectory(prefix="airflow-delta-files-", dir=folder) as directory:
         sink_log = Path(directory, _SINK_LOG)
         sink_log.mkdir()
@@ -109,7 +110,7 @@ def _column(values: _Texts | _Numbers, type_: pa.DataType) -> pa.Array | pa.Chun
 
 
 def _write_sink_log(files: pa.Table, path: Path) -> None:
-    """Write the list. URIs are encoded, and hold neither quotes nor backslashes nor control characters."""
+    """Write the sink log. URIs are encoded: they need no escapes for JSON."""
     with path.open("wb") as log:
         log.write(_SINK_LOG_VERSION.encode())
         for batch in files.to_batches(max_chunksize=_LINES_AT_A_TIME):
@@ -120,7 +121,7 @@ def _write_sink_log(files: pa.Table, path: Path) -> None:
                 ',"blockReplication":1,"blockSize":', size, ',"action":"add"}',
                 "",
             )  # fmt: skip
-            # A fresh array: its texts follow one another, from the buffer's start.
+            # The array is new, so its texts are contiguous from the start of the buffer.
             log.write(memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()])
 
 
@@ -138,7 +139,7 @@ def _check_not_skipped(files: pa.Table, table: str) -> None:
     if empty.num_rows:
         uri, size = empty["uri"][0].as_py(), empty["size"][0].as_py()
         raise InvalidTableError(
-            f"the data file {uri} has the size {size} in the log: no data file is that small; "
+            f"the data file {uri} has the size {size} in the log, but no data file is that small; "
             "restore the file, or remove it from the table",
             table=table,
             path=uri,
@@ -146,7 +147,7 @@ def _check_not_skipped(files: pa.Table, table: str) -> None:
 
 
 def _check_source(spark: SparkSession, file_format: str, table: str) -> None:
-    """The sources of Spark's version 2 don't tell which row of which file a row is."""
+    """Check that Spark reads the format with a version 1 source; those of version 2 have no row index."""
     sources = str(spark.conf.get(_SOURCES, file_format))
     if file_format not in [name.strip().lower() for name in sources.split(",")]:
         raise UnsupportedFeatureError(
@@ -157,20 +158,20 @@ def _check_source(spark: SparkSession, file_format: str, table: str) -> None:
 
 
 def _check_complete(scan: DataFrame, expected: int, table: str) -> None:
-    """Spark may have been told to ignore sink logs; then the scan is empty, not wrong loudly."""
-    # By the JVM's own object: the array stays there, only its length comes over.
+    """Check the number of files in the scan: if the session ignores sink logs, it is silently empty."""
+    # Via the JVM object, so that only the length of the array is transferred.
     found = len(scan._jdf.inputFiles())  # noqa: SLF001
     if found == expected:
         return
     if not found:
         raise UnsupportedFeatureError(
-            f"Spark took none of the {expected} files of the table; set "
+            f"Spark read none of the {expected} files of the table; set "
             "spark.sql.streaming.fileStreamSink.ignoreMetadata to false",
             table=table,
         )
     raise InvalidTableError(
-        f"Spark found {found} files where the log names {expected}: some are named more than once, in "
-        "different spellings ('a/./b', 'a//b'). Have one of each pair removed by a writer that knows "
-        "which rows are meant",
+        f"Spark found {found} files, but the log names {expected}: some are named more than once, in "
+        "different spellings ('a/./b', 'a//b'). Remove one of each pair with a writer that knows which "
+        "rows are right",
         table=table,
     )

@@ -1,4 +1,4 @@
-"""The columns of a table, of what its files hold and of the partition values that the log tells of them."""
+"""Build the columns of a table from its files and from the partition values in the log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["partition_facts", "table_columns"]
 def partition_facts(
     files: pa.Table, schema: StructType, columns: Sequence[str], mode: str
 ) -> Facts:
-    """The values of the partition columns, typed, a value per file.
+    """Parse the values of the partition columns, one value per file.
 
     Args:
-        files: have the column ``partitionValues``, as in the log.
+        files: the files, with the column ``partitionValues`` as in the log.
         schema: the table's.
         columns: its partition columns.
         mode: its column mapping mode.
@@ -45,20 +45,20 @@ def partition_facts(
 def table_columns(
     spark: SparkSession, schema: StructType, columns: Sequence[str], mode: str
 ) -> list[Column]:
-    """The columns of the table, in the order of its schema, of rows that have these facts.
+    """The columns of the table, in the order of its schema, for rows that have `partition_facts`.
 
     Args:
-        spark: the session that reads them.
+        spark: the session.
         schema: the table's.
         columns: its partition columns.
         mode: its column mapping mode.
     """
-    places = {name: index for index, name in enumerate(columns)}
+    indexes = {name: index for index, name in enumerate(columns)}
     return [
         padded_column(
             spark,
-            F.col(_alias(places[field.name]))
-            if field.name in places
+            F.col(_alias(indexes[field.name]))
+            if field.name in indexes
             else logical_column(stored_column(physical_name(field, mode)), field, mode),
             field,
         )
@@ -71,7 +71,7 @@ def _alias(index: int) -> str:
 
 
 def _typed_values(files: pa.Table, field: StructField, mode: str) -> pa.Array:
-    """One per file; each distinct text is parsed once."""
+    """One value per file; each distinct text is parsed once."""
     name = physical_name(field, mode)
     texts = pc.map_lookup(files["partitionValues"], pa.scalar(name), "first").combine_chunks()
     encoded = texts.dictionary_encode()

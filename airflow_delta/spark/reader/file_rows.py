@@ -1,22 +1,22 @@
-"""The rows of data files, each with the number of its file, and what is known of the file joined to them.
+"""Read the rows of data files, and join them with per-file values.
 
-What files don't hold stands in a broadcast table with a row per file: typed partition values, which rows
-are deleted, and whatever else is the same for all rows of a file. A row finds it by the number of its
-file, which ``_metadata.file_modification_time`` tells: Spark takes that from the list of files that it is
-given, and it is the one fact of a file that we are free in. Numbers that follow one another need no hash:
-Spark looks them up in an array, which is many times faster than a join on a long path.
+A broadcast table with a row per file has what the files don't contain: partition values, deletion
+vectors and other values that are the same for all rows of a file. Rows are joined to it by the
+number of their file. Spark offers no such number, so we pass it as the file's modification time in
+the list of files (`file_list`), and read it back from ``_metadata.file_modification_time``. Spark
+looks up contiguous numbers in an array, many times faster than it joins on a long path.
 
-The columns, none of which can be one of the table's:
+The columns have names that no column of the table can have:
 
 =================  ====================================================================================
-``stored_<name>``  what the files hold, by the name that they have for it
-``number``         of the file, from 0, a long
-``row_index``      the row's place in the file, from 0, deleted rows included; of parquet only
+``stored_<name>``  a column of the file, with its physical name
+``number``         the number of the file, from 0, a long
+``row_index``      the index of the row in the file, from 0, counting deleted rows; only for Parquet
 ``file``           the file's URI, encoded, with the scheme of Spark's connector
-``file_size``      in bytes, says the log
+``file_size``      the file's size in bytes according to the log
 =================  ====================================================================================
 
-Stored columns stand beside one another rather than in a struct, which Spark would build for every row.
+The stored columns aren't in a struct, because Spark would build it for every row.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from airflow_delta.spark.reader.file_list import scan_files
 from airflow_delta.spark.reader.other_formats import PARQUET, FileFormat
 from airflow_delta.spark.reader.row_vectors import RowVectors
 
-__all__ = ["FILE_NUMBER", "ROW_PLACE", "Facts", "file_rows", "stored_column", "with_facts"]
+__all__ = ["FILE_NUMBER", "FILE_ROW_INDEX", "Facts", "file_rows", "stored_column", "with_facts"]
 
 Facts: TypeAlias = Mapping[str, tuple[T.DataType, "pa.Array | pa.ChunkedArray"]]
-"""Columns of what is known of files, by name: their types, and a value for each entry."""
+"""Columns of the broadcast table, by name: the type, and a value for each entry."""
 
 FILE_NUMBER = "number"
-ROW_PLACE = "row_index"
+FILE_ROW_INDEX = "row_index"
 
 _ENTRY_FILE = "entry_file"
 
 
 def stored_column(name: str) -> Column:
-    """A column of `file_rows` that the files hold."""
+    """The column of `file_rows` for a column of the files."""
     return F.col(quoted(_stored(name)))
 
 
@@ -62,15 +62,15 @@ def file_rows(
     table: str,
     file_format: FileFormat = PARQUET,
 ) -> DataFrame:
-    """The rows of files, with the columns that the module tells of.
+    """Read the rows of files, with the columns in the module's docstring.
 
     Args:
         spark: the session.
-        uris: where the files are; see `scan_files`. The place in here is a file's number.
-        sizes: in bytes.
-        schema: the columns to read, by the names that the files have for them.
+        uris: the URIs of the files; see `scan_files`. A file's number is its index in this array.
+        sizes: their sizes in bytes.
+        schema: the columns to read, by their physical names.
         table: the table's location, for messages.
-        file_format: how the files are encoded.
+        file_format: the format of the files.
 
     Raises:
         InvalidTableError: see `scan_files`.
@@ -95,7 +95,7 @@ def file_rows(
         metadata["file_size"].alias("file_size"),
     ]
     if file_format == PARQUET:
-        columns.append(metadata["row_index"].alias(ROW_PLACE))
+        columns.append(metadata["row_index"].alias(FILE_ROW_INDEX))
     return scan.select(columns)
 
 
@@ -108,16 +108,16 @@ def with_facts(
     vectors: Mapping[int, BitMap64] | None = None,
     selects: Column | None = None,
 ) -> DataFrame:
-    """The rows of files, once for each entry of their file, with what is known of the entry.
+    """Join the rows of files with entries, of which a file may have several.
 
     Args:
         spark: the session.
-        rows: those of `file_rows`.
-        numbers: of which file an entry is, a long. Rows of files without an entry are left out.
-        facts: a column each.
-        vectors: which rows entries name, by the number of the entry.
-        selects: whether an entry with a vector stands for the rows that it names, a column of the facts;
-            None where all stand for the others. An entry without one names no row.
+        rows: the rows, from `file_rows`.
+        numbers: the file number of each entry, a long. Rows of files without an entry are left out.
+        facts: the columns of the entries.
+        vectors: deletion vectors by the number of the entry.
+        selects: a column of the facts: whether the entry selects the rows in its vector, instead of the
+            others. None: all entries select the others. An entry without a vector has an empty one.
     """
     facts = {_ENTRY_FILE: (T.LongType(), numbers), **facts}
     found = RowVectors(vectors, len(numbers)) if vectors else None
@@ -128,18 +128,19 @@ def with_facts(
     entries = driver_frame(spark, known, types)
     joined = rows.join(F.broadcast(entries), F.col(FILE_NUMBER) == F.col(_ENTRY_FILE))
     if found:
-        named = found.is_named(F.col(ROW_PLACE))
+        named = found.is_named(F.col(FILE_ROW_INDEX))
         joined = joined.where(~named if selects is None else named == selects)
     return joined
 
 
 def _number(metadata: Column, num_files: int) -> Column:
-    """The number of a row's file. A time that isn't from our list stops the query: no row may get lost."""
+    """The number of a row's file; a time that isn't in our list fails the query, so no row is lost."""
     number = F.unix_millis(metadata["file_modification_time"])
     message = F.concat(F.lit("not in the list of files: "), metadata["file_path"])
-    strange = F.raise_error(message).cast("long")
-    known = F.when((number >= 0) & (number < num_files), number).otherwise(strange)
-    # Never null, though it isn't anyway: else Spark infers a filter for the join, and computes all twice.
+    unknown = F.raise_error(message).cast("long")
+    known = F.when((number >= 0) & (number < num_files), number).otherwise(unknown)
+    # Makes the column non-nullable for Spark: otherwise it infers a filter for the join, and computes the
+    # column twice.
     return F.coalesce(known, F.lit(-1))
 
 

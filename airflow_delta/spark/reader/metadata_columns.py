@@ -1,17 +1,18 @@
-"""Columns that tell where rows come from, beside those of the table.
+"""Metadata columns: the file and the version that a row comes from.
 
 ==============================  =========  ========================================================
-column                          type       of a row
+column                          type       value
 ==============================  =========  ========================================================
-``_file_path``                  string     its file's URI, encoded, by the scheme of Spark's connector
-``_file_size``                  long       the file's size in bytes, says the log
-``_file_modification_time``     timestamp  when the file was written, says the log
-``_row_index``                  long       its place in the file from 0; deleted rows count
+``_file_path``                  string     the file's URI, encoded, with the scheme of Spark's connector
+``_file_size``                  long       the file's size in bytes according to the log
+``_file_modification_time``     timestamp  the file's modification time according to the log
+``_row_index``                  long       the row's index in the file from 0, counting deleted rows
 ``_snapshot_version``           long       the version that was read
 ==============================  =========  ========================================================
 
-Most are Spark's own ``_metadata`` of the scan, of which it reads only what is used. The modification time
-is a fact that is joined to the rows (see `file_rows`, which lets Spark believe in others).
+Most come from Spark's own ``_metadata`` of the scan; Spark computes only those that are used. The
+modification time is joined to the rows, because `file_rows` uses Spark's for the number of the
+file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.spark.reader.file_rows import ROW_PLACE, Facts
+from airflow_delta.spark.reader.file_rows import FILE_ROW_INDEX, Facts
 
 __all__ = [
     "ROW_INDEX",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 ROW_INDEX = "_row_index"
-"""The column that only parquet files have."""
+"""The column that only Parquet files have."""
 
 _MODIFIED = "_file_modification_time"
 _MODIFIED_FACT = "modified"
@@ -44,13 +45,13 @@ _COLUMNS: Mapping[str, tuple[T.DataType, Callable[[int], Column]]] = {
     "_file_path": (T.StringType(), lambda _: F.col("file")),
     "_file_size": (T.LongType(), lambda _: F.col("file_size")),
     _MODIFIED: (T.TimestampType(), lambda _: F.col(_MODIFIED_FACT)),
-    ROW_INDEX: (T.LongType(), lambda _: F.col(ROW_PLACE)),
+    ROW_INDEX: (T.LongType(), lambda _: F.col(FILE_ROW_INDEX)),
     "_snapshot_version": (T.LongType(), lambda version: F.lit(version).cast("long")),
 }
 
 
 def checked_metadata_columns(names: Sequence[str], *, table: str) -> tuple[str, ...]:
-    """The columns that are asked for, each once.
+    """Check the requested columns, and return each once.
 
     Raises:
         InvalidArgumentError: there is no such column, or it isn't a list of names.
@@ -74,10 +75,10 @@ def metadata_schema(names: Iterable[str]) -> T.StructType:
 
 
 def metadata_facts(names: Collection[str], adds: pa.Table) -> Facts:
-    """What to join to the rows of each file for metadata columns.
+    """The per-file values that the metadata columns need.
 
     Args:
-        names: the columns that are asked for.
+        names: the requested columns.
         adds: the files, with ``modificationTime``.
     """
     if _MODIFIED not in names:
@@ -87,10 +88,10 @@ def metadata_facts(names: Collection[str], adds: pa.Table) -> Facts:
 
 
 def metadata_column(name: str, *, version: int) -> Column:
-    """A metadata column of rows of `file_rows` with these facts.
+    """A metadata column for rows of `file_rows` that have `metadata_facts`.
 
     Args:
-        name: one that has been checked.
+        name: a checked name.
         version: the version that is read.
     """
     return _COLUMNS[name][1](version).alias(name)

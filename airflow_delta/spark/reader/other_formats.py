@@ -1,11 +1,13 @@
-"""Tables whose data files aren't parquet.
+"""Support for tables whose data files aren't Parquet.
 
-The protocol lets a table say how its files are encoded (PROTOCOL.md, "Format Specification"): a
-``provider``, the name of one of Spark's file formats, and ``options`` for it. No engine of today makes
-such tables, but old ones may be about, and Spark reads their files.
+By the protocol, the metadata of a table have the format of its files: a ``provider``, the name of
+one of Spark's file formats, and ``options``. No current engine creates other tables than Parquet
+ones, but old ones may exist, and Spark can read their files.
 
-What needs the place of a row in its file is for parquet alone, whose reader is the only one that tells
-it: deletion vectors, row ids, row indexes. So is column mapping.
+Deletion vectors, row ids and row indexes need the index of a row in its file, which only Spark's
+Parquet reader has. Column mapping also needs Parquet.
+
+Spec: PROTOCOL.md, "Format Specification".
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from airflow_delta.engine.errors import UnsupportedFeatureError
 __all__ = ["PARQUET", "FileFormat", "file_format", "refuse_without_row_index"]
 
 _PROVIDERS = ("parquet", "orc", "csv", "json", "text", "avro")
-"""Spark would take any name for one of a class to load; a log shall not choose code."""
+"""A closed list, because Spark would load a class of any other name, and a log must not choose code."""
 
-# What Spark takes for its listing of files, which there is none of here. By lower case.
+# Options of Spark's file listing, which isn't used here; in lower case.
 _OF_LISTINGS = frozenset(
     {"path", "paths", "basepath", "pathglobfilter", "modifiedbefore", "modifiedafter"}
 )
@@ -29,11 +31,11 @@ _OF_LISTINGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How data files are encoded.
+    """The format of data files.
 
     Attributes:
         provider: Spark's name of the format.
-        options: for Spark's reader.
+        options: options for Spark's reader.
     """
 
     provider: str
@@ -41,48 +43,48 @@ class FileFormat:
 
 
 PARQUET = FileFormat("parquet")
-"""What all tables of today have."""
+"""The format of all current tables."""
 
 
 def file_format(snapshot: Snapshot, *, mapping_mode: str) -> FileFormat:
-    """The encoding of a table's data files.
+    """The format of a table's data files.
 
     Args:
         snapshot: the table.
         mapping_mode: its column mapping mode.
 
     Raises:
-        UnsupportedFeatureError: Spark has no such format of its own, or the table has column mapping,
-            which is for parquet.
+        UnsupportedFeatureError: Spark has no such built-in format, or the table has column mapping and
+            isn't Parquet.
     """
-    said = snapshot.metadata.format
-    provider = said.provider.lower()
+    stated = snapshot.metadata.format
+    provider = stated.provider.lower()
     if provider == PARQUET.provider:
         return PARQUET
     if provider not in _PROVIDERS:
         raise UnsupportedFeatureError(
-            f"the data files are in the format {said.provider!r}: expected one of "
+            f"the data files are in the format {stated.provider!r}: expected one of "
             f"{', '.join(_PROVIDERS)}",
             table=snapshot.table,
         )
     if mapping_mode != "none":
         raise UnsupportedFeatureError(
-            f"the table has column mapping, and data files in the format {provider!r}: columns are found "
-            "by their names or ids in parquet files only",
+            f"the table has column mapping, and data files in the format {provider!r}: column mapping "
+            "works with parquet files only",
             table=snapshot.table,
         )
     options = {
-        name: value for name, value in said.options.items() if name.lower() not in _OF_LISTINGS
+        name: value for name, value in stated.options.items() if name.lower() not in _OF_LISTINGS
     }
     return FileFormat(provider, options)
 
 
 def refuse_without_row_index(found: FileFormat, what: str, *, table: str) -> None:
-    """Refuse what needs the places of rows, in files that don't tell them.
+    """Refuse something that needs the row index, unless the format is Parquet.
 
     Args:
         found: the format.
-        what: what needs them, for the message.
+        what: the thing that needs it, in the plural, for the message.
         table: the table's location.
 
     Raises:
@@ -90,7 +92,7 @@ def refuse_without_row_index(found: FileFormat, what: str, *, table: str) -> Non
     """
     if found != PARQUET:
         raise UnsupportedFeatureError(
-            f"{what} can't be read: they need the places of rows in their files, which Spark knows of "
-            f"parquet files only, and the table's are in the format {found.provider!r}",
+            f"{what} can't be read: they need the index of each row in its file, which Spark has for "
+            f"parquet files only, and the table's files are in the format {found.provider!r}",
             table=table,
         )

@@ -1,23 +1,23 @@
-"""What a Spark condition says to the engine, so that files drop out before Spark sees them.
+"""Translate a Spark condition for the engine, so that files are skipped before Spark plans its scan.
 
-Spark itself reads the condition, SQL text or a ``Column`` alike: its analyser resolves names, casts and
-collations against the columns of the table, and its optimizer folds constants, takes casts off columns
-and pushes ``NOT`` down to the comparisons. What comes out is a tree of few kinds of nodes, and those of
-which statistics can tell something become a `pyarrow.compute.Expression` for `Snapshot.files`:
+Spark itself parses the condition, be it SQL or a ``Column``. Its analyser resolves names, casts and
+collations with the columns of the table. Its optimizer folds constants, removes casts from columns
+and pushes ``NOT`` down to the comparisons. The result is a tree with few kinds of nodes. Those that
+statistics can answer become a `pyarrow.compute.Expression` for `Snapshot.files`:
 
 =================================  ===================================================================
-in the tree                        for the engine
+node                               translation
 =================================  ===================================================================
-``=``, ``<``, …, ``<=>``           of columns, also inside structs, with constants and each other
+``=``, ``<``, …, ``<=>``           of columns, also nested in structs, with constants and each other
 ``IN``, ``IS [NOT] NULL``          the same
 ``LIKE 'a%'``                      a range of texts
 a boolean column, ``AND``, ``OR``  the same
-all else                           nothing; of an ``AND`` the other parts still count
+all else                           none, which keeps every file; other operands of an ``AND`` still count
 =================================  ===================================================================
 
-Nothing is guessed: a part that isn't in the table keeps every file. Nor is anything used that can have
-another value when the query runs: random numbers, the current time, sub-queries, and Python's functions.
-The condition stays on the rows as it is; pruning only leaves out files of which no row passes it.
+Parts that may have another value when the query runs aren't used: random numbers, the current time,
+subqueries and Python functions. Spark still filters the rows; pruning only skips files of which no
+row passes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = ["pruning_expression"]
 _Expression: TypeAlias = Any
 """A `pyarrow.compute.Expression`."""
 _Tree: TypeAlias = Any
-"""A tree of Catalyst's, in the JVM."""
+"""A Catalyst tree in the JVM."""
 
 _MOST_NODES = 5_000
-"""So many nodes of a condition are looked at, some of a millisecond each; the rest tells nothing."""
+"""The most nodes that are translated, each in part of a millisecond; the rest isn't used."""
 _SEPARATOR = "\x00"
 _REPLACED = "\ufffd"
 
@@ -56,21 +56,21 @@ def pruning_expression(
     *,
     others: T.StructType | None = None,
 ) -> _Expression | None:
-    """What a condition says that can be told from the bounds of columns.
+    """Translate a condition for data skipping.
 
     Args:
         spark: the session.
-        schema: the table's columns, all nullable and without metadata but those of CHAR: what Spark
-            believes of columns it uses to simplify the condition.
-        condition: as `DataFrame.where` takes it.
-        others: more columns that the condition may name, and of which nothing is known.
+        schema: the table's columns, all nullable and without metadata except for CHAR, because Spark
+            simplifies the condition by these properties.
+        condition: a condition as for `DataFrame.where`.
+        others: other columns that the condition may name; they have no statistics.
 
     Returns:
-        An expression that is true for every row for which the condition is, perhaps for more; None where
-        nothing can be told.
+        An expression that is true for every row for which the condition is, and maybe for others; None if
+        nothing could be translated.
 
     Raises:
-        AnalysisException: the condition makes no sense over these columns, says Spark.
+        AnalysisException: Spark can't resolve the condition with these columns.
     """
     jvm: Any = spark._jvm  # noqa: SLF001
     nameable = schema if others is None else T.StructType([*schema.fields, *others.fields])
@@ -92,19 +92,19 @@ def pruning_expression(
             ids = {
                 output.apply(i).exprId().id(): field.name
                 for i, field in enumerate(schema.fields)
-                # Statistics are of the texts as they are in the files, conditions of padded ones.
+                # Statistics are those of the texts in the files, but conditions are about padded texts.
                 if not has_char(field.metadata)
             }
             return _Translation(ids).implied(optimized.condition())
         case "LocalRelation" | "EmptyRelation":
-            # The condition is never true, found the optimizer.
+            # The optimizer found that the condition is never true.
             return pc.scalar(False)
         case _:
             return None
 
 
 def _conjuncts(condition: _Tree) -> list[_Tree]:
-    """The parts of a conjunction, on a stack of our own: a long one is a deep tree."""
+    """The operands of a conjunction; without recursion, because a long one is a deep tree."""
     found, stack = [], [condition]
     while stack:
         part = stack.pop()
@@ -116,7 +116,7 @@ def _conjuncts(condition: _Tree) -> list[_Tree]:
 
 
 def _is_fixed(part: _Tree, jvm: Any) -> bool:
-    """Whether a condition is the same for a row whenever it is asked."""
+    """Whether a condition always has the same value for a row."""
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     changing = (pattern.CURRENT_LIKE(), pattern.PLAN_EXPRESSION(), pattern.PYTHON_UDF())
     return part.deterministic() and not any(map(part.containsPattern, changing))
@@ -124,19 +124,19 @@ def _is_fixed(part: _Tree, jvm: Any) -> bool:
 
 @dataclass(slots=True)
 class _Translation:
-    """From Catalyst's expressions to Arrow's.
+    """Translates Catalyst's expressions to Arrow's.
 
     Attributes:
-        names: the table's columns by the ids that Catalyst gave them. (A node's own name is spelled as in
-            the condition, and Spark doesn't tell upper case from lower.)
-        left: how many nodes may still be looked at.
+        names: the table's columns by their Catalyst ids. (A node has the spelling of the condition, which
+            may differ in case.)
+        left: the number of nodes that may still be translated.
     """
 
     names: Mapping[int, str]
     left: int = _MOST_NODES
 
     def implied(self, node: _Tree) -> _Expression | None:
-        """What follows from a condition being true; None if nothing that helps."""
+        """An expression that is true whenever the condition is; None if there is no useful one."""
         match _kind(node):
             case "And":
                 parts = [part for part in map(self.implied, _flat(node, "And")) if part is not None]
@@ -150,14 +150,14 @@ class _Translation:
                 return self._exact(node)
 
     def _exact(self, node: _Tree) -> _Expression | None:
-        """The same condition; None where there is none."""
+        """An expression equal to the condition; None if there is none."""
         self.left -= 1
         if self.left < 0:
             return None
         kind = _kind(node)
         match kind:
             case "Not":
-                # The optimizer has left it on single conditions only.
+                # After the optimizer, NOT applies to single conditions only.
                 operand = self._exact(node.child())
                 return None if operand is None else ~operand
             case "IsNull" | "IsNotNull":
@@ -198,7 +198,7 @@ class _Translation:
         if _kind(node) == "Literal":
             value = _literal(node)
             return None if value is None else pc.scalar(value)
-        # Columns of other types, of texts with a collation above all, have an order of their own.
+        # Columns of other types have another order, in particular strings with a collation.
         return self._column(node) if _arrow_type(_type(node)) is not None else None
 
     def _null_safe(self, node: _Tree) -> _Expression | None:
@@ -206,7 +206,7 @@ class _Translation:
         if _kind(sides[0]) == "Literal":
             sides.reverse()
         column, value = map(self._side, sides)
-        # Of two columns both may be null, and then they are the same.
+        # Two columns that are both null are equal here, so only a constant can be translated.
         if column is None or value is None or _kind(sides[1]) != "Literal":
             return None
         return (column == value) & column.is_valid()
@@ -216,7 +216,7 @@ class _Translation:
         column, type_ = self._column(tested), _arrow_type(_type(tested))
         if column is None or type_ is None:
             return None
-        # A null in the list makes the condition null where it would be false: no reason to keep a file.
+        # With a null in the list the condition is null instead of false; both skip the row.
         values = _listed(node.list()) if kind == "In" else _set(node.hset(), type_)
         return None if values is None else column.isin(pa.array(values, type_))
 
@@ -259,7 +259,7 @@ def _kind(node: _Tree) -> str:
 
 
 def _type(node: _Tree) -> str:
-    """A node's type; ``string`` only for texts that compare by their bytes."""
+    """The type of a node; ``string`` only without a collation."""
     return str(node.dataType().simpleString())
 
 
@@ -282,7 +282,7 @@ def _flat(node: _Tree, kind: str) -> list[_Tree]:
 
 
 def _literal(node: _Tree) -> pa.Scalar | None:
-    """A constant that isn't null; None for one of another type, and for a text that isn't UTF-8."""
+    """The value of a literal; None if it is null, of another type or a text that isn't UTF-8."""
     type_, value = _arrow_type(_type(node)), node.value()
     if type_ is None or value is None:
         return None
@@ -297,7 +297,7 @@ def _literal(node: _Tree) -> pa.Scalar | None:
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """A constant of Catalyst's own form: days, and microseconds, since 1970."""
+    """Convert a Catalyst value; dates and times are days and microseconds since 1970."""
     if pa.types.is_date32(type_):
         return pa.scalar(value, pa.int32()).cast(type_)
     if pa.types.is_timestamp(type_):
@@ -306,7 +306,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def _listed(values: _Tree) -> list[Any] | None:
-    """The constants of an ``IN``, without nulls."""
+    """The literals of an ``IN``, without nulls."""
     found = []
     for index in range(values.size()):
         node = values.apply(index)
@@ -322,7 +322,7 @@ def _listed(values: _Tree) -> list[Any] | None:
 
 
 def _set(values: _Tree, type_: pa.DataType) -> list[Any] | None:
-    """The constants of a long ``IN``, without nulls, in one call instead of one each."""
+    """The literals of a long ``IN``, without nulls, in one call to the JVM."""
     if pa.types.is_binary(type_):
         return None
     size = values.size()
@@ -330,7 +330,8 @@ def _set(values: _Tree, type_: pa.DataType) -> list[Any] | None:
     if len(texts) != size:
         return None
     if pa.types.is_string(type_):
-        # A null looks like the text, which as one value more keeps files; what is replaced isn't UTF-8.
+        # A null becomes the text "null", an extra value that only keeps more files. Texts that aren't UTF-8
+        # contain the replacement character.
         return None if any(_REPLACED in text for text in texts) else texts
     parse = _PARSERS.get(str(type_), Decimal if pa.types.is_decimal(type_) else int)
     return [_scalar(parse(text), type_).as_py() for text in texts if text != "null"]
@@ -344,13 +345,13 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _text_after(prefix: str) -> str | None:
-    """The least text, by its UTF-8 bytes, that comes after all that begin so; None if there is none.
+    """The least text, by its UTF-8 bytes, after all texts with this prefix; None if there is none.
 
-    Code points have the order of their bytes.
+    The order of code points is that of their UTF-8 bytes.
     """
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1]) + 1
-        # What would be half of a pair in UTF-16 is no character.
+        # Surrogates aren't characters.
         point = 0xE000 if 0xD800 <= point < 0xE000 else point
         if point <= 0x10FFFF:
             return prefix[: end - 1] + chr(point)

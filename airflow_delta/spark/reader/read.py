@@ -1,7 +1,7 @@
-"""`read_snapshot`: a version of a table as a DataFrame.
+"""`read_snapshot`: read a version of a table as a DataFrame.
 
-The engine says which files the version is made of, and of which of them a condition can be true
-(`pruning`); Spark's vectorised parquet reader reads them (`snapshot_reader`).
+The engine finds the files of the version, without those for which the condition can't be true (`pruning`).
+Spark's vectorised Parquet reader reads them (`snapshot_reader`).
 """
 
 from __future__ import annotations
@@ -41,27 +41,26 @@ def read_snapshot(
     commit_owners: Mapping[str, CommitOwner] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> DataFrame:
-    """A version of a Delta table as a DataFrame.
+    """Read a version of a Delta table as a DataFrame.
 
-    The version is fixed by the call: later commits don't change what the DataFrame gives. Vacuum
-    may take its files away, which makes it fail.
+    The call decides on the version: later commits don't change the rows of the DataFrame. If a vacuum
+    deletes the files, evaluation fails.
 
-    Where the table has column mapping of mode ``id``, the session's
-    ``spark.sql.parquet.fieldId.read.enabled`` is set to true, and must stay so until the DataFrame
-    has been evaluated.
+    If the table has column mapping mode ``id``, the session's ``spark.sql.parquet.fieldId.read.enabled`` is
+    set to true, and must stay true until the DataFrame has been evaluated.
 
     Args:
         spark: the session; Spark reads data files with the credentials of its own configuration.
         uri: the table's path or URI.
         version: the version; without version and timestamp it is the newest.
         timestamp: an aware datetime, ISO-8601 with an offset, or epoch milliseconds.
-        columns: columns to give, in this order; None for all.
-        predicate: which rows to give: a Spark condition over the table's columns and the others that
-            are asked for. Files that hold none of them, say partition values and statistics, aren't
-            looked at; see `pruning`.
-        with_row_tracking: also give each row's ``_row_id`` and ``_row_commit_version``; the table must
+        columns: the columns to read, in this order; None for all.
+        predicate: a Spark condition that selects rows, over the table's columns and the other requested
+            ones. Files are skipped if partition values or statistics exclude all of their rows; see
+            `pruning`.
+        with_row_tracking: whether to add each row's ``_row_id`` and ``_row_commit_version``; the table must
             have row tracking enabled.
-        metadata_columns: also give these, in this order: any of ``_file_path``, ``_file_size``,
+        metadata_columns: other columns to add, in this order: any of ``_file_path``, ``_file_size``,
             ``_file_modification_time``, ``_row_index`` and ``_snapshot_version``; see `metadata_columns`.
         storage_options: credentials and settings with which the engine reads the log.
         commit_owners: commit owners of managed tables by name, beside those that are installed.
@@ -69,16 +68,16 @@ def read_snapshot(
 
     Raises:
         InvalidArgumentError: version and timestamp are both given; there is no such column, or the
-            table has one of the name of another that is asked for; it has no row tracking; or Spark
+            table has a column with the name of another requested one; it has no row tracking; or Spark
             can't reach the location.
         TableNotFoundError: there is no table.
-        VersionNotFoundError: the log can't rebuild the version.
+        VersionNotFoundError: the version can't be rebuilt from the log.
         TimestampOutOfRangeError: no version belongs to the time.
-        UnsupportedFeatureError: the table needs a feature that the engine, or a file format or name
-            that Spark, can't read.
-        OutsidePathError: a file is where the table may not read.
+        UnsupportedFeatureError: the engine can't read a feature of the table, or Spark a file format or a
+            file name.
+        OutsidePathError: a file is at a location that the table isn't allowed to read.
         DeltaError: the log is damaged; see `DeltaTable.snapshot`.
-        AnalysisException: the condition makes no sense over the columns, says Spark.
+        AnalysisException: Spark can't resolve the condition with these columns.
     """
     table = DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside)
     snapshot = table.snapshot(version=version, timestamp=timestamp)
@@ -100,12 +99,12 @@ def read_snapshot(
 
 
 def _check_apart(others: Sequence[str], schema: StructType, uri: str) -> None:
-    """No column comes twice, as Spark tells names apart: whatever their case."""
+    """Check that no added column has the name of a table's column, ignoring case as Spark does."""
     own = {name.lower() for name in schema.names}
     clashing = [name for name in others if name.lower() in own]
     if clashing:
         raise InvalidArgumentError(
-            f"the table has columns of its own that are called {', '.join(clashing)}: leave out what "
-            "would be called the same",
+            f"the table has columns with the names {', '.join(clashing)}: don't request the added columns "
+            "with these names",
             table=uri,
         )

@@ -1,8 +1,10 @@
 """Row ids and row commit versions as columns of a DataFrame.
 
-Spec: PROTOCOL.md, "Reader Requirements for Row Tracking". A row that was moved from another file has
-its values in hidden columns of its file; the others count from what the log says of the file:
-``baseRowId`` plus the row's index, and ``defaultRowCommitVersion``.
+A row that was copied from another file has its values in hidden columns of its file. For other rows
+they are ``baseRowId`` plus the row's index, and ``defaultRowCommitVersion``, from the file's
+``add`` action.
+
+Spec: PROTOCOL.md, "Reader Requirements for Row Tracking".
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import Snapshot
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
-from airflow_delta.spark.reader.file_rows import ROW_PLACE, Facts, stored_column
+from airflow_delta.spark.reader.file_rows import FILE_ROW_INDEX, Facts, stored_column
 
 __all__ = ["ROW_COMMIT_VERSION", "ROW_ID", "TrackedRows", "tracked_rows"]
 
@@ -31,12 +33,12 @@ _DEFAULTS = ("baseRowId", "defaultRowCommitVersion")
 
 @dataclass(frozen=True, slots=True)
 class TrackedRows:
-    """Where the ids and versions of a table's rows come from.
+    """The sources of a table's row ids and row commit versions.
 
     Attributes:
         table: the table's location.
-        row_id_column: the hidden column of data files with row ids; None without one.
-        row_commit_version_column: the same, of row commit versions.
+        row_id_column: the hidden column of data files with row ids, or None.
+        row_commit_version_column: the hidden column with row commit versions, or None.
     """
 
     table: str
@@ -45,12 +47,12 @@ class TrackedRows:
 
     @property
     def stored(self) -> list[T.StructField]:
-        """What to read from the files."""
+        """The hidden columns to read from the files."""
         names = (self.row_id_column, self.row_commit_version_column)
         return [T.StructField(name, T.LongType()) for name in names if name]
 
     def facts(self, adds: pa.Table) -> Facts:
-        """What to join to the rows of each file.
+        """The per-file values to join to the rows.
 
         Args:
             adds: the files, with ``baseRowId`` and ``defaultRowCommitVersion``.
@@ -72,9 +74,9 @@ class TrackedRows:
         return {name: (T.LongType(), adds[name]) for name in _DEFAULTS}
 
     def columns(self) -> list[Column]:
-        """The two columns of rows that have the facts; see `file_rows`."""
+        """The two columns, for rows of `file_rows` that have the facts."""
         base, default = map(F.col, _DEFAULTS)
-        row_id, version = base + F.col(ROW_PLACE), default
+        row_id, version = base + F.col(FILE_ROW_INDEX), default
         if self.row_id_column:
             row_id = F.coalesce(stored_column(self.row_id_column), row_id)
         if self.row_commit_version_column:
@@ -83,7 +85,7 @@ class TrackedRows:
 
 
 def tracked_rows(snapshot: Snapshot) -> TrackedRows:
-    """Where a table's row ids come from.
+    """Find the sources of a table's row ids.
 
     Raises:
         InvalidArgumentError: the table doesn't have row tracking enabled.

@@ -1,17 +1,16 @@
-"""Builds DataFrames of the rows of one version.
+"""Build DataFrames with the rows of one version.
 
-Spark's own reader reads the data files, and what they don't hold is joined to their rows (`file_rows`).
-Tables without partitions and deletion vectors need no join, and are as fast as plain parquet. Files with
-deletion vectors have a scan of their own, so that the others don't pay for them.
+Spark's own reader reads the data files; values that aren't in the files are joined to their rows
+(`file_rows`). Tables without partitions and deletion vectors need no join, and are as fast as plain
+Parquet. Files with deletion vectors have a separate scan, so that the join doesn't slow the others
+down.
 
-The parts of the result that aren't obvious:
+* Partition values come from the log, not from directory names.
+* A column that a file lacks is null. Columns of a file that the schema lacks, such as
+  ``_change_type``, are ignored.
+* All columns are nullable for Spark, as in every file source of Spark.
 
-* partition values are those of the log, whatever the directories are called;
-* a column that a file lacks is null there; ``_change_type`` and other columns of files that the
-  schema doesn't name are not seen;
-* all columns are nullable for Spark, as in every file source of Spark.
-
-Lists of files stay in Arrow: nothing here is done per file in Python but to read deletion vectors.
+Lists of files stay in Arrow. Only deletion vectors are read in a Python loop.
 
 Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G16, G17.
 """
@@ -77,13 +76,13 @@ class SnapshotReader:
 
     @property
     def table_schema(self) -> T.StructType:
-        """The table's columns as DataFrames have them; see `columns.frame_schema`."""
+        """The table's columns in DataFrames; see `columns.frame_schema`."""
         return frame_schema(self._snapshot.schema)
 
     def other_schema(
         self, *, tracked: TrackedRows | None, metadata_columns: Sequence[str]
     ) -> T.StructType:
-        """What `rows` gives beside the table's columns."""
+        """The columns that `rows` adds to the table's columns."""
         ids = (ROW_ID, ROW_COMMIT_VERSION) if tracked else ()
         fields = [T.StructField(name, T.LongType()) for name in ids]
         return T.StructType([*fields, *metadata_schema(metadata_columns).fields])
@@ -95,16 +94,16 @@ class SnapshotReader:
         tracked: TrackedRows | None = None,
         metadata_columns: Sequence[str] = (),
     ) -> DataFrame:
-        """The rows of the snapshot, with all columns of the table, and after them others.
+        """Read the rows of the snapshot: all columns of the table, then the added ones.
 
         Args:
-            pruning: a `pyarrow.compute.Expression`: files that hold no row of it may be left out.
-            tracked: where row ids come from, to have them and the row commit versions.
-            metadata_columns: others of `metadata_columns`, checked.
+            pruning: a `pyarrow.compute.Expression`; files for which it is never true may be skipped.
+            tracked: the sources of row ids, to add row ids and row commit versions.
+            metadata_columns: metadata columns to add, checked.
 
         Raises:
-            UnsupportedFeatureError: Spark can't read such files, or can't tell the places of their rows.
-            InvalidTableError: the log lacks something that a file must have.
+            UnsupportedFeatureError: Spark can't read such files, or has no row index for them.
+            InvalidTableError: the action of a file lacks a field.
         """
         if self._mode == "id":
             self._spark.conf.set(FIELD_IDS, "true")
@@ -129,16 +128,16 @@ class SnapshotReader:
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
     def file_rows(self, adds: pa.Table, schema: T.StructType, facts: Facts) -> DataFrame:
-        """The rows of some files as the files hold them, but for those that deletion vectors delete.
+        """Read the stored rows of some files, without those that deletion vectors delete.
 
         Args:
-            adds: the files, with at least ``path``, ``size`` and ``deletionVector``; with ``stats``, the
-                rows that vectors name are compared with the number of rows that there are.
-            schema: the columns to read, by the names that the files have for them.
-            facts: what to join to all rows of a file, a value per file.
+            adds: the files, with at least ``path``, ``size`` and ``deletionVector``; with ``stats``,
+                deletion vectors are checked against the number of rows.
+            schema: the columns to read, by their physical names.
+            facts: the per-file values to join.
 
         Returns:
-            The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its place in
+            The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its index in
             ``adds``, and the facts.
         """
         rows = file_rows(
@@ -166,7 +165,7 @@ class SnapshotReader:
     def _rows(
         self, adds: pa.Table, tracked: TrackedRows | None, metadata_columns: Sequence[str]
     ) -> DataFrame:
-        """As `rows`, of some files."""
+        """Like `rows`, for some files."""
         schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
         stored = file_schema(schema, mode=mode, without=partitioning)
         facts = {

@@ -1,8 +1,7 @@
-"""Columns of lists of lists of longs, made of many vectors at once.
+"""Build columns of lists of lists of longs for many deletion vectors at once.
 
-A vector's value has a list for each of its groups of positions up to the last that there is; of groups
-that aren't there it is null. What is computed here is columnar, for a table has hundreds of thousands of
-vectors.
+The value of a vector has one list per group of row indexes, up to its last group; missing groups
+are null. All computations are columnar, because a table may have hundreds of thousands of vectors.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ _NO_GROUP = -1
 
 
 class Groups(NamedTuple):
-    """The groups that some vectors have, by vector and group.
+    """The groups of some vectors, ascending by vector and group.
 
     Attributes:
         vector: the number of the vector.
-        group: the number of the group in it.
-        start: where its members begin, in the arrays that it was made of.
-        size: how many there are.
+        group: the number of the group in the vector.
+        start: the offset of its first member.
+        size: the number of members.
     """
 
     vector: _Longs
@@ -38,9 +37,9 @@ class Groups(NamedTuple):
 
 
 def groups_of(vector: _Longs, group: _Longs) -> Groups:
-    """The groups of members, of each of which the vector and the group are given.
+    """Find the groups of members, given the vector and the group of each member.
 
-    Vectors ascend, and groups do in each vector.
+    Members must be sorted by vector and group.
     """
     begins = np.ones(group.size, dtype=np.bool_)
     begins[1:] = (np.diff(vector) != 0) | (np.diff(group) != 0)
@@ -49,24 +48,26 @@ def groups_of(vector: _Longs, group: _Longs) -> Groups:
 
 
 class VectorLists:
-    """A column of such values, made part by part."""
+    """Builds such a column part by part."""
 
     def __init__(self) -> None:
         self._num_groups: list[_Longs] = []
         self._sizes: list[_Longs] = []
-        """Of groups that aren't there `_NO_GROUP`."""
+        """`_NO_GROUP` for missing groups."""
         self._members: list[_Longs] = []
 
     def add(self, num_vectors: int, groups: Groups, members: _Longs) -> None:
         """Add the next vectors, numbered from 0.
 
         Args:
-            num_vectors: how many.
+            num_vectors: the number of vectors.
             groups: their groups; a vector without any becomes an empty list.
-            members: of all groups, one after the other.
+            members: the members of all groups, concatenated.
         """
         num_groups = np.zeros(num_vectors, dtype=np.int64)
-        num_groups[groups.vector] = groups.group + 1  # of a vector the last one stays
+        num_groups[groups.vector] = (
+            groups.group + 1
+        )  # the last assignment to a vector is its last group
         sizes = np.full(num_groups.sum(), _NO_GROUP, dtype=np.int64)
         sizes[(np.cumsum(num_groups) - num_groups)[groups.vector] + groups.group] = groups.size
         self._num_groups.append(num_groups)
@@ -79,9 +80,10 @@ class VectorLists:
         return any(sizes.size for sizes in self._sizes)
 
     def column(self, numbers: _Longs, num_entries: int) -> pa.Array:
-        """The column: the vectors are the values of entries of these numbers, ascending; others are empty.
+        """Build the column. The vectors are the values of the entries with these numbers, ascending.
 
-        None is null: PySpark can't take a slice of a column of lists in which there are nulls.
+        The values of other entries are empty lists, not null: PySpark can't slice a column of lists
+        with nulls.
         """
         num_groups = np.zeros(num_entries, dtype=np.int64)
         num_groups[numbers] = np.concatenate(self._num_groups)
@@ -93,5 +95,5 @@ class VectorLists:
 
 
 def _offsets(sizes: _Longs, is_null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """The offsets of lists, of which some may be null."""
+    """The offsets of lists, some of which may be null."""
     return pa.array(np.concatenate([[0], np.cumsum(sizes)]), mask=is_null).cast(pa.int32())

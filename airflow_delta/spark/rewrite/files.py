@@ -1,16 +1,14 @@
-"""Write the rows of data files into new files, file by file, as a table is to have them.
+"""Rewrite data files one by one, in the current form of the table.
 
-Rows are read as the table's readers read them: without those that deletion vectors delete, widened to the
-types of the schema. They are written as the table's writers must write them: by the names that the column
-mapping mode wants, with the ids of columns where it is on. Nothing is shuffled, and no file gets rows of
-another. So all that the log says of a file but its statistics is true of those that come in its place:
-partition values as they stand there, tags, the rows' ids.
+Rows are read like a query reads them: without deleted rows, with the types of the schema. They are
+written with the names and ids that the column mapping mode requires. Rows aren't shuffled, and a
+new file has rows of one old file only. So the fields of the old file's ``add``, except for
+statistics, are also right for the new files: partition values, tags, and so on.
 
-**Row ids** are counted from a number of the file, and hold no longer in another one. Where row tracking is
-enabled each row takes its id and its row commit version along, in the hidden columns that the table has for
-that (PROTOCOL.md, "Row Tracking").
+**Row ids.** Default row ids depend on the file. If row tracking is enabled, each row keeps its id
+and row commit version in the table's hidden columns (PROTOCOL.md, "Row Tracking").
 
-A file that Spark reads in several tasks becomes several files. One of which all rows are deleted
+A file that Spark reads in several tasks becomes several files. A file whose rows are all deleted
 becomes none.
 """
 
@@ -41,7 +39,7 @@ from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.engine.model.schema import StructType
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, spark_schema, stored_struct
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
-from airflow_delta.spark.reader.file_rows import FILE_NUMBER, ROW_PLACE, stored_column
+from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.log_actions import live_files
@@ -53,17 +51,17 @@ if TYPE_CHECKING:
 __all__ = ["FileRewriter", "Rewritten"]
 
 _WRITE_IDS = {"spark.sql.parquet.fieldId.write.enabled": "true"}
-# True of the files of writers that saw to it, which this one doesn't.
+# A tag that a writer may set only if it follows rules that this one doesn't.
 _UNTRUE_TAGS = frozenset({"ICEBERG_COMPAT_VERSION"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A live file, and those that have its rows now.
+    """A live file, and the new files with its rows.
 
     Attributes:
         file: the file.
-        successors: what takes its place; none where all its rows are deleted.
+        successors: the new files; none if all rows are deleted.
     """
 
     file: AddFile
@@ -72,14 +70,14 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the new files are laid out.
+    """The layout of the new files.
 
     Attributes:
-        read: the columns to read, as the files have them.
-        written: the same columns as they are to be written, by their place.
-        hidden: the names of the columns for row ids and row commit versions; none without row tracking.
+        read: the columns to read from the old files.
+        written: the same columns, in the same order, for the new files.
+        hidden: the columns for row ids and row commit versions; none without row tracking.
         statistics: the columns that get statistics.
-        partition_names: the names of partition columns in the log, by what they are now.
+        partition_names: the new names of partition columns in the log, by their current names.
     """
 
     read: T.StructType
@@ -90,7 +88,7 @@ class _Layout:
 
     @property
     def number(self) -> str:
-        """A name for one column more: of the directory that a file's rows are written into."""
+        """An unused name for the column with the file number, by which Spark partitions the output."""
         taken = {name.lower() for name in (*self.written.names, *self.hidden)}
         return next(name for name in _names("file") if name not in taken)
 
@@ -102,7 +100,7 @@ class FileRewriter:
         spark: the session.
         table: the table.
         snapshot: the version.
-        unmapped: write columns by their logical names, as the table is to have them without column mapping.
+        unmapped: whether to write logical names, for a table that drops column mapping.
     """
 
     def __init__(
@@ -121,14 +119,15 @@ class FileRewriter:
         self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
 
     def rewrite(self, adds: pa.Table) -> list[Rewritten]:
-        """Write the rows of files into new ones; if that fails, nothing is left.
+        """Write the rows of files into new ones; on an error, the new files are deleted.
 
         Args:
             adds: live files, all columns of ``add``.
 
         Raises:
-            UnsupportedFeatureError: Spark can't read a file by its name, or the files hold no columns.
-            InvalidTableError: a file has another number of rows than its statistics say.
+            UnsupportedFeatureError: Spark can't read a file because of its name, or the files have
+                no columns.
+            InvalidTableError: a file has another number of rows than in its statistics.
             DeltaError: a deletion vector can't be read.
             StorageError: the store failed.
             PySparkException: Spark's own errors.
@@ -141,19 +140,19 @@ class FileRewriter:
                 write_data_files(self._rows(adds), path, partition_by=(number,))
             by_number: dict[int, list[AddFile]] = defaultdict(list)
             sources = list(live_files(adds))
-            # Loops over files: those of one batch, whose footers are read.
+            # Python loops over files are fine: the footers of the batch are read anyway.
             for found in list_data_files(storage, directory):
                 if found.num_rows:
-                    place = int(found.info.path.split("/")[1].partition("=")[2])
-                    by_number[place].append(self._successor(sources[place], found))
+                    index = int(found.info.path.split("/")[1].partition("=")[2])
+                    by_number[index].append(self._successor(sources[index], found))
             self._check_counts(adds, by_number)
         except BaseException:
             storage.delete([info.path for info in storage.walk(directory)])
             raise
-        return [Rewritten(file, tuple(by_number[place])) for place, file in enumerate(sources)]
+        return [Rewritten(file, tuple(by_number[index])) for index, file in enumerate(sources)]
 
     def _rows(self, adds: pa.Table) -> DataFrame:
-        """The rows as they are to be written, with the number of their file."""
+        """The rows to be written, with the number of their file."""
         layout = self._layout
         facts = {
             "base_row_id": (T.LongType(), adds["baseRowId"]),
@@ -168,7 +167,7 @@ class FileRewriter:
         ]
         if layout.hidden:
             row_id, version = layout.hidden
-            default = F.col("base_row_id") + F.col(ROW_PLACE)
+            default = F.col("base_row_id") + F.col(FILE_ROW_INDEX)
             columns += [
                 F.coalesce(stored_column(row_id), default).alias(row_id),
                 F.coalesce(stored_column(version), F.col("default_version")).alias(version),
@@ -198,17 +197,17 @@ class FileRewriter:
         )
 
     def _check_counts(self, adds: pa.Table, written: Mapping[int, Sequence[AddFile]]) -> None:
-        """No row has got lost, and none has come back, as far as the log tells."""
+        """Check that the new files have exactly the live rows of the old ones, according to the log."""
         deleted = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
         expected = pc.subtract(num_records(adds["stats"]), deleted).to_pylist()
-        texts = [[file.stats for file in written.get(place, ())] for place in range(len(expected))]
+        texts = [[file.stats for file in written.get(index, ())] for index in range(len(expected))]
         for path, count, stats in zip(adds["path"].to_pylist(), expected, texts, strict=True):
             found = pc.sum(num_records(pa.chunked_array([stats], pa.string()))).as_py() or 0
             if count is not None and found != count:
                 raise InvalidTableError(
-                    f"the file {path!r} has {found} rows that aren't deleted, and by its statistics and "
-                    f"its deletion vector it has {count}: nothing was committed; look what is wrong with "
-                    "the file",
+                    f"the file {path!r} has {found} rows that aren't deleted, but according to its "
+                    f"statistics and its deletion vector it has {count}: nothing was committed; find out "
+                    "what is wrong with the file",
                     table=self._snapshot.table,
                     path=path,
                 )
@@ -223,7 +222,7 @@ def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
             "column first",
             table=snapshot.table,
         )
-    # With column mapping by name, too, columns are written with their ids.
+    # With column mapping by name, columns are also written with their ids.
     written = stored_struct(
         schema, mode=mode_after, without=partitioning, with_ids=mode_after != "none"
     )
@@ -243,9 +242,9 @@ def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
 def _indexed(
     snapshot: Snapshot, stored: StructType, mode: str, mode_after: str
 ) -> tuple[IndexedColumn, ...]:
-    """The columns that get statistics, by the names that statistics will have for them.
+    """The columns that get statistics, with the names that they have in statistics afterwards.
 
-    Which ones is told by logical names, and by the physical ones of the clustering columns.
+    The table's properties choose them by logical names; clustering columns have physical names.
     """
     paths = physical_paths(snapshot.schema, mode)
     domain = snapshot.domains.get(DOMAIN)

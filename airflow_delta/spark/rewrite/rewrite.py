@@ -1,27 +1,26 @@
-"""`rewrite_data`: write data files anew, so that no trace of a feature is left in them.
+"""`rewrite_data`: rewrite data files so that they no longer use a table feature.
 
-It is the part of dropping a feature that takes somebody who reads and writes rows; what else it
-takes is the engine's (``maintenance/drop_feature``, whose `rewrite` says which files it is about).
+This is the part of dropping a feature that reads and writes rows. The engine does the rest, and
+chooses the files (``engine/maintenance/drop_feature``).
 
 ===================  ==========================================  ======================================
-feature              a commit is about                           its operation
+feature              files of a commit                           operation (as in Delta Spark)
 ===================  ==========================================  ======================================
 ``deletionVectors``  some gigabytes of the files with a          ``REORG``
-                     deletion vector, or whose path a removed
-                     one has
-``typeWidening``     likewise of those with narrower types       ``REORG``
+                     deletion vector, or with the path of a
+                     removed file that had one
+``typeWidening``     likewise, of files with narrower types      ``REORG``
 ``columnMapping``    all files, and the metadata                 ``REMOVE COLUMN MAPPING``
 ===================  ==========================================  ======================================
 
-The names are those of Delta Spark. No row changes: all actions have ``dataChange=false``.
+No row changes: all actions have ``dataChange=false``.
 
-What others commit meanwhile is seen by the commit, as always. If they have removed one of the
-files, or with column mapping if they have added one, the commit is refused; then the table is
-looked at again, and what was written of files that are still there is taken as it is. So a round
-takes less work than the one before, unless the metadata has changed.
+If others remove one of the files meanwhile, or add one in the case of column mapping, the commit
+fails. The next round reuses the rewritten files whose originals are still there, unless the
+metadata has changed.
 
-A job that is killed leaves files that no commit names, in a directory ``rewrite-<uuid>``, for a
-vacuum. It may be run again: it goes on with the files that are left.
+A killed job leaves unreferenced files in ``rewrite-<uuid>`` directories, for a vacuum. Another run
+continues with the remaining files.
 """
 
 from __future__ import annotations
@@ -62,15 +61,16 @@ __all__ = ["RewriteResult", "rewrite_data", "rewrite_report"]
 
 _MAPPING = "columnMapping"
 _MOST_CONFLICTS = 10
-"""So many refused commits in a row are enough: the table is too busy."""
+"""The number of failed commits in a row after which the job gives up."""
 
 _BATCH_BYTES = 256 << 30
-"""A commit is about so many bytes of files, where it needn't be about all.
+"""The bytes of files per commit, unless it must contain all files.
 
-That is what a conflict, or a job that is killed, can cost.
+A conflict or a killed job can waste as much work.
 """
 
-# Rules about the values of rows, which rows that are copied keep. Not so the rules about files.
+# Features with rules about values of rows, which copied rows still satisfy; and those with rules
+# about files.
 _OF_FILES = frozenset({"icebergCompatV1", "icebergCompatV2"})
 _OF_ROWS = frozenset(
     name for name, feature in FEATURES.items() if feature.append is Support.IF_ENFORCED
@@ -79,15 +79,15 @@ _OF_ROWS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """What was done.
+    """The result of a rewrite.
 
     Attributes:
-        version: that of the last commit; None where there was nothing to do.
-        num_commits: how many commits there were.
-        num_removed: how many files were written anew.
-        bytes_removed: their sizes added up.
-        num_added: how many files there are in their place.
-        bytes_added: their sizes added up.
+        version: the version of the last commit; None if there was nothing to do.
+        num_commits: the number of commits.
+        num_removed: the number of rewritten files.
+        bytes_removed: their total size.
+        num_added: the number of new files.
+        bytes_added: their total size.
     """
 
     version: int | None = None
@@ -106,9 +106,9 @@ def rewrite_data(
     storage_options: Mapping[str, str] | None = None,
     allowed_outside: Sequence[str] = (),
 ) -> RewriteResult:
-    """Write the data files of a table anew in which a feature has left traces, and commit them.
+    """Rewrite the data files of a table that use a feature, and commit them.
 
-    The property that turns the feature on should be off by then, or there may be new traces soon.
+    Unset the property that enables the feature first; otherwise writers may soon use it again.
 
     Args:
         spark: the session; Spark reads and writes data files with the credentials of its own configuration.
@@ -118,12 +118,12 @@ def rewrite_data(
         allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: files needn't be written anew for such a feature.
+        InvalidArgumentError: dropping this feature needs no rewritten files.
         InvalidTableError: columns have names that only column mapping allows; or a file has another number
-            of rows than its statistics say.
-        UnsupportedFeatureError: the table needs something of writers that isn't done here, such as Iceberg
-            compatibility, or Spark can't read a file by its name.
-        CommitConflictError: other writers have changed what was to be written anew, ten times in a row.
+            of rows than in its statistics.
+        UnsupportedFeatureError: a feature of the table isn't supported here, such as Iceberg compatibility;
+            or Spark can't read a file because of its name.
+        CommitConflictError: other writers have changed the files, ten times in a row.
         CommitOutcomeUnknownError: the store failed; the last commit may have been made.
         DeltaError: the table can't be read or committed to.
         PySparkException: Spark's own errors.
@@ -131,7 +131,7 @@ def rewrite_data(
     if feature not in get_args(Rewritable):
         raise InvalidArgumentError(
             f"feature={feature!r}: expected one of {', '.join(get_args(Rewritable))}, for which files are "
-            "written anew",
+            "rewritten",
             table=uri,
         )
     table = DeltaTable(uri, storage_options, allowed_outside=allowed_outside)
@@ -139,7 +139,7 @@ def rewrite_data(
 
 
 def rewrite_report(result: RewriteResult) -> dict[str, Any]:
-    """A result as plain JSON.
+    """Convert a result to plain JSON.
 
     Returns:
         ``version`` (of the last commit, None for none), ``commits``, ``files_removed``, ``bytes_removed``,
@@ -167,10 +167,10 @@ class _Rewriting:
         self._spark = spark
         self._table = table
         self._feature = feature
-        # What is written and not committed, by the keys of the files, and for which table it was written.
+        # Rewritten but uncommitted files by file key, and the snapshot for which they were written.
         self._written: dict[str, Rewritten] = {}
         self._written_for: Snapshot | None = None
-        # The files that are to go: new ones that others add meanwhile are for another run.
+        # The files to be rewritten. Files that others add later are left to another run.
         self._paths: pa.Array | None = None
 
     def run(self) -> RewriteResult:
@@ -187,7 +187,7 @@ class _Rewriting:
                     self._discard()
                     raise
             except ConstraintViolationError:
-                # Only what is known not to have committed: anything else may have, and needs its files.
+                # Only after errors that rule out a commit: otherwise the table may need the files.
                 self._discard()
                 raise
             else:
@@ -206,10 +206,10 @@ class _Rewriting:
         return result
 
     def _next_round(self) -> tuple[OptimisticTransaction, list[str]] | None:
-        """A transaction that has begun, and the keys of the files that it is about, all written by now.
+        """Begin a transaction, and rewrite its files.
 
         Returns:
-            None where nothing is left to be done.
+            The transaction and the keys of its files; None if nothing is left to do.
         """
         transaction = self._begin()
         base = transaction.base
@@ -240,7 +240,7 @@ class _Rewriting:
                 enforces=sorted(enforced),
             )
             base = transaction.base
-            # Refused by the commit as well, but hours later.
+            # The commit would also refuse this, but hours later.
             check_writable(
                 base.protocol,
                 base.metadata,
@@ -252,7 +252,7 @@ class _Rewriting:
                 return transaction
 
     def _files(self, base: Snapshot) -> pa.Table:
-        """The files that the next commit is about."""
+        """The files of the next commit."""
         if self._paths is None or self._feature == _MAPPING:
             self._paths = self._with_traces(base).combine_chunks()
         files = base.files()
@@ -260,23 +260,23 @@ class _Rewriting:
         if self._feature == _MAPPING:
             return files
         if self._feature == "deletionVectors":
-            # Those of which only the deletion vector went meanwhile, and has left nothing, needn't go.
+            # A file that has lost its deletion vector in the meantime needn't be rewritten.
             files = files.filter(
                 pc.is_in(files["path"], value_set=self._with_traces(base).combine_chunks())
             )
-        # By paths, so that files of one partition mostly come together.
+        # Sorted by path, so that the files of a partition are mostly in one commit.
         files = files.sort_by("path")
         within = pc.less_equal(pc.cumulative_sum(files["size"]), _BATCH_BYTES)
         return files.slice(0, max(1, pc.sum(within).as_py() or 0))
 
     def _with_traces(self, base: Snapshot) -> pa.ChunkedArray:
-        """The paths of the files in which the feature has left traces."""
+        """The paths of the files that use the feature."""
         if self._feature == "typeWidening":
             return files_with_narrow_types(base, self._table.file_access)["path"]
         return files_with(self._feature, base)["path"]
 
     def _write(self, base: Snapshot, files: pa.Table, keys: pa.ChunkedArray) -> None:
-        """Write anew those of the files of which that isn't done yet."""
+        """Rewrite the files that aren't rewritten yet."""
         former = self._written_for
         if former and (former.metadata, former.protocol) != (base.metadata, base.protocol):
             self._discard()
@@ -295,7 +295,7 @@ class _Rewriting:
         self._written.update(zip(keys.filter(missing).to_pylist(), written, strict=True))
 
     def _stage(self, transaction: OptimisticTransaction, keys: Sequence[str]) -> Mapping[str, int]:
-        """Stage that files go and others come; the metrics of that."""
+        """Stage the removed and added files, and return the metrics."""
         pairs = [self._written[key] for key in keys]
         added = [file for pair in pairs for file in pair.successors]
         transaction.add_files(added)
@@ -310,12 +310,12 @@ class _Rewriting:
         }
 
     def _discard(self) -> None:
-        """Delete what is written and not committed."""
+        """Delete rewritten files that aren't committed."""
         storage = self._table.storage
         files = (file for pair in self._written.values() for file in pair.successors)
         paths = [decode_path(file.path) for file in files]
         if not storage.capabilities.remote:
-            # Hadoop's own file systems leave a checksum beside each file.
+            # Hadoop's file systems write a checksum file for each file.
             parts = [path.rpartition("/") for path in paths]
             paths += [f"{folder}/.{name}.crc" for folder, _, name in parts]
         storage.delete(paths)

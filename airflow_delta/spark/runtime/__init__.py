@@ -1,1 +1,1 @@
-"""What every Spark job needs: its session, Hadoop's settings and locations, readable errors."""
+"""Shared by all Spark jobs: the session, Hadoop's settings and locations, readable errors."""

@@ -1,12 +1,11 @@
-"""The engine's errors on their way from an executor to the driver.
+"""Pass the engine's errors from executors to the driver.
 
-Spark hands the driver the text of whatever a task has raised, in a traceback. So a `DeltaError`
-travels as text: as JSON behind a mark, from which the driver makes the error again, with its facts.
-A damaged checkpoint that an executor meets is an error like any other then, and what the engine does
-about one can be done.
+From a failed task the driver gets only the text of a traceback. So a task raises a `DeltaError` as
+JSON after a marker, and the driver creates the error again, with its facts. It can then handle it
+like an error of its own, for example recover from a damaged checkpoint.
 
-Tasks that don't even begin, because of the Python that executors have, end with an `ExecutorPythonError`
-in place of a trace in which the reason is the last line.
+If a task can't even start because of the executor's Python, the driver raises an
+`ExecutorPythonError` with the reason.
 """
 
 from __future__ import annotations
@@ -39,28 +38,28 @@ _UNFIT = {
     ),
     r'Cannot run program "([^"]+)": error=': (
         "an executor can't run the Python {!r}, which PYSPARK_PYTHON or spark.pyspark.python names: "
-        "name one that is there; if it comes with an archive, the name behind '#' in spark.archives and "
-        "the Python that the archive links to have to be right on that machine"
+        "name one that exists there; if it is in an archive, check the name after '#' in spark.archives, "
+        "and that the Python to which the archive links exists on that machine"
     ),
     r"Python in worker has different version: ([\d.]+)": (
-        "an executor has Python {}, another minor version than the driver: let PYSPARK_PYTHON or "
-        "spark.pyspark.python name one of the driver's version"
+        "an executor has Python {}, another minor version than the driver: set PYSPARK_PYTHON or "
+        "spark.pyspark.python to a Python of the driver's version"
     ),
 }
-"""What Spark says of a Python that can't run our tasks, and what we say."""
+"""Spark's messages about an unsuitable Python, and ours."""
 
 
 class ExecutorError(Exception):
-    """An error of the engine in the form that reaches the driver. Only executors raise it."""
+    """An error of the engine as text for the driver. Only executors raise it."""
 
 
 class ExecutorPythonError(Exception):
-    """The Python of an executor isn't fit for our tasks. Nothing of the table was read or written."""
+    """An executor's Python can't run our tasks; they have read and written nothing."""
 
 
 @contextmanager
 def errors_for_driver() -> Iterator[None]:
-    """In a task: give the engine's errors the form that `errors_of_executors` understands.
+    """In a task: convert the engine's errors to text that `errors_of_executors` parses.
 
     Raises:
         ExecutorError: instead of a `DeltaError`.
@@ -72,18 +71,18 @@ def errors_for_driver() -> Iterator[None]:
 
 
 def error_text(error: DeltaError) -> str:
-    """An error of the engine as text that `errors_of_executors` finds in an error of Spark's."""
-    told = [type(error).__name__, error.message, error.table, error.facts]
-    return f"{_MARK}{json.dumps(told, default=str)}"
+    """Convert an error of the engine to text that `errors_of_executors` finds in Spark's error."""
+    parts = [type(error).__name__, error.message, error.table, error.facts]
+    return f"{_MARK}{json.dumps(parts, default=str)}"
 
 
 @contextmanager
 def errors_of_executors() -> Iterator[None]:
-    """In the driver: raise the error of the engine that has ended a job, where it was one.
+    """In the driver: if an error of the engine has failed a job, raise that one.
 
     Raises:
-        DeltaError: what the executor met.
-        ExecutorPythonError: its Python can't run tasks of ours.
+        DeltaError: the error of the executor.
+        ExecutorPythonError: the executor's Python can't run our tasks.
         PySparkException, Py4JError: Spark's own errors.
     """
     try:
@@ -94,13 +93,13 @@ def errors_of_executors() -> Iterator[None]:
             _raise_if_unfit(error)
             raise
         (kind, message, table, facts), _ = json.JSONDecoder().raw_decode(rest)
-        # JSON has no tuples, and the facts of errors no lists.
+        # JSON has no tuples, and facts have no lists.
         facts = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         raise getattr(errors, kind)(message, table=table, **facts) from error
 
 
 def _raise_if_unfit(error: Exception) -> None:
     text = str(error)
-    for pattern, told in _UNFIT.items():
+    for pattern, message in _UNFIT.items():
         if match := re.search(pattern, text):
-            raise ExecutorPythonError(f"{told.format(match[1])}; {_REMEDY}") from error
+            raise ExecutorPythonError(f"{message.format(match[1])}; {_REMEDY}") from error

@@ -1,11 +1,12 @@
-"""Rename and delete directories through Hadoop, in whatever store Spark writes to.
+"""Rename and delete directories with Hadoop's file systems.
 
-The engine's storage has objects and no directories, and can't rename. Spark's own file systems can:
-at once in file systems, by copying in object stores.
+The engine's storage has objects only, and can't rename. Hadoop can: in one step in file systems, by
+copying in object stores.
 
-None of Hadoop's own ways to rename says on every store, and in one step, that something has come to the
-new path: most look first, and then move the directory *into* the one that came behind their look. So on
-local paths the operating system renames, which never does that; elsewhere it is looked at afterwards.
+No rename of Hadoop's reports on every store, atomically, that the new path exists. Most check
+first; if a directory is created after the check, they move the other one *into* it. So local paths
+are renamed by the operating system, which never does that. For other stores the result is checked
+afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LOCAL = "file:"
 
 
 class HadoopDirectories:
-    """The directories of the store that a path is in. Paths are literal Hadoop paths.
+    """The directories of one store. Paths are literal Hadoop paths.
 
     Args:
         spark: the session, with the store's credentials in its configuration.
@@ -37,13 +38,13 @@ class HadoopDirectories:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         context = spark.sparkContext
-        # PySpark has no public way to Hadoop's file systems; this one has been stable for years.
+        # PySpark has no public API for Hadoop's file systems; this one has been stable for years.
         self._path_type: Any = context._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]  # noqa: SLF001
         configuration = context._jsc.hadoopConfiguration()  # noqa: SLF001
         self._file_system: Any = self._path_type(path).getFileSystem(configuration)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a directory or file.
+        """Whether a directory or file exists.
 
         Raises:
             StorageError: the store failed.
@@ -52,7 +53,7 @@ class HadoopDirectories:
             return bool(self._file_system.exists(self._path_type(path)))
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file.
+        """Whether a path is a file.
 
         Raises:
             StorageError: the store failed.
@@ -62,7 +63,7 @@ class HadoopDirectories:
             return self.exists(path) and not status(self._path_type(path)).isDirectory()
 
     def delete(self, path: str) -> None:
-        """Delete a directory with all that is in it; one that is not there is no error.
+        """Delete a directory with its content; it needn't exist.
 
         Raises:
             StorageError: the store failed.
@@ -71,13 +72,13 @@ class HadoopDirectories:
             self._file_system.delete(self._path_type(path), True)
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename a directory to a path where nothing is, or an empty directory.
+        """Rename a directory to a path that doesn't exist or is an empty directory.
 
-        What comes to the new path meanwhile stays as it is, and so does the directory. An object store
-        that copies may have both at the new path then, one among the other.
+        If something is created at the new path meanwhile, nothing is renamed. An object store that
+        copies may then have files of both at the new path.
 
         Raises:
-            StorageError: it isn't renamed: it isn't there, something is at the new path, or the store
+            StorageError: it isn't renamed: it doesn't exist, something is at the new path, or the store
                 failed.
         """
         with _failures("rename", path):
@@ -87,11 +88,11 @@ class HadoopDirectories:
                 raise FileExistsError(f"{new_path} isn't free, or the store refused")
 
     def _renamed(self, path: str, new_path: str) -> bool:
-        """Whether Hadoop could; where it has put the directory into another one, it is taken out."""
+        """Rename with Hadoop; if it moved the directory into another one, move it back and return False."""
         name = path.rpartition("/")[2]
         nested, own = f"{new_path}/{name}", f"{path}/{name}"
         if self.exists(new_path) or self.exists(own):
-            # With a directory of its own name in it, nobody could tell afterwards where it has come to.
+            # If it contains a directory of its own name, the check afterwards couldn't work.
             return False
         paths = self._path_type(path), self._path_type(new_path)
         if not self._file_system.rename(*paths):
@@ -109,8 +110,8 @@ def _failures(operation: str, path: str) -> Iterator[None]:
     except (OSError, Py4JJavaError) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
         raise StorageError(
-            f"{operation} {path!r} failed: {reason}; another run may have changed what is there, so look, "
-            "and try again",
+            f"{operation} {path!r} failed: {reason}; another run may have changed it, so check what is "
+            "there, and try again",
             path=path,
             operation=operation,
         ) from error

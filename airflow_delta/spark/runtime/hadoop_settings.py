@@ -1,10 +1,10 @@
-"""From the engine's storage options to the properties of Hadoop's connectors.
+"""Convert the engine's storage options to properties of Hadoop's connectors.
 
-The engine and Spark reach the same store by different clients. A job gets its storage options in the
-environment and sets these properties in its own driver, from where they travel to the executors with
-the jobs: never on a command line, and not in Spark's own configuration, which is shown to others. (Of
-Hadoop's properties Spark's user interface and event log show what they are when a session starts, and again
-when somebody adds a file or a jar to it, as jobs never do.)
+The engine and Spark use different clients for the same store. A job gets its storage options in the
+environment, and sets the properties in its driver; Spark sends them to executors with its jobs. So
+secrets are never on a command line or in Spark's own configuration, which others can see. (Spark's
+user interface and event log show Hadoop's properties as they are when a session starts, and when a
+file or jar is added, which jobs never do.)
 
 ====================  ============================================================================
 ``s3://``, ``s3a://`` keys and session token, unsigned requests, region, endpoint and its style
@@ -12,8 +12,8 @@ when somebody adds a file or a jar to it, as jobs never do.)
 ``gs://``             the path of a service account file, which must be there on each machine
 ====================  ============================================================================
 
-Other ways to log in (roles, managed identities, the content of a key file) are Spark's own matter,
-and so are the connectors' jars. What Spark's configuration sets as ``spark.hadoop.<property>`` wins.
+For other credentials (roles, managed identities, the content of a key file) and for the connectors'
+jars, configure Spark. ``spark.hadoop.<property>`` in Spark's configuration has precedence.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _AUTHORITY = "https://login.microsoftonline.com"
 
 
 def hadoop_settings(uri: str, storage_options: Mapping[str, str]) -> dict[str, str]:
-    """The Hadoop properties with which Spark reaches what the engine reaches by its options.
+    """Convert storage options to Hadoop properties for a location.
 
     Args:
         uri: a table's location.
-        storage_options: the options that the engine opens it with; no option, no property.
+        storage_options: the options with which the engine opens it.
 
     Returns:
-        Names without ``spark.hadoop.``; nothing for stores other than those of the module. The
-        values hold secrets.
+        The properties by name, without ``spark.hadoop.``; empty for other stores than those of the module.
+        The values contain secrets.
 
     Raises:
         InvalidArgumentError: the location is malformed, or an option is unknown.
@@ -59,13 +59,13 @@ def hadoop_settings(uri: str, storage_options: Mapping[str, str]) -> dict[str, s
 
 
 def configure_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set Hadoop properties for all that a session reads and writes from here on.
+    """Set Hadoop properties for all later reads and writes of a session.
 
-    A property that Spark's configuration sets as ``spark.hadoop.<property>`` is left as it is.
+    A property that Spark's configuration sets as ``spark.hadoop.<property>`` isn't changed.
     """
     context = spark.sparkContext
     given = context.getConf()
-    # PySpark has no public way to the properties of a running session.
+    # PySpark has no public API for the properties of a running session.
     properties = context._jsc.hadoopConfiguration()  # noqa: SLF001
     for name, value in settings.items():
         if not given.contains(f"spark.hadoop.{name}"):
@@ -82,13 +82,13 @@ def _s3(storage_options: Mapping[str, str]) -> dict[str, str]:
     elif "access_key_id" in given:
         settings["fs.s3a.access.key"] = given["access_key_id"]
         settings["fs.s3a.secret.key"] = given.get("secret_access_key", "")
-        # Empty rather than left out: Spark takes one from the environment, of another identity.
+        # Empty instead of missing: otherwise Spark takes a token of another identity from the environment.
         settings["fs.s3a.session.token"] = given.get("session_token", "")
     if "region" in given:
         settings["fs.s3a.endpoint.region"] = given["region"]
     if "endpoint" in given:
         settings["fs.s3a.endpoint"] = given["endpoint"]
-        # The engine's client has the bucket in the path unless told otherwise.
+        # By default the engine's client has the bucket in the path.
         in_host = given.get("virtual_hosted_style_request") == "true"
         settings["fs.s3a.path.style.access"] = "false" if in_host else "true"
     return settings
@@ -98,10 +98,10 @@ def _azure(uri: str, storage_options: Mapping[str, str]) -> dict[str, str]:
     from airflow_delta.engine.storage.azure import AZURE_OPTIONS
 
     given = read_options(storage_options, AZURE_OPTIONS, kind="Azure").store
-    # Hadoop knows accounts by their hosts. Without one in the location it finds no account at all.
+    # Hadoop identifies accounts by host. Without a host in the location it finds no account.
     _, _, host = read_location(uri, CONTAINER).container.partition("@")
     settings: dict[str, str] = {}
-    # The first that is given, in the order of the engine's client.
+    # The first kind of credentials that is given, in the order of the engine's client.
     if "account_key" in given:
         settings = {"account.auth.type": "SharedKey", "account.key": given["account_key"]}
     elif {"client_id", "client_secret", "tenant_id"} <= given.keys():

@@ -1,7 +1,7 @@
-"""The Spark session of a job: started, led to the stores, and stopped whatever happens.
+"""Start, configure and stop the Spark session of a job.
 
-A job checks its parameters before, because starting Spark takes seconds. For the same reason PySpark is
-imported here when a session is asked for, and not with the module.
+Starting Spark takes seconds, so a job checks its parameters first, and PySpark is imported only
+when the session is started.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["job_session"]
 
 @contextmanager
 def job_session(storage_options: Mapping[str, str], *locations: str) -> Iterator[SparkSession]:
-    """The session that spark-submit has set up, able to reach what it shall read and write itself.
+    """Start the session that spark-submit has configured, with access to some locations.
 
     Args:
         storage_options: the options with which the engine opens these locations.
-        locations: what Spark reads or writes by its own connectors; none where only the engine does.
+        locations: the locations that Spark itself reads or writes; none if only the engine does.
 
     Raises:
         InvalidArgumentError: a location is malformed, or an option is unknown; nothing is started.
-        SparkStartError: Spark couldn't be started, as where no master accepts the application.
+        SparkStartError: Spark couldn't be started, for example because no master accepts the application.
         PySparkException: Spark's own errors.
     """
     settings: dict[str, str] = {}
@@ -53,8 +53,8 @@ def _started_session() -> SparkSession:
     except Exception as error:
         raise SparkStartError(_start_failure(error)) from error
     context = spark.sparkContext
-    # What a job says where it logs no more than warnings. On Kubernetes SparkSubmitHook takes a job
-    # that has said nothing at all for a failed one.
+    # Printed because a job logs warnings only, and on Kubernetes SparkSubmitHook considers a job
+    # without any output as failed.
     ui = f", {context.uiWebUrl}" if context.uiWebUrl else ""
     started = f"Spark {spark.version}: application {context.applicationId}, {context.master}{ui}"
     print(started, file=sys.stderr, flush=True)  # noqa: T201
@@ -62,15 +62,15 @@ def _started_session() -> SparkSession:
 
 
 def _start_failure(error: Exception) -> str:
-    """Why Spark couldn't be started, in a sentence."""
-    # Of an error of the JVM the first line says only which call failed; the next one has the cause.
+    """Say why Spark couldn't be started."""
+    # The first line of a JVM error says only which call failed; the next one has the cause.
     lines = [line.removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     cause = next((line for line in lines if "Exception" in line or "Error:" in line), "")
     if "stopped SparkContext" in cause:
-        # Spark stops the context from another thread, which logs why.
+        # Another thread of Spark stops the context, and logs the reason.
         return (
-            "Spark couldn't be started: the application was stopped before it had begun, as where no "
-            "master accepts it within a minute. Something may answer at the master's address that is no "
-            "Spark master of this version, or the master can't connect back; Spark's log has the reason"
+            "Spark couldn't be started: the application was stopped before it had begun, for example "
+            "because no master accepted it within a minute. The service at the master's address may not be "
+            "a Spark master of this version, or the master can't connect back; Spark's log has the reason"
         )
     return f"Spark couldn't be started: {cause or (lines or [type(error).__name__])[0]}"

@@ -1,14 +1,14 @@
-"""From the engine's locations to the paths of Spark's file systems (Hadoop's).
+"""Convert the engine's locations to paths and URIs of Hadoop's file systems.
 
-The engine speaks of ``/data/a b`` and ``s3://bucket/key``, decoded and literal. Hadoop wants a
-scheme that it has a connector for, and writes paths in two forms:
+The engine's locations, such as ``/data/a b`` and ``s3://bucket/key``, are decoded and literal.
+Hadoop needs the scheme of one of its connectors, and has two forms:
 
 * `hadoop_path`: literal text, for calls that take a path from a user (``DataFrameWriter.parquet``);
-* `hadoop_uri`: encoded as ``java.net.URI`` does, the form of ``_metadata.file_path``.
+* `hadoop_uri`: encoded like ``java.net.URI``, the form of ``_metadata.file_path``.
 
-`hadoop_uris` does the latter for all the files of a table at once, a million of them in a second or two.
-Spark opens what it is given, with credentials of its own; so here is also looked whether the table may read
-there, and the store goes by the user's name for it, never by the log's (`FileAccess`).
+`hadoop_uris` converts all files of a table at once, a million in a second or two. Spark opens any
+URI with its own credentials. So it also checks that the table may read each location, and uses the
+user's spelling of the store, never the log's (`FileAccess`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from airflow_delta.engine.storage.file_access import FileAccess
 __all__ = ["hadoop_path", "hadoop_uri", "hadoop_uris"]
 
 _PLAIN_NAME = r"^[A-Za-z0-9\-_.!~*'()@&=+$,;]+$"
-"""Names that are the same encoded and decoded. (A ``:`` could end a scheme.)"""
+"""Names that need no encoding. (A ``:`` does, because it could end a scheme.)"""
 
-# The engine's scheme, and that of Hadoop's connector for the same store.
+# The engine's schemes, and those of Hadoop's connectors for the same stores.
 _CONNECTORS = {"s3": "s3a", "gcs": "gs"}
 _WITHOUT_CONNECTOR = {
     "memory": "Spark can't see the memory of this process; use a path or an object store",
@@ -35,10 +35,10 @@ _WITHOUT_CONNECTOR = {
 
 
 def hadoop_path(location: str) -> str:
-    """The literal Hadoop path of an absolute location.
+    """Convert an absolute location to a literal Hadoop path.
 
     Args:
-        location: as `resolve` of the engine's ``model.paths`` gives it: a path, or
+        location: the location, from `resolve` of the engine's ``model.paths``: a path, or
             ``scheme://authority/key``.
 
     Raises:
@@ -49,7 +49,7 @@ def hadoop_path(location: str) -> str:
 
 
 def hadoop_uri(location: str) -> str:
-    """The encoded Hadoop URI of an absolute location, as Spark spells it in ``_metadata.file_path``.
+    """Convert an absolute location to an encoded Hadoop URI, as in ``_metadata.file_path``.
 
     Args:
         location: see `hadoop_path`.
@@ -62,25 +62,24 @@ def hadoop_uri(location: str) -> str:
 
 
 def hadoop_uris(paths: pa.ChunkedArray, access: FileAccess) -> pa.Array:
-    """The Hadoop URIs of a table's files, all of which the table may read.
+    """Convert the paths of a table's files to Hadoop URIs, and check that the table may read them.
 
     Args:
-        paths: as the log has them: encoded, relative or absolute.
-        access: says what the table may read.
+        paths: the paths in the log: encoded, relative or absolute.
+        access: decides what the table may read.
 
     Returns:
-        For each path what `hadoop_uri` makes of its location, in the store that the user has named, as
-        strings.
+        The `hadoop_uri` of each location, with the user's spelling of the store, as strings.
 
     Raises:
-        OutsidePathError: a path leads to where the table may not read. Facts: path.
+        OutsidePathError: the table isn't allowed to read the location of a path. Facts: path.
         CorruptLogError: a path is no well-formed URI. Facts: path.
         InvalidArgumentError: see `hadoop_uri`.
     """
     texts = paths.combine_chunks()
     directories = pc.replace_substring_regex(texts, r"(?s)[^/]*$", "").dictionary_encode()
     names = pc.replace_substring_regex(texts, r"(?s)^.*/", "")
-    # Loops over the distinct directories, and over the files of which a name needs a look: mostly few.
+    # Python loops over the distinct directories, and over files with unusual names, of which there are few.
     found = [_checked(access, directory) for directory in directories.dictionary.to_pylist()]
     prefix = array_of([uri for uri, _ in found], pa.string()).take(directories.indices)
     uris = pc.binary_join_element_wise(prefix, names, "")
@@ -94,13 +93,13 @@ def hadoop_uris(paths: pa.ChunkedArray, access: FileAccess) -> pa.Array:
 
 
 def _checked(access: FileAccess, path: str) -> tuple[str, frozenset[str]]:
-    """The URI of a path of the log, or of a directory in one; and which names in that are links."""
+    """The URI of a file or directory path of the log, and the names of links in that directory."""
     location = resolve(access.storage.root, path)
     return hadoop_uri(access.named_location(location)), access.linked_names(location)
 
 
 def _split(location: str) -> tuple[str, str]:
-    """What goes in front of the path (``file:`` or ``scheme://authority``), and the path."""
+    """Split a location into ``file:`` or ``scheme://authority``, and the path."""
     if location.startswith("/"):
         return "file:", location
     scheme, separator, rest = location.partition("://")

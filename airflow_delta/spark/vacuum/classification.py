@@ -1,4 +1,8 @@
-"""Decide about the files of one name-partition: the engine's own rules, over all that is known of them."""
+"""Decide which files of a partition are deleted, by the engine's own rules.
+
+A partition has all files with certain names, and everything that the log contains about them
+(`references`).
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ from airflow_delta.spark.checkpoint.key_shuffle import Parcel, StorageAddress
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver
 from airflow_delta.spark.vacuum.references import CLEANED, LIVE, RECENT, REMOVED_FILES
 
-__all__ = ["FOUND_FILES", "SIFTED", "Decision", "Sifting"]
+__all__ = ["DELETABLE", "FOUND_FILES", "Decision", "FileClassifier"]
 
 FOUND_FILES = "found"
-"""Of files that were found in the table's directory."""
+"""The kind of parcels with files that were found in the table's directory."""
 
-SIFTED = pa.schema([*FOUND, pa.field("kind", pa.string())])
-"""Files to be deleted."""
+DELETABLE = pa.schema([*FOUND, pa.field("kind", pa.string())])
+"""The schema of files to be deleted."""
 
 _PATHS = pa.schema([pa.field("path", pa.string())])
 _SCHEMAS = {
@@ -47,13 +51,13 @@ _SCHEMAS = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to become of the files of a partition.
+    """The decision about the files of a partition.
 
     Attributes:
-        files: those to be deleted, `SIFTED`, as Arrow's bytes.
-        kept: why the others stay.
-        num_found: how many there are.
-        lost: the newest version that has removed a file which is gone then; None for none.
+        files: the files to be deleted, with the schema `DELETABLE`, as Arrow IPC bytes.
+        kept: why the others are kept.
+        num_found: the number of files that were found.
+        lost: the newest version that removed a file which is gone after the vacuum; None if there is none.
     """
 
     files: bytes
@@ -63,15 +67,15 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Sifting:
-    """What the tasks that decide have in common; for ``RDD.mapPartitions``.
+class FileClassifier:
+    """Classifies the files of a partition, in tasks; for ``RDD.mapPartitions``.
 
     Attributes:
-        scope: which files may be looked at.
+        scope: the files that a vacuum may delete.
         retention: how old they must be.
         others: the directories of other tables.
-        address: where the table is.
-        is_listed: whether what was found is all that there is; else it is an inventory.
+        address: the table's address, for tasks.
+        is_listed: whether the files are from a complete listing; else from an inventory.
     """
 
     scope: Scope
@@ -81,7 +85,7 @@ class Sifting:
     is_listed: bool
 
     def __call__(self, parcels: Iterable[tuple[int, Parcel]]) -> Iterator[Decision]:
-        """Decide about the files of a partition."""
+        """Yield the decision about the files of a partition."""
         with errors_for_driver():
             yield self._decision(parcels)
 
@@ -118,15 +122,15 @@ class Sifting:
 
 def _references(kind: str, batches: dict[str, list[pa.RecordBatch]]) -> References:
     near, far = (
-        pa.Table.from_batches(batches[f"{kind} {place}"], _PATHS)["path"].cast(pa.large_string())
-        for place in ("near", "far")
+        pa.Table.from_batches(batches[f"{kind} {distance}"], _PATHS)["path"].cast(pa.large_string())
+        for distance in ("near", "far")
     )
     return References(near, far)
 
 
 def _bytes_of(files: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SIFTED) as stream:
-        stream.write_table(files.cast(SIFTED))
+    with pa.ipc.new_stream(sink, DELETABLE) as stream:
+        stream.write_table(files.cast(DELETABLE))
     content: bytes = sink.getvalue().to_pybytes()
     return content

@@ -1,23 +1,22 @@
-"""`vacuum`: a vacuum by Spark, of tables whose files are too many for the memory of one machine.
+"""`vacuum`: run a vacuum with Spark, for tables with too many files for the memory of one machine.
 
-It deletes what ``DeltaTable.vacuum`` deletes, by the same rules (``maintenance/vacuum.py``):
+It deletes the same files as ``DeltaTable.vacuum``, by the same rules (``engine/maintenance/vacuum/``):
 
-1. Executors list the table's directory (`vacuuming_listing`), or read an inventory
-(`vacuuming_inventory`). 2. The driver asks for the newest version, after that. Executors reconcile
-its log, and work out what the table
-   needs and what older versions did (`vacuuming_references`).
-3. Both meet by the names of files, where executors decide (`vacuuming_sifting`). The driver gets
-the paths of
-   the files that are to be deleted, and numbers of all others. It asks the directories of these files
-   whether they belong to other tables, where the listing can't show that (`vacuum_other_tables`).
-4. Executors delete them, a thousand at a time, in waves. Before each the driver looks what commits have
-   brought back meanwhile (`vacuum_meanwhile`). How far the vacuum has come is noted at the very end.
+1. Executors list the table's directory (`listing`), or read an inventory (`inventory`).
+2. After that, the driver opens the newest version. Executors reconcile its log, and find the files
+   that the table needs and those that older versions removed (`references`).
+3. Spark partitions found files and references by file name, and executors decide
+   (`classification`). The driver gets the paths of the files to be deleted, and counts of all
+   others. It checks whether the directories of these files belong to other tables, if the listing
+   can't show that.
+4. Executors delete the files in waves. Before each wave the driver checks which files concurrent
+   commits have added again. At the end the progress of the vacuum is recorded.
 
-So the driver's memory is that of opening the newest version, and of what is to be deleted, some
-hundred bytes for each file. A vacuum that is broken off does no harm, and the next one finds what is left.
+The driver needs the memory to open the newest version, and some hundred bytes per file to be deleted. An
+interrupted vacuum does no harm; the next one finds the rest.
 
-Driver and executors reach the table with the engine's own clients. A table in a file system must be in one
-that all machines share, and executors need ``obstore`` for one in an object store.
+Driver and executors use the engine's own storage clients. A table in a file system must be in one that all
+machines share; for an object store, executors need ``obstore``.
 """
 
 from __future__ import annotations
@@ -56,13 +55,18 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.spark.checkpoint.key_shuffle import ByHash, Parcel, StorageAddress, itself
 from airflow_delta.spark.runtime.executor_errors import errors_for_driver, errors_of_executors
 from airflow_delta.spark.runtime.locations import hadoop_path
-from airflow_delta.spark.vacuum.classification import FOUND_FILES, SIFTED, Decision, Sifting
+from airflow_delta.spark.vacuum.classification import (
+    DELETABLE,
+    FOUND_FILES,
+    Decision,
+    FileClassifier,
+)
 from airflow_delta.spark.vacuum.inventory import inventory_batches
 from airflow_delta.spark.vacuum.listing import listed_files
 from airflow_delta.spark.vacuum.references import (
     RECENT,
-    by_name,
     log_parcels,
+    parcels_by_name,
     reference_parcels,
 )
 
@@ -73,13 +77,13 @@ if TYPE_CHECKING:
 __all__ = ["for_spark", "vacuum"]
 
 _PARTITION_FILES = 200_000
-"""Of so many files a task decides: with what the log says of them, some hundred megabytes."""
+"""The number of files per task; with the references of the log they take some hundred megabytes."""
 
 _DELETED_AT_ONCE = 1000
-"""As many as one request to S3 deletes."""
+"""The number of objects that one S3 request can delete."""
 
 _DELETING_TASKS = 4
-"""For each core: a task mostly waits for the store."""
+"""Tasks per core: a task mostly waits for the store."""
 
 
 def vacuum(
@@ -92,22 +96,21 @@ def vacuum(
     dry_run: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> VacuumResult:
-    """Delete the files in a table's directory that nobody needs any more.
+    """Delete files in a table's directory that no retained version needs.
 
     Args:
         spark: the session.
-        uri: the table's path or URI; executors must reach it by the same.
+        uri: the table's path or URI, which must also be valid on executors.
         retention_hours: see ``DeltaTable.vacuum``.
-        inventory: files to be looked at in place of a listing, with the columns ``path``, ``length``,
-            ``isDir``, ``modificationTime``: rows, or the Parquet file or directory that Spark reads.
+        inventory: files to use instead of a listing, with the columns ``path``, ``length``, ``isDir`` and
+            ``modificationTime``: a DataFrame, or the path of a Parquet file or directory.
         enforce_retention: see ``DeltaTable.vacuum``.
-        dry_run: only say what would be done: ``result.plan.files`` has the paths.
-        storage_options: credentials and settings with which the engine reaches the table, in the driver
-            and in executors.
+        dry_run: only plan the vacuum: ``result.plan.files`` has the paths.
+        storage_options: credentials and settings of the engine, in the driver and in executors.
 
     Raises:
-        InvalidArgumentError: executors can't see the location, or an argument makes no sense.
-        DeltaError: see ``DeltaTable.vacuum``. What is deleted by then stays so; a repetition goes on.
+        InvalidArgumentError: executors can't reach the location, or an argument is invalid.
+        DeltaError: see ``DeltaTable.vacuum``. Some files may be deleted; another call deletes the rest.
         PySparkException, Py4JError: Spark's own errors; likewise.
     """
     options = dict(storage_options or {})
@@ -127,22 +130,22 @@ def vacuum(
 
 
 def for_spark(uri: str) -> str:
-    """A location by the scheme that Spark has a connector for; a path stays as it is.
+    """Give a URI the scheme of Spark's connector; a path stays as it is.
 
     Raises:
-        InvalidArgumentError: it has none.
+        InvalidArgumentError: Spark has no connector for it.
     """
     return hadoop_path(uri) if "://" in uri and not uri.startswith("file:") else uri
 
 
 class _Job:
-    """One vacuum.
+    """Plans and executes one vacuum.
 
     Args:
         spark: the session.
         storage: the table's storage.
         options: the storage options.
-        now_ms: the time, in epoch ms.
+        now_ms: the current time, in epoch ms.
     """
 
     def __init__(
@@ -157,11 +160,11 @@ class _Job:
     def plan(
         self, retain: Callable[[TableProperties], Retention], inventory: DataFrame | None
     ) -> VacuumPlan:
-        """What is to be deleted.
+        """Find the files to be deleted.
 
         Args:
-            retain: the retention of a table with some properties.
-            inventory: what to look at in place of a listing.
+            retain: computes the retention from the table's properties.
+            inventory: files to use instead of a listing.
         """
         before = open_for_vacuum(self._storage, self._owners)
         retain(before.properties)
@@ -170,21 +173,21 @@ class _Job:
                 found = listed_files(self._context, self._storage, self._address)
             else:
                 found = inventory_batches(inventory, root=self._storage.root, now_ms=self._now_ms)
-            # Gone through more than once, and listed once.
+            # Persisted because it is used several times, and must be listed once.
             found = found.persist(StorageLevel.DISK_ONLY)
             try:
-                looks = found.map(_look).collect()
+                summaries = found.map(_summarize).collect()
                 newest = open_for_vacuum(self._storage, self._owners)
                 snapshot = before if newest.version == before.version else newest
                 retention = retain(snapshot.properties)
                 listed = before.version if inventory is None else None
-                decisions = self._decisions(snapshot, found, looks, retention, listed=listed)
+                decisions = self._decisions(snapshot, found, summaries, retention, listed=listed)
             finally:
                 found.unpersist()
         return _plan_of(decisions, snapshot, retention, listed=listed)
 
     def execute(self, plan: VacuumPlan) -> VacuumResult:
-        """Do what a plan says, but for files that a commit has brought back; see `vacuum_meanwhile`."""
+        """Delete the files of a plan, except those that a concurrent commit has added again."""
         address, paths, files = self._address, plan.files["path"], plan.files
         if files.num_rows:
             deletions = Deletions(self._storage, self._owners, plan)
@@ -195,7 +198,7 @@ class _Job:
                     address.open().delete(list(given))
                 return iter(())
 
-            # Wave by wave, so that the log is looked at in between.
+            # In waves, to check for new commits in between.
             for start in range(0, len(paths), tasks * _DELETED_AT_ONCE):
                 wave = paths.slice(start, tasks * _DELETED_AT_ONCE).to_pylist()
                 going = deletions.without_needed(wave)
@@ -211,45 +214,51 @@ class _Job:
         self,
         snapshot: Snapshot,
         found: RDD[bytes],
-        looks: Sequence[_Look],
+        summaries: Sequence[_BatchSummary],
         retention: Retention,
         *,
         listed: int | None,
     ) -> list[Decision]:
-        """What becomes of the files, by partitions of their names."""
-        names = ByHash(1 + sum(look.count for look in looks) // _PARTITION_FILES)
+        """Decide about the files, partitioned by their names."""
+        names = ByHash(1 + sum(summary.count for summary in summaries) // _PARTITION_FILES)
         cutoff_ms, until = retention.cutoff_ms, snapshot.version if listed is None else listed
-        # What checkpoints may have forgotten: told by commits alone; see `vacuum_log`.
+        # Tombstones that checkpoints don't have any more are only in commits.
         longer = retention.duration_ms > retention.configured_ms
         removes = removed_since(snapshot, cutoff_ms, all_needed=longer)
         forgotten = references(removes, table=snapshot.table)
         extra = list(reference_parcels(RECENT, forgotten, names))
-        files_found = self._found_parcels(found, looks, names, is_listed=listed is not None)
-        sifting = Sifting(
+        files_found = self._found_parcels(found, summaries, names, is_listed=listed is not None)
+        classifier = FileClassifier(
             Scope.of(snapshot),
             retention,
-            tuple(sorted({root for look in looks for root in look.others})),
+            tuple(sorted({root for summary in summaries for root in summary.others})),
             self._address,
             is_listed=listed is not None,
         )
         while True:
             try:
-                told = log_parcels(
+                logged = log_parcels(
                     self._context, self._address, snapshot, names, cutoff_ms=cutoff_ms, until=until
                 )
                 known = self._context.parallelize(extra, max(len(extra), 1))
-                parcels = self._context.union([files_found, told, known])
+                parcels = self._context.union([files_found, logged, known])
                 with errors_of_executors():
-                    return parcels.partitionBy(names.count, itself).mapPartitions(sifting).collect()
+                    by_name = parcels.partitionBy(names.count, itself)
+                    return by_name.mapPartitions(classifier).collect()
             except (CorruptLogError, ObjectNotFoundError) as error:
                 snapshot.state.recover(error)
 
     def _found_parcels(
-        self, found: RDD[bytes], looks: Sequence[_Look], names: ByHash, *, is_listed: bool
+        self,
+        found: RDD[bytes],
+        summaries: Sequence[_BatchSummary],
+        names: ByHash,
+        *,
+        is_listed: bool,
     ) -> RDD[tuple[int, Parcel]]:
-        """The files that were found, dealt out by their names; without markers of directories."""
+        """Distribute the found files by their names, without directory markers."""
         markers = pa.array([], pa.string())
-        empty = [path for look in looks for path in look.empty]
+        empty = [path for summary in summaries for path in summary.empty]
         if is_listed and empty and self._storage.capabilities.remote:
             column = pa.chunked_array([empty], pa.string())
             marked = found.map(partial(_marked, column)).collect()
@@ -258,19 +267,19 @@ class _Job:
         def deal(batch: bytes) -> Iterator[tuple[int, Parcel]]:
             files = _files(batch)
             files = files.filter(pc.invert(pc.is_in(files["path"], value_set=markers)))
-            return by_name(FOUND_FILES, files, names)
+            return parcels_by_name(FOUND_FILES, files, names)
 
         return found.flatMap(deal)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What a batch of files tells of others.
+class _BatchSummary:
+    """What the driver needs to know about a batch of files.
 
     Attributes:
-        count: how many files they are.
+        count: the number of files.
         others: the directories of other tables.
-        empty: the paths of empty files, which may stand for directories.
+        empty: the paths of empty files, which may be directory markers.
     """
 
     count: int
@@ -278,11 +287,11 @@ class _Look:
     empty: tuple[str, ...]
 
 
-def _look(batch: bytes) -> _Look:
+def _summarize(batch: bytes) -> _BatchSummary:
     files = _files(batch)
     empty = files["path"].filter(pc.equal(files["size"], pa.scalar(0, pa.int64())))
     others = roots_of_other_tables(files["path"])
-    return _Look(files.num_rows, tuple(others.to_pylist()), tuple(empty.to_pylist()))
+    return _BatchSummary(files.num_rows, tuple(others.to_pylist()), tuple(empty.to_pylist()))
 
 
 def _marked(empty: pa.ChunkedArray, batch: bytes) -> list[str]:
@@ -297,9 +306,9 @@ def _files(batch: bytes) -> pa.Table:
 def _plan_of(
     decisions: Sequence[Decision], snapshot: Snapshot, retention: Retention, *, listed: int | None
 ) -> VacuumPlan:
-    """The plan that the decisions about all files come to."""
+    """Combine the decisions about all partitions into a plan."""
     tables = [pa.ipc.open_stream(decision.files).read_all() for decision in decisions]
-    files = pa.concat_tables([SIFTED.empty_table(), *tables])
+    files = pa.concat_tables([DELETABLE.empty_table(), *tables])
     kept = KeptFiles(
         *(
             sum(getattr(decision.kept, field.name) for decision in decisions)

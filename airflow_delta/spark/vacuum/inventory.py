@@ -1,6 +1,6 @@
-"""An inventory that Spark reads, in place of a listing; see the engine's `vacuum_inventory`.
+"""Read an inventory with Spark, instead of a listing; see the engine's ``maintenance/vacuum``.
 
-What cloud stores write of a bucket with a billion objects is many files, and Spark reads them in parallel.
+The inventory of a bucket with a billion objects is many files, which Spark reads in parallel.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _SCHEMA = pa.schema(
 
 
 def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[bytes]:
-    """The files of an inventory that are below the root of a table, in batches as of a listing.
+    """Read the files of an inventory that are below the root of a table, in batches like a listing.
 
-    A file that is named twice is there twice.
+    A file that the inventory has twice is there twice.
 
     Args:
-        inventory: has at least the columns `COLUMNS`.
+        inventory: rows with at least the columns `COLUMNS`.
         root: the table's location.
-        now_ms: the time, in epoch ms.
+        now_ms: the current time, in epoch ms.
 
     Raises:
-        InvalidArgumentError: a column is missing, or is of the wrong type; or see `check_times`.
+        InvalidArgumentError: a column is missing or has the wrong type; or see `check_times`.
     """
     columns = [_typed(inventory, name, root) for name in COLUMNS]
 
     def convert(rows: Iterable[T.Row]) -> Iterator[bytes]:
         with errors_for_driver():
             found = iter(rows)
-            # A loop over files: that is how Python gets the rows of a DataFrame.
+            # A Python loop over files: PySpark passes the rows of a DataFrame one by one.
             while some := [tuple(row) for row in islice(found, _BATCH)]:
                 columns = [
                     pa.array(values, field.type)
@@ -71,7 +71,7 @@ def inventory_batches(inventory: DataFrame, *, root: str, now_ms: int) -> RDD[by
 
 
 def _typed(inventory: DataFrame, name: str, table: str) -> Column:
-    """A column as the engine takes it, times as epoch milliseconds."""
+    """Cast a column to the type that the engine needs; times become epoch milliseconds."""
     fields = {field.name: field.dataType for field in inventory.schema}
     if name not in fields:
         raise InvalidArgumentError(
@@ -93,11 +93,11 @@ def _typed(inventory: DataFrame, name: str, table: str) -> Column:
         case "modificationTime" if isinstance(type_, T.TimestampType):
             return F.unix_millis(column).alias(name)
         case "modificationTime" if isinstance(type_, T.TimestampNTZType):
-            # Taken for UTC, whatever the session's zone.
+            # Interpreted as UTC, whatever the session's zone.
             epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
             return F.timestamp_diff("MILLISECOND", epoch, column).alias(name)
     raise InvalidArgumentError(
-        f"the column {name} of the inventory is of type {type_.simpleString()}, which can't be read "
-        "as that",
+        f"the column {name} of the inventory has the type {type_.simpleString()}, which can't be "
+        "converted",
         table=table,
     )

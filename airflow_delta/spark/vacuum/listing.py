@@ -1,11 +1,10 @@
-"""List the files of a table's directory on executors: what a full vacuum goes through.
+"""List the files of a table's directory on executors, for a full vacuum.
 
-The driver looks at what is directly in the table's directory; each directory below is listed, at any depth,
-by a task. That reaches the store with the engine's client, which asks for many pages at a time where the
-store lets it. Files become Arrow batches where they are listed, and stay on the executors.
+The driver lists the top level. A task lists each directory below it, at any depth, with the
+engine's client, which requests many pages at a time if the store allows it. Tasks put the files
+into Arrow batches, which stay on the executors.
 
-So a table without partitions, whose files lie all in one directory, is listed by the driver: stores list
-one directory page by page anyway.
+So the driver lists a table without partitions alone; a store lists a single directory page by page anyway.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _TASKS_PER_CORE = 4
 
 
 def listed_files(context: SparkContext, storage: Storage, address: StorageAddress) -> RDD[bytes]:
-    """All files of a table's directory but those of its log: batches of the schema `FOUND`, as bytes.
+    """List all files of a table's directory except its log, as serialized batches of the schema `FOUND`.
 
     Args:
-        context: Spark's.
+        context: the Spark context.
         storage: the table's storage.
-        address: the same, for tasks.
+        address: the table's address, for tasks.
 
     Raises:
         StorageError: the store failed.

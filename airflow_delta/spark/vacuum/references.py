@@ -1,11 +1,12 @@
-"""What a log says of files, dealt out by their names: what the table needs, and what was removed when.
+"""Read the references of a log to files, and partition them by file name.
 
-Two paths of one file may be spelled in many ways (`vacuum_references`), but they end with the same
-name. So what is found in a directory, and all that the log says of it, meet in the partition of the
-name, and there the engine's own rules decide, as if the table had no other files.
+The references are the files that the table needs, and those that commits have removed. Different
+paths may mean the same file (see the engine's ``maintenance/vacuum``), but they end with the same
+name. So a found file and all references to it are in the partition of its name, where the engine's
+rules can decide about it.
 
-The files of the newest version are reconciled first, by the engine's rules as well, in partitions
-by file key: the driver gets none of them.
+Before that, the files of the newest version are reconciled by the engine's rules, in partitions by
+file key. The driver gets none of them.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ __all__ = [
     "LIVE",
     "RECENT",
     "REMOVED_FILES",
-    "by_name",
     "log_parcels",
+    "parcels_by_name",
     "reference_parcels",
 ]
 
 LIVE, RECENT = "live", "recent"
-"""Of files of the newest version, and of those that were removed since the cut-off."""
+"""The kinds of parcels with files of the newest version, and with files removed since the cut-off."""
 
 REMOVED_FILES = "removed"
-"""Of files that a commit has removed: `REMOVED_SCHEMA`."""
+"""The kind of parcels with files that a commit has removed."""
 
 CLEANED = "cleaned"
-"""That a cleanup has taken commits while they were read: the number after the last of them, as text."""
+"""The kind of parcels that report commits deleted by a cleanup: the version after the last of them."""
 
 _COLUMNS = ("deletionTimestamp",)
 
@@ -75,20 +76,20 @@ def log_parcels(
     cutoff_ms: int,
     until: int,
 ) -> RDD[tuple[int, Parcel]]:
-    """What the log says of files, dealt out by their names.
+    """Read the references of the log, partitioned by file name.
 
     Args:
-        context: Spark's.
-        address: where the table is.
+        context: the Spark context.
+        address: the table's address, for tasks.
         snapshot: the newest version.
         names: the partitions.
-        cutoff_ms: what was removed at this time or later, in epoch ms, is needed.
-        until: the last version of which is asked what it has removed.
+        cutoff_ms: files removed at this time or later, in epoch ms, are needed.
+        until: the last version whose removed files are read.
 
     Raises:
         CorruptLogError: the top level of the checkpoint is damaged.
         ObjectNotFoundError: it is gone.
-        VersionNotFoundError: the log rebuilds no version.
+        VersionNotFoundError: no version can be rebuilt from the log.
     """
     root, storage = address.root, snapshot.storage
     parts = log_parts(storage, snapshot.segment)
@@ -112,23 +113,24 @@ def log_parcels(
     first = snapshot.timeline.earliest_recreatable + 1
     wanted = [commit for commit in commits if first <= commit.version <= until]
     runs = list(commit_runs(wanted))
-    told: RDD[tuple[int, Parcel]] = context.parallelize(runs, max(len(runs), 1)).mapPartitions(
+    removes: RDD[tuple[int, Parcel]] = context.parallelize(runs, max(len(runs), 1)).mapPartitions(
         removed
     )
-    return actions.mapPartitions(needed).union(told)
+    return actions.mapPartitions(needed).union(removes)
 
 
 def reference_parcels(kind: str, files: References, names: ByHash) -> Iterator[tuple[int, Parcel]]:
-    """References, dealt out by the names of the files; kinds are ``<kind> near`` and ``<kind> far``."""
-    for place, texts in (("near", files.near), ("far", files.far)):
-        yield from by_name(f"{kind} {place}", pa.table({"path": texts.cast(pa.string())}), names)
+    """Partition references by file name; the kinds are ``<kind> near`` and ``<kind> far``."""
+    for distance, texts in (("near", files.near), ("far", files.far)):
+        paths = pa.table({"path": texts.cast(pa.string())})
+        yield from parcels_by_name(f"{kind} {distance}", paths, names)
 
 
-def by_name(kind: str, rows: pa.Table, names: ByHash) -> Iterator[tuple[int, Parcel]]:
-    """Rows with a column ``path``, dealt out by the names that all spellings of a path have in common.
+def parcels_by_name(kind: str, rows: pa.Table, names: ByHash) -> Iterator[tuple[int, Parcel]]:
+    """Partition rows with a column ``path`` by a name that all spellings of a path have in common.
 
-    That is the last segment as a file system without case compares it, decoded until nothing is left to
-    be decoded.
+    It is the last segment, case-folded for file systems that ignore case, and decoded until it has no more
+    escapes.
     """
     return parcels(kind, rows, folded_names(_plain(rows["path"])), names)
 
@@ -138,7 +140,7 @@ def _plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pc.any(escaped).as_py():
         return paths
     distinct = pc.unique(paths.filter(escaped))
-    # A loop in Python, over paths with an escape.
+    # A Python loop, over distinct paths with an escape.
     plain = array_of([_unquoted(path) for path in distinct.to_pylist()], pa.string())
     return pc.coalesce(plain.take(pc.index_in(paths, value_set=distinct)), paths)
 
@@ -152,20 +154,22 @@ def _unquoted(path: str) -> str:
 def _removed(
     part: CommitPart, address: StorageAddress, names: ByHash
 ) -> Iterator[tuple[int, Parcel]]:
-    """The places of files, and of deletion vectors, that some commits have removed."""
+    """The paths of data files and deletion vectors that some commits have removed."""
     root = address.root
     try:
-        told = parse_commit_files(address.open(), part.commits, columns=REMOVED, table=root)
+        parsed = parse_commit_files(address.open(), part.commits, columns=REMOVED, table=root)
     except ObjectNotFoundError:
         last = part.commits[-1]
         end = last.end if isinstance(last, CompactedCommits) else last.version
         yield 0, (CLEANED, str(end + 1).encode())
         return
-    removed = told.files.removes
+    removed = parsed.files.removes
     rows = removed.select([VERSION, "deletionTimestamp"])
     relative, absolute = vector_paths(removed["deletionVector"], table=root)
-    # As `restorable` asks of them.
+    # The forms in which `restorable` needs the paths.
     found = (places(removed["path"], root=root), relative, places(absolute, root=root))
     for column in found:
         known = pc.is_valid(column)
-        yield from by_name(REMOVED_FILES, rows.append_column("path", column).filter(known), names)
+        yield from parcels_by_name(
+            REMOVED_FILES, rows.append_column("path", column).filter(known), names
+        )

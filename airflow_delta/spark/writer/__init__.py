@@ -1,1 +1,1 @@
-"""Write a DataFrame to a table: its rules for rows, its partitions and its statistics."""
+"""Write a DataFrame to a table, with row checks, partition values and statistics."""

@@ -1,4 +1,4 @@
-"""The live files of a snapshot as the actions of a commit."""
+"""Convert the live files of a snapshot to actions of a commit."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _MAPS = ("partitionValues", "tags")
 
 
 def live_files(adds: pa.Table) -> Iterator[AddFile]:
-    """Rows of the engine's table of adds as objects.
+    """Convert rows of the engine's table of adds to objects.
 
     Args:
         adds: all columns of ``add``.
     """
-    # A loop over files: a transaction takes its actions one by one.
+    # A Python loop over files: a transaction takes its actions one by one.
     for add in adds.to_pylist():
         yield AddFile.from_json(_json(add), "add")
 
 
 def removal(add: AddFile, *, data_change: bool) -> RemoveFile:
-    """The action that takes a live file out, by all that its ``add`` tells; the commit sets the time.
+    """Create the ``remove`` action of a live file from its ``add``; the commit sets the time.
 
     Args:
         add: the file.
-        data_change: whether its rows go with it.
+        data_change: whether the action changes the rows of the table.
     """
     return RemoveFile(
         path=add.path,
@@ -47,7 +47,7 @@ def removal(add: AddFile, *, data_change: bool) -> RemoveFile:
 
 
 def _json(add: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as the JSON of the action: maps as objects."""
+    """Convert a row to the JSON form of the action, with maps as objects."""
     return {
         name: dict(value) if name in _MAPS and isinstance(value, list) else value
         for name, value in add.items()

@@ -1,14 +1,13 @@
-"""Partition values on their way from rows to the log, through Spark's directory names.
+"""Get the partition values of written files from Spark's directory names.
 
-Spark writes a partitioned table into directories ``column=text``, and the names are all that tells
-the driver which values a file belongs to. By itself Spark would put text there that doesn't say it
-exactly: times in the session's zone, bytes as whatever characters they make. So each partition
-column is first turned into text of our own, which reads back as the value (`directory_text`), and
-the values are read from the paths that come out (`partition_values`).
+Spark writes partitioned rows into directories ``column=text``. Only these names show the driver the
+values of a file. By default Spark's text isn't exact: times are in the session's zone, and bytes
+become arbitrary characters. So each partition column is first converted to an exact text
+(`directory_text`), which is parsed from the path later (`partition_values`).
 
-In directory names null, and so empty text, is ``__HIVE_DEFAULT_PARTITION__``; a string that begins
-like this gets a ``_`` behind it, so that it stays a string. (The very text itself the engine refuses
-as a value when it commits: other readers would take it for null.)
+In directory names, null and empty texts are ``__HIVE_DEFAULT_PARTITION__``. A string that begins
+with this text gets a ``_`` appended. (The engine refuses the text itself as a value, because other
+readers would treat it as null.)
 
 Spec: PROTOCOL.md, "Partition Value Serialization"; edge cases G5 to G7.
 """
@@ -36,13 +35,13 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def directory_text(column: Column, data_type: DataType) -> Column:
-    """The text of a partition column for directory names; null stays null."""
+    """Convert a partition column to text for directory names; null stays null."""
     if data_type == STRING:
         return F.when(column.startswith(_NULL), F.concat(column, F.lit("_"))).otherwise(column)
     if data_type == BINARY:
         return F.hex(column)
     if data_type == TIMESTAMP:
-        # Wall clock of UTC by arithmetic: the session's zone has hours that exist twice.
+        # UTC by arithmetic, because the session's zone may have ambiguous hours.
         epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
         return F.timestamp_add("MICROSECOND", F.unix_micros(column), epoch).cast("string")
     return column.cast("string")
@@ -51,21 +50,20 @@ def directory_text(column: Column, data_type: DataType) -> Column:
 def partition_values(
     directories: Sequence[str], columns: Sequence[StructField], *, table: str
 ) -> dict[str, str | None]:
-    """The ``partitionValues`` of a file.
+    """Parse the ``partitionValues`` of a file from its path.
 
     Args:
-        directories: the names of the directories around it, outermost first: one per column.
+        directories: the names of its directories, outermost first: one per column.
         columns: the partition columns, in order.
         table: the table's location, for errors.
 
     Raises:
-        InvalidTableError: a value can't be told in the protocol's form, such as a date after the
-            year 9999.
+        InvalidTableError: the protocol can't represent a value, such as a date after the year 9999.
         ConstraintViolationError: a binary value isn't UTF-8. Facts: columns.
     """
     values = {}
     for directory, field in zip(directories, columns, strict=True):
-        # Spark escapes a "=" in names and values, so the first one divides them.
+        # Spark escapes "=" in names and values, so the first one is the separator.
         text = directory.partition("=")[2]
         values[field.name] = (
             None if text == _NULL else _text_for_log(_unescaped(text), field, table)

@@ -1,17 +1,17 @@
-"""Rules that each row must keep to join a table, checked while the rows are written.
+"""Check NOT NULL and text lengths of each row while the rows are written.
 
 ==========================  =========================================================================
 rule                        checked
 ==========================  =========================================================================
-NOT NULL                    at the top and in structs; inside arrays and maps just the types can
-                            promise it (`row_rules`)
-``CHAR(n)``, ``VARCHAR(n)`` everywhere: a text has at most n characters. As Delta Spark has it, spaces
-                            at its end count, and nothing is cut off or padded. A character is a
-                            Unicode code point
+NOT NULL                    at the top level and in structs; in arrays and maps only the types are
+                            checked (`row_rules`)
+``CHAR(n)``, ``VARCHAR(n)`` at every level: a text has at most n characters (Unicode code points). As in
+                            Delta Spark, trailing spaces count, and nothing is cut off or padded
 ==========================  =========================================================================
 
-Spec: PROTOCOL.md, "Column Invariants" (nullability). The protocol doesn't have CHAR and VARCHAR, see
-`char_columns`; Delta Spark checks all rows that it writes, those of an UPDATE that copies them as well.
+Spec: PROTOCOL.md, "Column Invariants" (nullability). The protocol doesn't have CHAR and VARCHAR,
+see `char_columns`. Delta Spark checks all rows that it writes, even rows that an UPDATE only
+copies.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Rule:
 
     Attributes:
         column: the column's name.
-        violated: true for a row that breaks the rule; else false or null.
-        message: what is wrong with such a row.
+        violated: true for a row that breaks the rule, otherwise false or null.
+        message: the error message.
     """
 
     column: str
@@ -47,18 +47,17 @@ class _Rule:
 
 
 def with_row_checks(rows: DataFrame, schema: StructType, *, table: str) -> DataFrame:
-    """The same rows; evaluating them fails at the first row that breaks a rule of the schema.
+    """Add checks to rows: their evaluation fails at the first row that breaks a rule of the schema.
 
-    Spark's error is then one that `executor_errors.errors_of_executors` turns into a
-    `ConstraintViolationError`.
+    `executor_errors.errors_of_executors` turns Spark's error into a `ConstraintViolationError`.
 
     Args:
-        rows: have the columns of the table.
+        rows: the rows, with the columns of the table.
         schema: the table's.
         table: its location, for errors.
 
     Raises:
-        InvalidTableError: what a column was declared as can't be read.
+        InvalidTableError: the declared type of a CHAR or VARCHAR column can't be parsed.
     """
     rules = [rule for field in schema for rule in _rules(rows[quoted(field.name)], field, table)]
     if not rules:
@@ -77,8 +76,8 @@ def _rules(column: Column, field: StructField, table: str) -> Iterator[_Rule]:
         yield _Rule(name, violated, message)
     for name, declared, violated in overlong_texts(column, field, table=table):
         message = (
-            f"the rows have a text of more characters in the column {name} than it may hold, which is "
-            f"{declared}; shorten it (spaces at the end count)"
+            f"the rows have a text in the column {name} with more characters than its type {declared} "
+            "allows; shorten it (spaces at the end count)"
         )
         yield _Rule(name, violated, message)
 
@@ -90,5 +89,5 @@ def _nulls(column: Column, field: StructField, name: str) -> Iterator[tuple[str,
         for member in field.data_type:
             inner = _nulls(column.getField(member.name), member, f"{name}.{member.name}")
             for inner_name, violated in inner:
-                # A struct that is null has no members to be null.
+                # The members of a struct that is null don't count.
                 yield inner_name, column.isNotNull() & violated

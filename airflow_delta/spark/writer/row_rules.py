@@ -1,9 +1,8 @@
-"""What the columns of rows must be like to join a table: those of its schema.
+"""Check that the columns of a DataFrame fit the schema of a table.
 
-A table's columns are found by name, in any order; types must be those of the table, to the last
-nested field. Whether a column may hold null is not a question of types: a DataFrame whose columns
-are nullable for Spark may hold none. So NOT NULL is checked row by row while the rows are written
-(`row_checks`), except inside arrays and maps, where just the types can promise it.
+Columns are matched by name, in any order. Their types must be equal, including nested fields. A
+nullable type isn't an error, because the column may have no nulls: `row_checks` checks NOT NULL row
+by row. Only in arrays and maps, where it can't, the types must exclude nulls.
 
 Spec: PROTOCOL.md, "Column Invariants" (nullability) and "Schema Serialization Format"; edge cases
 G17 and G18.
@@ -34,10 +33,10 @@ _KEPT_METADATA = frozenset({"comment"})
 
 
 def new_table_schema(rows: DataFrame) -> StructType:
-    """The schema of a table made of a DataFrame: all columns nullable, comments kept.
+    """The schema of a table created from a DataFrame: all columns nullable, with their comments.
 
-    What Spark believes about nulls is no promise for later writes, so none is made. Other metadata
-    of the columns belongs to where they come from.
+    Spark's nullability describes the rows of the DataFrame, not later writes. Other column metadata
+    belongs to the source of the columns.
 
     Raises:
         InvalidTableError: a column's type is none of the protocol's.
@@ -66,19 +65,18 @@ def check_rows_fit(rows: DataFrame, schema: StructType, *, table: str) -> None:
         found = given[field.name].data_type
         if not _fits(found, field.data_type, promised=False):
             raise ConstraintViolationError(
-                f"the column {field.name!r} of the rows is {_told(found)}, that of the table is "
-                f"{_told(field.data_type)}; cast it",
+                f"the column {field.name!r} of the rows is {_type_text(found)}, that of the table is "
+                f"{_type_text(field.data_type)}; cast it",
                 table=table,
                 columns=(field.name,),
             )
 
 
 def stored_columns(schema: StructType, partition_by: tuple[str, ...], *, table: str) -> StructType:
-    """The columns that data files hold: without partition columns and ``void`` (edge case G17).
+    """The columns of data files: without partition columns and ``void`` (edge case G17).
 
     Raises:
-        ConstraintViolationError: nothing is left, or a void lies inside another column, where it
-            can't be left out. Facts: columns.
+        ConstraintViolationError: no column is left, or a void is nested in another column. Facts: columns.
     """
     stored = tuple(
         field for field in schema if field.name not in partition_by and field.data_type != VOID
@@ -106,7 +104,7 @@ def _fits(found: DataType, wanted: DataType, *, promised: bool) -> bool:
     Args:
         found: the type of the rows.
         wanted: the type of the table.
-        promised: whether only the type can promise that there is no null, see the module.
+        promised: whether the type itself must exclude nulls, as in arrays and maps.
     """
     match found, wanted:
         case StructType(fields), StructType(others):
@@ -127,16 +125,17 @@ def _fits(found: DataType, wanted: DataType, *, promised: bool) -> bool:
             return found == wanted
 
 
-def _told(data_type: DataType) -> str:
-    """A type for messages; nested ones with the nullability that `_fits` looks at."""
+def _type_text(data_type: DataType) -> str:
+    """Format a type for messages, with the nullability that `_fits` compares."""
     match data_type:
         case ArrayType(element, nulls):
-            return f"array<{_told(element)}{'' if nulls else ' NOT NULL'}>"
+            return f"array<{_type_text(element)}{'' if nulls else ' NOT NULL'}>"
         case MapType(key, value, nulls):
-            return f"map<{_told(key)},{_told(value)}{'' if nulls else ' NOT NULL'}>"
+            return f"map<{_type_text(key)},{_type_text(value)}{'' if nulls else ' NOT NULL'}>"
         case StructType(fields):
             members = (
-                f"{f.name}:{_told(f.data_type)}{'' if f.nullable else ' NOT NULL'}" for f in fields
+                f"{f.name}:{_type_text(f.data_type)}{'' if f.nullable else ' NOT NULL'}"
+                for f in fields
             )
             return f"struct<{','.join(members)}>"
         case _:

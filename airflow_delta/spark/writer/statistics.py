@@ -1,20 +1,19 @@
-"""Per-file statistics from parquet footers: no second look at the data.
+"""Compute per-file statistics from Parquet footers, without reading the data again.
 
-What a footer knows of a column chunk (nulls, least and greatest value) is what Delta's statistics
-ask for, apart from a few rules (PROTOCOL.md, "Per-file Statistics"; edge cases G8 to G11):
+A footer has the null count, minimum and maximum of each column chunk. Delta's statistics are the
+same, with a few rules (PROTOCOL.md, "Per-file Statistics"; edge cases G8 to G11):
 
 =====================  ==========================================================================
-strings                cut to a prefix; a maximum that was cut is raised so that it stays a bound
-timestamps             cut down to milliseconds, minimum and maximum (readers widen the maximum)
-float, double          no bounds where a value is NaN or infinite: JSON can't say it, and readers
-                       disagree on how NaN compares
-boolean, binary, void  null counts at most, as in the reference
-in arrays and maps     nothing: there is no such statistic
+strings                truncated to a prefix; a truncated maximum is raised so that it stays a bound
+timestamps             minimum and maximum truncated to milliseconds (readers widen the maximum)
+float, double          no bounds if a value is NaN or infinite: JSON has no such numbers, and
+                       readers disagree on the order of NaN
+boolean, binary, void  null counts at most, as in Delta Spark
+in arrays and maps     none
 =====================  ==========================================================================
 
-Only the first columns are counted (``delta.dataSkippingNumIndexedCols``), or those that the table
-names (``delta.dataSkippingStatsColumns``). A footer may lack what is asked for; the statistic is then
-left out, never guessed.
+Only the first columns get statistics (``delta.dataSkippingNumIndexedCols``), or those that the table names
+(``delta.dataSkippingStatsColumns``). A statistic that the footer lacks is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from airflow_delta.engine.model.schema import (
 __all__ = ["IndexedColumn", "file_statistics", "indexed_columns", "longer_prefix"]
 
 PREFIX_CHARACTERS = 32
-"""Strings are cut to so many characters, as by the reference writer."""
+"""The length to which strings are truncated, as by Delta Spark."""
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1)
@@ -122,11 +121,11 @@ def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:
 
 
 def longer_prefix(text: str) -> str | None:
-    """A short text that is not less than a string: its prefix, raised (edge case G8).
+    """Truncate a string to a short text that isn't less than it (edge case G8).
 
-    The prefix is made greater by a character behind it that is greater than the one cut off. Where
-    there is none, because the greatest of all was cut off, a longer prefix will do, up to twice the
-    usual length; None where that doesn't help either.
+    After the prefix comes a character that is greater than the first one that was cut off. If that
+    one is the greatest of all, a longer prefix is tried, up to twice the usual length; None if that
+    doesn't help.
     """
     if len(text) <= PREFIX_CHARACTERS:
         return text
@@ -159,7 +158,7 @@ def _leaves(stored: StructType) -> list[IndexedColumn]:
 
 
 def _chunks(data_type: DataType) -> int:
-    """How many column chunks a type takes in a row group."""
+    """The number of column chunks of a type in a row group."""
     match data_type:
         case StructType(fields):
             return sum(_chunks(field.data_type) for field in fields)
@@ -183,7 +182,7 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
 
 
 def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """The least and greatest value for JSON; None where the footer doesn't tell them all."""
+    """The minimum and maximum for JSON; None if the footer lacks one."""
     read = _reader(data_type)
     if read is None:
         return None
@@ -203,12 +202,12 @@ def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | Non
         high = max(read(value) for _, value in values)
         return _shown(low, high, data_type)
     except (OverflowError, ValueError):
-        # A date or time beyond what Python's calendar holds, a NaN, or text that is no UTF-8.
+        # A date or time outside of Python's range, a NaN, or a text that isn't UTF-8.
         return None
 
 
 def _reader(data_type: DataType) -> Callable[[Any], Any] | None:
-    """From parquet's physical value to one that compares as the column does."""
+    """A function from Parquet's physical values to values that compare like those of the column."""
     if isinstance(data_type, DecimalType):
         scale = data_type.scale
         return lambda raw: decimal_of(raw, scale)
@@ -250,7 +249,8 @@ def _shown(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
         return None if greatest is None else (low[:PREFIX_CHARACTERS], greatest)
     if isinstance(low, datetime):
         zone = "Z" if str(data_type) == "timestamp" else ""
-        # isoformat cuts, and microseconds always count upwards: this rounds down, before 1970 too.
+        # isoformat truncates, and the microseconds field is never negative: it rounds down even
+        # before 1970.
         return tuple(f"{value.isoformat(timespec='milliseconds')}{zone}" for value in (low, high))  # type: ignore[return-value]
     if isinstance(low, date):
         return low.isoformat(), high.isoformat()
@@ -264,7 +264,7 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    """JSON in which decimals are exact; the standard encoder would make them floats."""
+    """Encode JSON with exact decimals; the standard encoder has only floats."""
     if isinstance(value, dict):
         members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(v)}" for k, v in value.items())
         return "{" + ",".join(members) + "}"

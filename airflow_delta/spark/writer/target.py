@@ -1,6 +1,6 @@
-"""The table that a write goes to: as it is, or as the write will make it.
+"""The target of a write: an existing table, or one that the write creates.
 
-Either way it is a transaction that has begun, so that the commit finds whatever other writers change
+Both are a transaction that has begun, so that the commit finds the changes of other writers
 from here on, with what the rows must be like.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "WriteRequest", "WriteTarget", "existing_target", "new_target"]
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
-"""The modes of a write, and what the commit calls them, as the reference does."""
+"""The modes of a write, and their names in a commit, as in Delta Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where the rows go.
+    """The table to which the rows are written.
 
     Attributes:
-        transaction: begun, with protocol and metadata staged for a new table.
+        transaction: the transaction; for a new table, protocol and metadata are staged.
         schema: the table's.
         partition_by: its partition columns.
         properties: its properties.
         clustered_by: the paths of its clustering columns.
         exists: False for a new table.
-        replaced: the files that the write puts its own in place of.
+        replaced: the ``remove`` actions of the files that the write replaces.
     """
 
     transaction: OptimisticTransaction
@@ -82,23 +82,24 @@ class WriteTarget:
 
 
 def existing_target(request: WriteRequest) -> WriteTarget:
-    """Begin the change of a table.
+    """Begin a write to an existing table.
 
     Raises:
-        InvalidArgumentError: another partitioning is asked for than the table's.
-        UnsupportedFeatureError: the table needs something of writers that isn't done here.
-        DeltaError: the table can't be read, or the request's own check refuses it.
+        InvalidArgumentError: the requested partitioning isn't the table's.
+        UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
+        DeltaError: the table can't be read, or the request's ``check`` refuses it.
     """
     table = request.table
     overwrites = request.mode == "overwrite"
     transaction = table.transaction(
         "WRITE",
         operation_parameters=_parameters(request),
-        # All rows go and others come: whole files tell that, and no cdc file could tell it better.
+        # All rows are deleted and others inserted: the add and remove actions are the changes,
+        # without cdc files.
         enforces=["changeDataFeed"] if overwrites else (),
     )
-    # The very version that the transaction is based on: a change of the schema since then is a
-    # conflict that the commit finds.
+    # The version that the transaction is based on: the commit finds later changes of the schema as
+    # conflicts.
     snapshot = transaction.read_table() if overwrites else transaction.base
     if request.check is not None:
         request.check(snapshot)
@@ -125,14 +126,14 @@ def existing_target(request: WriteRequest) -> WriteTarget:
 
 
 def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
-    """Begin the creation of a table with the columns of a DataFrame.
+    """Begin to create a table with the columns of a DataFrame.
 
     Raises:
         InvalidArgumentError: the partition columns aren't different columns of the rows, or a
-            property makes no sense.
-        InvalidTableError: a column's type is none of the protocol's, or none to partition by; or data
-            files can't call it so without column mapping.
-        UnsupportedFeatureError: the properties ask for what isn't done here.
+            property is invalid.
+        InvalidTableError: the protocol doesn't have a column's type, or not for partition columns; or a
+            column's name needs column mapping.
+        UnsupportedFeatureError: the properties need a feature that isn't supported here.
     """
     uri, properties = request.table.uri, dict(request.properties)
     schema = new_table_schema(rows)
@@ -169,7 +170,7 @@ def _parameters(request: WriteRequest) -> dict[str, object]:
 
 
 def _check_names(schema: StructType, partition_by: tuple[str, ...], uri: str) -> None:
-    """Refuse names that only column mapping allows in data files, which the engine would advise."""
+    """Refuse names that need column mapping; the engine's own error would advise to enable it."""
     stored = StructType(tuple(column for column in schema if column.name not in partition_by))
     try:
         check_column_names(stored, table=uri)
@@ -183,10 +184,9 @@ def _check_names(schema: StructType, partition_by: tuple[str, ...], uri: str) ->
 
 
 def _check_rows_can_be_made(protocol: Protocol, metadata: Metadata, uri: str) -> None:
-    """Refuse before any work is done what the commit would refuse, and what only others write.
+    """Refuse tables that the commit would refuse, and tables with column mapping.
 
-    No feature's rules for rows are enforced here. The engine commits mapped files that others have
-    written; files made here aren't mapped.
+    Files written here follow no feature's rules for rows, and have no physical column names.
     """
     check_writable(protocol, metadata, table=uri, operation=Operation.APPEND)
     mode = mapping_mode(protocol, metadata, table=uri)

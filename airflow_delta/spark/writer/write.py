@@ -1,14 +1,13 @@
-"""`write`: rows of a DataFrame become a commit.
+"""`write`: commit the rows of a DataFrame to a table.
 
-1. The transaction begins: it knows the version that everything is checked against, and refuses
-   tables that need more of writers than is done here.
-2. Spark writes the rows as parquet files into a directory of their own below the table's root.
-3. The statistics of each file come from its footer.
-4. One commit adds the files, with the application's transaction identifier where there is one; a
-   new table is created by the same commit.
+1. Begin a transaction at the version for all checks, and refuse tables that need unsupported writer
+   features.
+2. Spark writes the rows as Parquet files into a new directory below the table's root.
+3. Compute the statistics of each file from its footer.
+4. One commit adds the files, with the transaction identifier if there is one. It also creates a new table.
 
-Whatever fails before the commit leaves the log as it was, and the files are deleted. A commit whose
-outcome is unknown leaves them: they may be part of the table.
+If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
+with unknown outcome they are kept: they may be part of the table.
 
 Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers".
 """
@@ -55,15 +54,15 @@ __all__ = ["WriteResult", "write", "write_table"]
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A write that is part of the table.
+    """The result of a write.
 
     Attributes:
-        version: the table's version that has the rows.
-        num_files: how many files this call added.
-        num_rows: how many rows it added.
-        size_in_bytes: the size of the files.
-        written: False where nothing was committed: an earlier call had made the commit of this
-            transaction identifier, or there were no rows to append.
+        version: the version of the table that has the rows.
+        num_files: the number of files that this call added.
+        num_rows: the number of rows that it added.
+        size_in_bytes: the total size of the files.
+        written: False if this call committed nothing: an earlier call had committed this transaction
+            identifier, or there were no rows to append.
     """
 
     version: int
@@ -86,23 +85,23 @@ def write(
     """Write a DataFrame to a Delta table, as one commit.
 
     Args:
-        rows: what to write. The columns must be those of the table, in any order; NOT NULL, and the
-            lengths of CHAR and VARCHAR, are checked row by row.
+        rows: the rows. The columns must be those of the table, in any order; NOT NULL, and the lengths of
+            CHAR and VARCHAR, are checked row by row.
         uri: the table's path or URI; Spark reaches it with the credentials of its own configuration.
-        mode: ``append`` adds the rows, ``overwrite`` puts them in place of all rows; both create the
-            table where there is none. ``error`` creates the table, which must not exist.
+        mode: ``append`` adds the rows, ``overwrite`` replaces all rows; both create the table if it doesn't
+            exist. ``error`` creates the table, which must not exist.
         partition_by: partition columns of a new table; for an existing one empty, or the table's.
         properties: table properties of a new table.
-        txn: application id and version: a call that finds them committed writes nothing and gives
-            that commit's version, so that a retry can't write twice.
+        txn: application id and version: if they are committed already, the call writes nothing and returns
+            that commit's version. So a retry can't write twice.
         storage_options: credentials and settings with which the engine commits.
 
     Raises:
-        InvalidArgumentError: an argument makes no sense.
+        InvalidArgumentError: an argument is invalid.
         TableAlreadyExistsError: the mode is ``error`` and the table exists.
         ConstraintViolationError: the rows don't fit the table.
-        UnsupportedFeatureError: the table needs something of writers that isn't done here.
-        CommitConflictError: another writer changed the table in a way that matters.
+        UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
+        CommitConflictError: another writer made a conflicting change.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         PySparkException: Spark's own errors.
     """
@@ -129,7 +128,7 @@ def write_table(
     check: Callable[[Snapshot], None] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
-    """`write`, with more to set.
+    """Like `write`, with more arguments.
 
     Args:
         rows: see `write`.
@@ -138,10 +137,10 @@ def write_table(
         partition_by: see `write`.
         properties: see `write`.
         txn: see `write`.
-        identifiers: more versions by application id that the commit sets, whatever the log has of them.
-        check: raises where a table that exists must not be written to. It gets the version that the
-            transaction is based on, so that nothing can change between the check and the commit
-            without a conflict.
+        identifiers: other versions by application id that the commit sets, without comparing them with the
+            log.
+        check: raises an error if an existing table must not be written to. Its argument is the version that
+            the transaction is based on, so that any change between the check and the commit is a conflict.
         storage_options: see `write`.
 
     Raises:
@@ -157,7 +156,7 @@ def write_table(
     request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions, check)
     target = existing_target(request) if table.exists() else new_target(request, rows)
     if txn and target.exists:
-        # Looked for after the transaction has begun: a commit made later is a conflict.
+        # After the transaction has begun, so that any later commit is a conflict.
         earlier = table.version_of_transaction(*txn)
         if earlier is not None:
             return WriteResult(earlier, written=False)
@@ -193,7 +192,7 @@ def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Write
     try:
         commit = transaction.commit(operation_metrics=metrics)
     except (CommitConflictError, ConstraintViolationError):
-        # Only what is known not to have committed: anything else may have, and needs its files.
+        # Only after errors that rule out a commit: otherwise the table may need the files.
         _delete(storage, directory)
         raise
     return WriteResult(commit.version, len(files), num_rows, size)

@@ -277,7 +277,7 @@ def test_a_job_whose_spark_fails_after_its_result_has_failed(fake_spark_submit: 
 
 def test_a_job_without_a_result_has_not_succeeded(fake_spark_submit: Path) -> None:
     fake_spark_submit.write_text("")
-    with pytest.raises(AirflowException, match="'materialize' ended well but left no result"):
+    with pytest.raises(AirflowException, match="'materialize' succeeded but left no result"):
         run(SparkJobHook())
 
 
@@ -308,7 +308,7 @@ def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         "extra": {"deploy-mode": "cluster"},
     }
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-    with pytest.raises(AirflowException, match="'cluster', where a job can't hand its result"):
+    with pytest.raises(AirflowException, match="'cluster', in which a job can't return its result"):
         SparkJobHook("cluster")
 
 

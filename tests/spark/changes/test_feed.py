@@ -76,7 +76,7 @@ def test_ranges_are_appended_and_none_twice(
     assert append(0, 1).appended is False
     write_deltalake(table, pa.table({"id": [9], "day": ["c"]}), mode="append")
     with pytest.raises(
-        InvalidArgumentError, match="of versions 2 to 2 already: ask for the others"
+        InvalidArgumentError, match="of versions 2 to 2 already: request the others"
     ):
         append(2, 3)
     assert sorted(target.rglob("*")) == before
@@ -137,7 +137,7 @@ def test_what_a_killed_run_has_left_is_not_told_twice(
         if at_once:
             patch.setattr(changes_feed.HadoopDirectories, "rename", killed)
         else:
-            patch.setattr(changes_feed, "_create", killed)
+            patch.setattr(changes_feed, "_create_marker", killed)
         with pytest.raises(KeyboardInterrupt):
             append_changes(spark, FeedRequest(table, 0, 1, str(target), "parquet"))
     # Where renaming is one step, a range is never without its marker.
@@ -206,7 +206,7 @@ def test_a_run_whose_files_another_one_deletes_takes_its_marker_back(
     marked: bool,
 ) -> None:
     """The other one has looked before there was a marker, and deletes before or after it comes."""
-    target, create = tmp_path / "changes", changes_feed._create
+    target, create = tmp_path / "changes", changes_feed._create_marker
     request = FeedRequest(table, 0, 2, str(target), "parquet")
 
     def deleted(*marker: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_run_whose_files_another_one_deletes_takes_its_marker_back(
 
     monkeypatch.setattr(changes_feed, "_RENAMED_AT_ONCE", frozenset())
     with monkeypatch.context() as patch:
-        patch.setattr(changes_feed, "_create", deleted)
+        patch.setattr(changes_feed, "_create_marker", deleted)
         with pytest.raises(CommitConflictError, match="whose own files are deleted again"):
             append_changes(spark, request)
     assert list(target.rglob("part-*")) == list(target.rglob(MARKER)) == []
@@ -271,7 +271,7 @@ def test_columns_that_need_mapping_go_to_parquet(spark: SparkSession, tmp_path: 
     uri, target = str(tmp_path / "table"), tmp_path / "changes"
     properties = {"delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "name"}
     DeltaTable.create(uri, StructType((StructField("x y", LONG),)), properties=properties)
-    with pytest.raises(InvalidArgumentError, match=r"\['x y'\] need .* ask for the format parquet"):
+    with pytest.raises(InvalidArgumentError, match=r"\['x y'\] need .* choose the format parquet"):
         append_changes(spark, FeedRequest(uri, 0, 0, str(target)))
     assert not target.exists()
     assert append_changes(spark, FeedRequest(uri, 0, 0, str(target), "parquet")).appended
@@ -283,7 +283,7 @@ def test_a_delta_table_is_not_made_inside_a_parquet_target(
 ) -> None:
     target = tmp_path / "changes"
     append_changes(spark, FeedRequest(table, 0, 0, str(target), "parquet"))
-    with pytest.raises(InvalidArgumentError, match=r"holds change_versions=.*ask for that format"):
+    with pytest.raises(InvalidArgumentError, match=r"holds change_versions=.*choose that format"):
         append_changes(spark, FeedRequest(table, 0, 2, str(target)))
     assert len(list(target.iterdir())) == 1
 

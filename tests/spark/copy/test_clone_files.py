@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_delta.copies.clone_names import strange_file
+from airflow_delta.copies.clone_names import find_foreign_file
 from airflow_delta.engine import DeltaTable, OptimisticTransaction, Snapshot
 from airflow_delta.engine.deletion_vectors.read import relative_path
 from airflow_delta.engine.errors import (
@@ -19,7 +19,7 @@ from airflow_delta.engine.maintenance.restore.clone_definition import stage_clon
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.transaction.intent import CloneVersion
-from airflow_delta.spark.copy.clone_files import CloneFiles, clone_files
+from airflow_delta.spark.copy.clone_files import CloneFiles, plan_clone_files
 from airflow_delta.spark.copy.file_copying import copy_file
 from airflow_delta.spark.writer.log_actions import live_files
 from tests.conftest import golden_manifest
@@ -64,7 +64,7 @@ def cloned(source: Snapshot, target: Path, *, copies: bool = False) -> CloneFile
         if table.exists()
         else OptimisticTransaction(storage, None, "CLONE")
     )
-    files = clone_files(source, transaction.snapshot, table=storage.root)
+    files = plan_clone_files(source, transaction.snapshot, table=storage.root)
     for copy in files.copies if copies else ():
         copy_file(copy, FileAccess(source.storage), storage)
     transaction.declare(CloneVersion(source, files.keys))
@@ -267,9 +267,9 @@ def test_files_of_others_are_strange(
 ) -> None:
     write_commit(source, 1, add("a", stats=told()))
     cloned(snapshot(source), tmp_path / "copy")
-    assert strange_file(snapshot(tmp_path / "copy")) is None
+    assert find_foreign_file(snapshot(tmp_path / "copy")) is None
     write_commit(tmp_path / "copy", 1, *files)
-    assert strange_file(snapshot(tmp_path / "copy")) == strange
+    assert find_foreign_file(snapshot(tmp_path / "copy")) == strange
 
 
 def test_deletion_vectors_of_others_are_strange(source: Path, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_deletion_vectors_of_others_are_strange(source: Path, tmp_path: Path) ->
     (path,) = snapshot(tmp_path / "copy").files()["path"].to_pylist()
     changed = add(path, stats=told(), deletionVector={**VECTOR, "pathOrInlineDv": "q" * 20})
     write_commit(tmp_path / "copy", 1, remove(path), changed)
-    assert strange_file(snapshot(tmp_path / "copy")) == path
+    assert find_foreign_file(snapshot(tmp_path / "copy")) == path
 
 
 GOLDEN = [case["name"] for case in golden_manifest() if case["expect"] == "ok"]

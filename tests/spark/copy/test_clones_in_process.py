@@ -254,15 +254,15 @@ def killed(place: Path, *, decided: bool = True) -> None:
 def test_a_retry_does_not_take_its_commit_for_a_copy_that_is_being_deleted(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, copied_by = lake / "copy", clones.copied_by
+    place, load_earlier_copy = lake / "copy", clones.load_earlier_copy
     made = clone(lake, 1, txn=("dag.task", 1))
 
     def finds(*arguments: Any) -> Any:
         killed(place)
-        return copied_by(*arguments)
+        return load_earlier_copy(*arguments)
 
     assert clone(lake, 1, txn=("dag.task", 1)) == made
-    monkeypatch.setattr(clones, "copied_by", finds)
+    monkeypatch.setattr(clones, "load_earlier_copy", finds)
     with pytest.raises(CopyBeingDeletedError, match="is being deleted there"):
         clone(lake, 1, txn=("dag.task", 1))
 

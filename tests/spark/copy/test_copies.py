@@ -230,7 +230,7 @@ def test_copies_that_come_to_lie_among_one_another_are_parted(
                     shutil.copy(file, target)
 
     monkeypatch.setattr(HadoopDirectories, "rename", mixing)
-    with pytest.raises(StorageError, match=r"another copy came to the target .* at the same time"):
+    with pytest.raises(StorageError, match=r"another run copied to the target .* at the same time"):
         copy_snapshot(spark, CopyRequest(source, 1, str(target)))
     theirs = {file.name for file in other.iterdir()} - ({MARKER} if marker_is == "ours" else set())
     assert {file.name for file in target.iterdir()} == theirs

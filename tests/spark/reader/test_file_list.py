@@ -120,5 +120,5 @@ def test_a_session_that_ignores_file_lists(spark: SparkSession) -> None:
 
 
 def test_a_file_in_two_spellings(spark: SparkSession) -> None:
-    with pytest.raises(InvalidTableError, match="found 1 files where the log names 2"):
+    with pytest.raises(InvalidTableError, match="found 1 files, but the log names 2"):
         scan(spark, ["file:/t/f.parquet", "file:/t/./f.parquet"])

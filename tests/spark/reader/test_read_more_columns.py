@@ -119,7 +119,7 @@ def test_what_cannot_be_told_is_refused(spark: SparkSession, tmp_path: Path) -> 
     write_deltalake(plain, pa.table({"_Row_Index": [1], "_row_id": [2]}))
     with pytest.raises(InvalidArgumentError, match=r"delta\.enableRowTracking isn't true"):
         read_snapshot(spark, plain, with_row_tracking=True)
-    with pytest.raises(InvalidArgumentError, match="columns of its own that are called _row_index"):
+    with pytest.raises(InvalidArgumentError, match="columns with the names _row_index"):
         read_snapshot(spark, plain, metadata_columns=["_file_path", "_row_index"])
     with pytest.raises(
         InvalidArgumentError, match=r"unknown metadata_columns \['_file'\]: expected"

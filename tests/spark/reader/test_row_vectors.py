@@ -56,7 +56,7 @@ def _rows_of(found: RowVectors, entry: int) -> set[int]:
         for bit in range(64)
         if bits >> bit & 1
     }
-    for group, places in enumerate(facts.get("entry_places") or ()):
+    for group, places in enumerate(facts.get("entry_indexes") or ()):
         assert places is None or {place >> facts["entry_shift"] for place in places} == {group}
         rows |= set(places or ())
     return rows
@@ -117,9 +117,9 @@ def _nbytes(found: RowVectors) -> int:
     ("step", "form", "most_bytes"),
     [
         (10, "entry_bits", 140_000),
-        (1_000, "entry_places", 40_000),
-        (10_000, "entry_places", 4_000),
-        (400_000, "entry_places", 200),
+        (1_000, "entry_indexes", 40_000),
+        (10_000, "entry_indexes", 4_000),
+        (400_000, "entry_indexes", 200),
     ],
 )
 def test_a_sparse_vector_takes_little(step: int, form: str, most_bytes: int) -> None:

@@ -18,7 +18,7 @@ REFUSED = CALL + "java.net.BindException: Cannot assign requested address\n\tat 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (STOPPED, "no master accepts it within a minute"),
+        (STOPPED, "no master accepted it within a minute"),
         (REFUSED, "started: java.net.BindException: Cannot assign requested address"),
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "started: [JAVA_GATEWAY_EXITED]"),
         ("", "started: RuntimeError"),

@@ -115,7 +115,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(
         [("a", "1", False, 1)], "path STRING, length STRING, isDir BOOLEAN, modificationTime LONG"
     )
-    with pytest.raises(InvalidArgumentError, match=r"column length .* of type string"):
+    with pytest.raises(InvalidArgumentError, match=r"column length .* has the type string"):
         vacuum(spark, str(root), inventory=rows)
     # Found out by an executor, whose error the driver raises.
     write_commit(root, 1, add("%zz"), modified_ms=NOW_MS)

@@ -56,7 +56,7 @@ def test_characters_are_code_points_and_spaces_count(spark: SparkSession, declar
     assert checked(spark, schema, "a string", *fit) == len(fit)
     for text in ("abcd", "😀😀😀😀", "abc ", "    "):
         with pytest.raises(
-            ConstraintViolationError, match=r"column a .* is (var)?char\(3\)"
+            ConstraintViolationError, match=r"column a .* its type (var)?char\(3\)"
         ) as caught:
             checked(spark, schema, "a string", *fit, text)
         assert caught.value.columns == ("a",)
@@ -110,7 +110,9 @@ def test_lengths_of_nested_texts(
 ) -> None:
     schema = one_column(data_type, declared)
     assert checked(spark, schema, ddl, *fits) == len(fits)
-    with pytest.raises(ConstraintViolationError, match=f"in the column {named} than") as caught:
+    with pytest.raises(
+        ConstraintViolationError, match=f"in the column {named} with more"
+    ) as caught:
         checked(spark, schema, ddl, *fits, longer)
     assert caught.value.columns == (named,)
 
