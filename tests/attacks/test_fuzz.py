@@ -23,7 +23,7 @@ from tests.attacks.fuzz.world import MUTATIONS
 
 SOME = range(300)
 MANY = range(10_000, 10_000 + int(os.environ.get("FUZZ_CASES", "3000")))
-"""All ten thousand are run by ``FUZZ_CASES=10000 make test-deep``, which takes an hour on two cores."""
+"""All ten thousand are run by ``FUZZ_CASES=10000 make test-deep``, in half an hour or more on two cores."""
 BLOCK = 500
 FEW = 4
 """Operations of each of the many tables: other ones of each, so that all are asked of hundreds."""

@@ -21,7 +21,7 @@ ROW_IDS = {"baseRowId": None, "defaultRowCommitVersion": None}
 
 
 def brought_back(now: State, then: State) -> State:
-    """What a restore makes of a table; see ``maintenance/restore_definition.py``."""
+    """What a restore makes of a table; see ``maintenance/restore/definition.py``."""
     assert now.protocol is not None
     assert then.protocol is not None
     features = [

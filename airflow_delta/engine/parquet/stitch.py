@@ -76,6 +76,10 @@ _FILE_REFUSED = (8, 9)
 _CHUNK_REFUSED = (1, 8, 9)
 
 
+_LARGE_FOOTER = 256 * 1024
+"""Footers up to this size, in bytes, are read however small the file is."""
+
+
 class StoredGroup(NamedTuple):
     """A row group as it is stored in a file.
 
@@ -92,10 +96,6 @@ class StoredGroup(NamedTuple):
     start: int
     length: int
     size: int
-
-
-_LARGE_FOOTER = 256 * 1024
-"""Footers up to this size, in bytes, are read however small the file is."""
 
 
 class StoredFile(NamedTuple):

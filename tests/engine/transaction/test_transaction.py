@@ -38,6 +38,7 @@ from airflow_delta.engine.model.actions import AddCdcFile, Protocol
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.engine.transaction import commit_loop
 from airflow_delta.engine.transaction.commit_loop import pause
+from airflow_delta.engine.transaction.intent import DropFeatures, EmptyVersion
 from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.log_builder import (
     add,
@@ -991,3 +992,12 @@ def test_committing_does_not_load_pandas(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", WITHOUT_PANDAS.format(root=str(tmp_path))], check=True, timeout=60
     )
+
+
+def test_a_commit_has_one_purpose(tmp_path: Path) -> None:
+    write_table(tmp_path, [add("a")])
+    transaction = DeltaTable(str(tmp_path)).transaction("TEST")
+    transaction.declare(EmptyVersion())
+    with pytest.raises(InvalidArgumentError, match="expected EmptyVersion, found DropFeatures"):
+        transaction.declare(DropFeatures(frozenset({"appendOnly"}), hides_history=False))
+    assert transaction.commit().version == 1

@@ -1,15 +1,15 @@
 """Bring back an earlier version of a table: as a plan, then as one commit.
 
 The commit takes out the files that have come since and adds those that have gone, by path and deletion
-vector (`restore_files`), and leaves the table otherwise as it was, as far as that can be taken back
-(`restore_definition`). The versions in between stay in the history, and a restore can be restored.
+vector (`files`), and leaves the table otherwise as it was, as far as that can be taken back
+(`definition`). The versions in between stay in the history, and a restore can be restored.
 
 * It is a change of data: streams and readers of changes see rows come and go. They are told file by file,
   without ``cdc`` files, as by Delta Spark.
-* The files that are to come back must be there (`restore_missing`). A vacuum that runs meanwhile may take
+* The files that are to come back must be there (`missing_files`). A vacuum that runs meanwhile may take
   them in the last moment, as long as they count as removed. So they are looked for once more after the
   commit, and an error tells which are lost; a vacuum does the same the other way round
-  (`vacuum_meanwhile`), so that one of the two always tells.
+  (``vacuum/concurrent_commits.py``), so that one of the two always tells.
 * It rests on the whole of the newest version: a commit made meanwhile that changes files, schema,
   properties or domains is a conflict. Restoring isn't tried again then, since what it would undo has
   changed.
