@@ -212,7 +212,9 @@ class _Child:
             judge_error(failure, outcome)
             failure.__traceback__ = None
         # A file of 2 GiB or more may take as much memory as the process has until it is refused.
-        large = any(isinstance(node, File) and node.sparse_size for node in self._case.tree.values())
+        large = any(
+            isinstance(node, File) and node.sparse_size for node in self._case.tree.values()
+        )
         if outcome.peak_mb > MEMORY_MB and not (large and outcome.names_large_file):
             outcome.wrong.append(("memory", f"{outcome.peak_mb} MB"))
         judge_touched([*touched, *self._canary.found()], outcome)

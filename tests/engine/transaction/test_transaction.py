@@ -655,7 +655,9 @@ def test_a_winner_that_is_gone_cannot_be_judged(tmp_path: Path) -> None:
     DeltaTable(str(tmp_path)).checkpoint()
     for version in (0, 2):
         commit_path(tmp_path, version).unlink()
-    with pytest.raises(CommitConflictError, match="newest version is 3, but commits since version 0") as caught:
+    with pytest.raises(
+        CommitConflictError, match="newest version is 3, but commits since version 0"
+    ) as caught:
         txn.commit()
     assert caught.value.version == 3
     assert "mine" not in live(tmp_path)
@@ -692,7 +694,9 @@ def test_a_version_that_was_cleaned_up_is_not_made_again(tmp_path: Path) -> None
     txn = DeltaTable(str(tmp_path)).transaction("WRITE")
     txn.add_file(file("mine"))
     move_on(tmp_path, to=12, gone=range(12))
-    with pytest.raises(CommitConflictError, match="newest version is 12, but commits since version 0"):
+    with pytest.raises(
+        CommitConflictError, match="newest version is 12, but commits since version 0"
+    ):
         txn.commit()
     assert not commit_path(tmp_path, 1).exists()
 
@@ -735,7 +739,9 @@ def test_nor_by_an_attempt_after_a_lost_race(
         return prepare(actions, context)
 
     monkeypatch.setattr(commit_loop, "prepare", slowly)
-    with pytest.raises(CommitConflictError, match="newest version is 5, but commits since version 1"):
+    with pytest.raises(
+        CommitConflictError, match="newest version is 5, but commits since version 1"
+    ):
         txn.commit()
     assert contexts == [1, 2]
     assert not commit_path(tmp_path, 2).exists()
