@@ -155,7 +155,7 @@ def reason_to_keep(
     if not marker.has_expired(now_ms()):
         return "it hasn't expired"
     if marker.format not in FORMATS:
-        return f"its format {marker.format!r} is none of a copy"
+        return f"no copy has the format {marker.format!r}"
     special = next(_special_files(table.storage), None)
     if special is not None:
         return f"it holds {special}, which isn't a regular file and which no copy has made"
