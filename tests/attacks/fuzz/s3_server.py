@@ -49,10 +49,19 @@ class S3Server:
         }
 
     def outside(self, roots: Iterable[str]) -> list[str]:
-        """What was asked for since the last call that isn't below any of these."""
+        """What was asked for since the last call that isn't below any of these.
+
+        An object elsewhere in the bucket may be read, where the log names it: it is opened with the
+        credentials that the user gave for this bucket. Nothing else may happen to it, and nothing there
+        is listed.
+        """
         found, self._found = self._found, []
         below = tuple(f"/{root.removeprefix('s3://')}/" for root in roots)
-        return [asked for asked in found if not f"{asked.partition(' ')[2]}/".startswith(below)]
+        return [
+            asked
+            for asked in found
+            if not f"{asked.partition(' ')[2]}/".startswith(below) and not _reads_object(asked)
+        ]
 
     def close(self) -> None:
         """Stop."""
@@ -62,9 +71,8 @@ class S3Server:
         path = unquote(environ["PATH_INFO"])
         prefix = parse_qs(environ["QUERY_STRING"]).get("prefix", [""])[0]
         if environ["REQUEST_METHOD"] != "POST" or "delete" not in environ["QUERY_STRING"]:
-            self._found.append(
-                f"{environ['REQUEST_METHOD']} {path}" + (f"/{prefix}" if prefix else "")
-            )
+            method = "LIST" if "list-type" in environ["QUERY_STRING"] else environ["REQUEST_METHOD"]
+            self._found.append(f"{method} {path}" + (f"/{prefix}" if prefix else ""))
         return self._application(environ, start)
 
     def _make_bucket(self) -> None:
@@ -74,3 +82,8 @@ class S3Server:
         assert connection.getresponse().status == 200
         connection.close()
         self._found.clear()
+
+
+def _reads_object(asked: str) -> bool:
+    method, _, path = asked.partition(" ")
+    return method in ("GET", "HEAD") and path.startswith(f"/{BUCKET}/")
