@@ -1,11 +1,11 @@
-"""How a commit becomes a version of a table whose owner keeps a ledger; `LedgerOwner` tells the rest.
+"""Make a commit a version of a table whose commit owner keeps a ledger; called by `LedgerOwner`.
 
-What is here is one attempt, from the look at the log to the answer for the client:
+`make_version` is one attempt, from the look at the log to the response for the client. It writes the
+un-backfilled commit, has the ledger ratify it, and backfills it if the policy says so; or it writes the
+commit directly into the log.
 
-* `make_version`: un-backfilled, ratified by the ledger, and backfilled if the policy says so; or directly
-  into the log;
-* the answers that a ledger doesn't give: whose a version is then is read from the ``txnId`` of its commit,
-  where the books or the log have it.
+Where the ledger doesn't answer, the ``txnId`` of the version's commit decides which client made it; that
+commit is found through the ledger or in the log.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from airflow_delta.engine.log.files import Commit, LogCommit, UnbackfilledCommit
 __all__ = ["Proposal", "make_version"]
 
 _ASKED = 3
-"""How often a ledger is asked to ratify, if it doesn't answer."""
+"""How many times ratification is tried while the ledger doesn't answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A commit that is to be made.
+    """A commit that a client proposes as the next version.
 
     Attributes:
-        version: the version it is to be.
+        version: the proposed version.
         actions: the whole commit file.
         txn_id: the ``txnId`` in its ``commitInfo``.
-        releases: whether it gives the table back to the file system.
+        releases: whether the commit returns the table to file system commits.
     """
 
     version: int
@@ -107,7 +107,7 @@ def _check_next(books: TableBooks, entry: Entry, version: int) -> None:
 def _ratified(
     books: TableBooks, commit: UnbackfilledCommit, proposal: Proposal
 ) -> CommitResponse | None:
-    """Have a commit ratified: None if it was, the answer to its client if it's too late for that."""
+    """Let the ledger ratify a commit; None if it did, else the response to a client that was too late."""
     failure: CommitOwnerUnavailableError | None = None
     for _ in range(_ASKED):
         try:
@@ -126,16 +126,16 @@ def _ratified(
 def _not_ratified(
     books: TableBooks, proposal: Proposal, failure: CommitOwnerUnavailableError | None
 ) -> CommitResponse:
-    """Whose the version is, if the ledger hasn't said that it is ours.
+    """Find out which client made the version, where the ledger hasn't confirmed that ours did.
 
     Args:
-        books: the books of the table.
+        books: the table's entry in the commit store.
         proposal: our commit.
-        failure: why the ledger hasn't answered once; then it may have ratified our commit all the same,
-            or still do so.
+        failure: why the ledger didn't answer; None if it did. Without an answer it may have ratified our
+            commit all the same, or may still do so.
 
     Raises:
-        CommitOutcomeUnknownError: there is no telling.
+        CommitOutcomeUnknownError: it can't be found out.
         CommitOwnerError: nobody has made the version, and ours isn't taken.
         StorageError: the store failed; our commit wasn't ratified.
     """
@@ -166,8 +166,9 @@ def _not_ratified(
 def _told_by_log(
     books: TableBooks, proposal: Proposal, failure: CommitOwnerUnavailableError
 ) -> CommitResponse:
-    """Whose the version is, of an owner that is out of reach: another client may have backfilled it."""
+    """Find out from the log which client made the version, while the owner is out of reach."""
     try:
+        # Another client may have backfilled it.
         commit = _own_in_log(books, proposal)
     except StorageError as error:
         raise _unknown(books, proposal, failure) from error
@@ -188,7 +189,7 @@ def _unknown(
 
 
 def _own_or_none(books: TableBooks, entry: Entry, proposal: Proposal) -> LogCommit | None:
-    """As `_own`, of a version that was there before we came."""
+    """Like `_own`, for a version that existed before this attempt."""
     try:
         return _own(books, entry, proposal)
     except ObjectNotFoundError:
@@ -197,7 +198,7 @@ def _own_or_none(books: TableBooks, entry: Entry, proposal: Proposal) -> LogComm
 
 
 def _own(books: TableBooks, entry: Entry, proposal: Proposal) -> LogCommit | None:
-    """The file of a version that is made, if it is our commit; None if it is another one.
+    """Return the commit of an existing version if it is ours; None if another client made it.
 
     Raises:
         StorageError: it can't be read.
@@ -223,13 +224,13 @@ def _is_own(books: TableBooks, proposal: Proposal, path: str) -> bool:
 
 
 def _in_log(proposal: Proposal) -> Commit:
-    """Our commit in the log. Its time is by the clock here; in-commit timestamps are what counts."""
+    """Describe our commit in the log, with this machine's time; readers use in-commit timestamps."""
     version, now_ms = proposal.version, time.time_ns() // 1_000_000
     return Commit(version, commit_path(version), len(proposal.actions), now_ms)
 
 
 def _commit_directly(books: TableBooks, entry: Entry, proposal: Proposal) -> CommitResponse:
-    """Put a commit into the log, which decides; and then into the books."""
+    """Write a commit into the log, which decides whose it is, then record it in the commit store."""
     version, storage = proposal.version, books.table.storage
     backfill(books, entry.commits, latest=entry.latest_version)
     committer = FileSystemCommitter(storage, table=books.table.uri)
@@ -251,7 +252,7 @@ def _commit_directly(books: TableBooks, entry: Entry, proposal: Proposal) -> Com
 def _backfilled(
     books: TableBooks, commits: Sequence[UnbackfilledCommit], proposal: Proposal
 ) -> LogCommit:
-    """The file of our commit, the newest one, after an attempt to backfill it with those before it."""
+    """Try to backfill our commit and those before it; return where our commit is afterwards."""
     ours = commits[-1]
     try:
         backfill(books, commits, {ours.path: proposal.actions}, latest=ours.version)
