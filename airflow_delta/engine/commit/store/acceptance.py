@@ -1,15 +1,13 @@
-"""How a commit owner is made to give up what it has ratified and nobody has any more.
+"""Give up ratified commits that are lost (`LedgerOwner.accept_log`).
 
-What is ratified stays so, and its owner insists on it: it won't have a version made a second time. That
-is right as long as the commit is somewhere. Where its file is lost, or the table's directory was set back
-to an older state, the table would be of no use for ever. Only a human knows that nothing will come back,
-so it takes an explicit step (`LedgerOwner.accept_log`), which
+An owner never has a ratified version made again. Where the file of a ratified commit is lost, or the
+table's directory was restored to an older state, nobody could commit to the table any more. Only a user
+knows that the file won't come back. So a user gives it up, which
 
-* is refused where nothing is missing: then there is nothing to be given up, and a backfill does;
-* keeps what can be kept: commits whose files are there and that follow the log without a gap;
-* wants to be told the version that is left, and takes no other, so that who has the wrong table, or has
-  looked too early, finds out;
-* doesn't take effect if anything was ratified meanwhile.
+* is refused where nothing is missing: a backfill is enough then;
+* keeps the commits whose files are there and that follow the log without a gap;
+* is refused unless the user names the version that is left, so that a wrong table is noticed;
+* has no effect if a commit was ratified in between.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ __all__ = ["accept_log"]
 
 @dataclass(frozen=True, slots=True)
 class _Remains:
-    """What is left of the commits that an owner has ratified.
+    """The commits that are left of those that an owner has ratified.
 
     Attributes:
         newest: the newest version that is left, with all before it.

@@ -1,12 +1,10 @@
-"""The log and the books of a commit owner, kept together.
+"""Keep a table's log and its entry in the commit store in agreement.
 
-Two things go from one to the other. A backfill takes commits from the books to the log, and notes in the
-books how far it has come. And where the log is ahead of the books, they catch up: that
-``<version>.json`` is there proves the version, and, since backfills are sequential, all before it.
-
-The log may also be behind: a directory that was restored from a backup lacks what was backfilled since,
-and files get lost. Nothing goes on then, for what is missing may come back; how the owner is made to give
-it up is `acceptance`.
+* `backfill` copies ratified commits into the log and records how far it has come.
+* `catch_up` records the versions that only the log has. The file ``<version>.json`` proves its version and,
+  since backfills are sequential, all versions before it.
+* `check_backfilled` refuses to go on where the log lacks versions that were backfilled: its directory was
+  restored from a backup, or files were lost. They may come back; `acceptance` has an owner give them up.
 """
 
 from __future__ import annotations
@@ -28,31 +26,31 @@ from airflow_delta.engine.commit.store.table_entry import TableBooks
 from airflow_delta.engine.errors import CorruptLogError, DeltaError
 from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
 
-__all__ = ["abreast", "backfill", "check_backfilled"]
+__all__ = ["backfill", "catch_up", "check_backfilled"]
 
 _LOG = logging.getLogger(__name__)
 
 
-def abreast(books: TableBooks, entry: Entry, version: int) -> Entry:
-    """The entry of a table, after the books have caught up with what the log proves of a version.
+def catch_up(books: TableBooks, entry: Entry, version: int) -> Entry:
+    """Record in the commit store what the log proves of a version, and return the table's entry.
 
-    It costs one look at the log where the books are abreast, as they nearly always are.
+    It costs one request to the log where there is nothing to record, which is nearly always.
 
     Args:
-        books: the books of the table.
-        entry: its entry.
+        books: the table in the commit store.
+        entry: the table's entry.
         version: the version to be made, or to be backfilled.
 
     Raises:
-        CommitOwnerUnavailableError: the books can't be reached.
-        CorruptLogError: the log has another commit in the place of a ratified one.
+        CommitOwnerUnavailableError: the commit store can't be reached.
+        CorruptLogError: the log has another commit than the ratified one at a version.
         StorageError: the store failed.
     """
     if entry.standing is not Standing.ACTIVE or version <= entry.latest_version:
         return entry
     storage = books.table.storage
-    # Copies are made in order: without one of the first commit there is none of those after it. And a
-    # writer who doesn't ask the owner would take that version for the next one.
+    # Commits are backfilled in order: where the first isn't, none of those after it is. And a writer that
+    # goes past the owner would write that version next.
     first = entry.commits[0].version if entry.commits else version
     if version == entry.latest_version + 1 and not is_backfilled(storage, first):
         return entry
@@ -75,16 +73,16 @@ def backfill(
     *,
     latest: int,
 ) -> None:
-    """Copy ratified commits into the log, and note how far that went, even if it failed.
+    """Copy ratified commits into the log, and record how far that went, even if it failed.
 
     Args:
-        books: the books of the table.
-        commits: the oldest ones that are tracked.
+        books: the table in the commit store.
+        commits: the oldest commits that the ledger tracks.
         contents: see `backfill_commits`.
         latest: the newest version that is ratified, for errors.
 
     Raises:
-        CommitOwnerUnavailableError: the books can't be reached.
+        CommitOwnerUnavailableError: the commit store can't be reached.
         CorruptLogError: see `backfill_commits`.
         StorageError: the store failed.
     """
@@ -103,10 +101,10 @@ def backfill(
 
 
 def check_backfilled(books: TableBooks, entry: Entry) -> None:
-    """Make sure that the log has what the books say it has, or had it before it was cleaned up.
+    """Refuse a log that lacks versions recorded as backfilled, unless metadata cleanup deleted them.
 
     Raises:
-        CorruptLogError: it is behind the books. Facts: version, path, owner, latest, found (the newest
+        CorruptLogError: the log lacks some. Facts: version, path, owner, latest, found (the newest
             version that the log has; None where it has none).
         StorageError: the store failed.
     """
@@ -128,7 +126,7 @@ def check_backfilled(books: TableBooks, entry: Entry) -> None:
 
 @contextmanager
 def _remedies(books: TableBooks, latest: int) -> Iterator[None]:
-    """Say in errors of a damaged log what the owner knows, and what the ways out are."""
+    """Add to errors of a damaged log which version the owner has ratified last, and what to do."""
     try:
         yield
     except CorruptLogError as error:
@@ -146,7 +144,7 @@ def _try_to_observe(books: TableBooks, version: int) -> None:
     try:
         books.observe(version)
     except DeltaError as error:
-        # What failed before is the error to tell. The next backfill compares what is there, and notes it.
+        # The caller raises what failed before. The next backfill compares the files and records them.
         _LOG.info(
             "%s: version %d is backfilled, and not noted (%s)", books.table.uri, version, error
         )

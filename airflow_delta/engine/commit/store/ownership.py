@@ -1,31 +1,27 @@
-"""How a commit owner gets a table, and how it notices that it has got one.
+"""Hand a table over to a commit owner, and find out whether it was handed over.
 
-managed-commits.md, "Converting an existing filesystem based table to managed-commit table". A hand-over is
-a commit of the file system: it counts as soon as it is in the log, whether the owner has been told or not.
-So the log decides what becomes of a proposal, and the owner looks there whenever it has to do with a table
-that it has agreed to take:
+A client proposes a table to the owner (`propose`), then writes the commit that hands it over into the log.
+That commit counts as soon as it is in the log, before the owner knows of it. So the log decides what a
+proposal becomes, and the owner reads it whenever it deals with a table that is only proposed:
 
 ==============================================  =====================================================
 the log at the version of the proposal          the table
 ==============================================  =====================================================
-a ``metaData`` with the table's id as           is the owner's: the entry becomes active, by whoever
-``tableId`` of the owner's configuration        sees it first
+a ``metaData`` with the table's id as           is the owner's: the client that sees it first activates
+``tableId`` of the owner's configuration        the entry
 another commit                                  was changed by another writer first; the proposal stays
-                                                until its client says to forget it or proposes anew, or
-                                                the next one comes to propose a table there
-nothing                                         isn't the owner's yet, and may be at any time
-nothing, and later versions are there           is the owner's, if its metadata says so (`owned`): the
-                                                commit was there, and was cleaned up
+                                                until its client withdraws it or proposes again, or
+                                                another table is proposed at the same location
+nothing                                         isn't the owner's yet, but may become so at any time
+nothing, and later versions are there           is the owner's if its metadata says so (`owned`): the
+                                                commit was deleted by metadata cleanup
 ==============================================  =====================================================
 
-The log may be between two states while it is looked at, so one read of the commit tells them apart.
+A location may have entries of other table ids, even active ones: of a hand-over that was never finished, of
+a directory that was deleted and made again, of a table that was released while the owner was out of reach.
+No log has their ids any more, so they are unused and don't prevent a hand-over.
 
-A location may have entries of other ids, even active ones: a hand-over that was never finished, a directory
-that was deleted and a table made anew in its place, a table that was given back without the owner being
-told. Nobody can use those any more, since no log has their ids, and they don't keep a table from being
-handed over. Of two that are proposed at the same time, the log takes one. A client that has lost may be
-proposing anew for the next version while somebody else finds its version taken: so what is forgotten is
-a proposal for a version, and never the one for the next.
+Spec: managed-commits.md, "Converting an existing filesystem based table to managed-commit table".
 """
 
 from __future__ import annotations
@@ -61,10 +57,10 @@ __all__ = [
 
 
 def activated(books: TableBooks, entry: Entry) -> Entry:
-    """The entry of a table; active, if it was proposed and the log tells that it was handed over.
+    """Return a table's entry, activated first if the log has the commit that hands the table over.
 
     Raises:
-        CommitOwnerUnavailableError: the books can't be reached.
+        CommitOwnerUnavailableError: the commit store can't be reached.
         StorageError: the store failed.
     """
     if entry.standing is not Standing.PROPOSED or not is_handed_over(books.table.storage, entry):
@@ -74,14 +70,13 @@ def activated(books: TableBooks, entry: Entry) -> Entry:
 
 
 def owned(books: TableBooks, entry: Entry) -> Entry:
-    """As `activated`, of a table whose own metadata has told the id of the entry.
+    """Like `activated`, for a table whose own metadata has the id of the entry.
 
-    Only a hand-over puts an id into a table's metadata. So where its commit isn't in the log any more, as
-    the log was cleaned up since, the table is the owner's all the same; and what the log has of it the
-    owner didn't make, but has to go by.
+    Only a hand-over writes the id into the metadata. So the table is the owner's even where metadata
+    cleanup has deleted that commit. The versions in the log count although the owner didn't ratify them.
 
     Raises:
-        CommitOwnerUnavailableError: the books can't be reached.
+        CommitOwnerUnavailableError: the commit store can't be reached.
         StorageError: the store failed.
     """
     entry = activated(books, entry)
@@ -89,7 +84,7 @@ def owned(books: TableBooks, entry: Entry) -> Entry:
         return entry
     storage = books.table.storage
     newest = newest_in_log(storage, entry.owned_from)
-    # Looked at again, as the commit may have come in between.
+    # Read again: the commit may have been written in between.
     if newest is None or is_handed_over(storage, entry) is False:
         return entry
     books.ask(lambda: books.ledger.activate(entry.table_id))
@@ -99,7 +94,7 @@ def owned(books: TableBooks, entry: Entry) -> Entry:
 
 def propose(books: TableBooks, version: int) -> None:
     """Agree to own a table; see `CommitOwner.propose`."""
-    # Books that aren't there have nothing to say, and are begun by this.
+    # A commit store that doesn't exist has no entries; the proposal creates it.
     with suppress(NoBooksError):
         _check_new(books, version)
         _forget_lost(books)
@@ -107,7 +102,7 @@ def propose(books: TableBooks, version: int) -> None:
 
 
 def _check_new(books: TableBooks, version: int) -> None:
-    """Make sure that a table wasn't handed over before."""
+    """Refuse a table id that was handed over before."""
     entry = books.find()
     if entry is None:
         return
@@ -122,7 +117,7 @@ def _check_new(books: TableBooks, version: int) -> None:
 
 
 def _forget_lost(books: TableBooks) -> None:
-    """Forget what was proposed at the same place for versions that others have made since."""
+    """Delete the proposals at this location for versions that other writers have committed since."""
     ledger = books.ledger
     for entry in books.ask(lambda: ledger.entries_at(books.table.location)):
         if entry.standing is Standing.PROPOSED and entry.table_id != books.table_id:
@@ -130,12 +125,13 @@ def _forget_lost(books: TableBooks) -> None:
 
 
 def _forget_if_lost(books: TableBooks, entry: Entry) -> None:
+    # By version: the client that lost this one may be proposing the same table for the next version.
     if is_handed_over(books.table.storage, entry) is False:
         books.ask(lambda: books.ledger.forget(entry.table_id, entry.owned_from))
 
 
 def take_over(books: TableBooks, version: int) -> None:
-    """Learn that a table was handed over; see `CommitOwner.take_over`."""
+    """Record that a table was handed over; see `CommitOwner.take_over`."""
     entry = activated(books, books.entry())
     if entry.standing is Standing.PROPOSED or entry.owned_from != version:
         raise books.refusal(
@@ -147,10 +143,10 @@ def take_over(books: TableBooks, version: int) -> None:
 
 
 def forget(books: TableBooks, version: int) -> None:
-    """Learn that a table won't be handed over; see `CommitOwner.forget`.
+    """Delete the proposal of a table that won't be handed over; see `CommitOwner.forget`.
 
-    A proposal for another version stays, and so does one whose commit is in the log after all, or may be:
-    an owner must not go back on that.
+    A proposal for another version stays. So does one whose commit is in the log, or may be there: the table
+    is the owner's then.
     """
     entry = books.find()
     if entry is None or entry.owned_from != version or entry.location != books.table.location:
@@ -164,7 +160,7 @@ def forget(books: TableBooks, version: int) -> None:
 
 
 def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
-    """The error for a table that is only proposed."""
+    """Make the error for a table that is only proposed."""
     return books.refusal(
         f"the owner {books.table.owner!r} doesn't have the table with the id {entry.table_id} yet: it has "
         f"agreed to own it from version {entry.owned_from} on, but {commit_path(entry.owned_from)} isn't "
@@ -174,7 +170,7 @@ def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
 
 
 def is_handed_over(storage: Storage, entry: Entry) -> bool | None:
-    """Whether the commit of an entry's first version names its id; None where there is no commit.
+    """Return whether the commit of an entry's first version has its id; None where there is no commit.
 
     Raises:
         StorageError: the store failed.
@@ -183,13 +179,13 @@ def is_handed_over(storage: Storage, entry: Entry) -> bool | None:
         data = storage.read(commit_path(entry.owned_from))
     except ObjectNotFoundError:
         return None
-    # The commit that makes a table may hold many file actions, whose texts may hold the word as well.
+    # Only the lines that may be a metaData are parsed: the first commit of a table can hold many adds.
     lines = (line for line in data.split(b"\n") if b'"metaData"' in line)
     return any(_table_id(line, table=storage.root) == entry.table_id for line in lines)
 
 
 def _table_id(line: bytes, *, table: str) -> str | None:
-    """The ``tableId`` in a ``metaData`` action; None where there is none, or no telling."""
+    """The ``tableId`` in a ``metaData`` action; None where there is none or the line is damaged."""
     try:
         configuration = json.loads(line)["metaData"]["configuration"]
         return TableProperties(configuration, table).commit_owner_conf.get(TABLE_ID)

@@ -19,7 +19,7 @@ from airflow_delta.engine.commit.filesystem import FileSystemCommitter
 from airflow_delta.engine.commit.owner import CommitResponse, Standing
 from airflow_delta.engine.commit.post_commit import warn_afterwards
 from airflow_delta.engine.commit.store.backfill_policy import BackfillPolicy
-from airflow_delta.engine.commit.store.catch_up import abreast, backfill
+from airflow_delta.engine.commit.store.catch_up import backfill, catch_up
 from airflow_delta.engine.commit.store.commit_store import Entry
 from airflow_delta.engine.commit.store.ownership import not_handed_over, owned
 from airflow_delta.engine.commit.store.table_entry import TableBooks
@@ -60,7 +60,7 @@ class Proposal:
 def make_version(books: TableBooks, proposal: Proposal, policy: BackfillPolicy) -> CommitResponse:
     """Try to make a version; see `LedgerOwner.commit`."""
     version = proposal.version
-    entry = abreast(books, owned(books, books.entry()), version)
+    entry = catch_up(books, owned(books, books.entry()), version)
     if entry.standing is not Standing.PROPOSED and version <= entry.latest_version:
         return CommitResponse(_own_or_none(books, entry, proposal), entry.latest_version)
     _check_next(books, entry, version)

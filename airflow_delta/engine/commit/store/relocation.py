@@ -1,16 +1,15 @@
-"""How a commit owner learns that a table has moved.
+"""Record in the ledger that a table has moved (`LedgerOwner.relocate`).
 
 A copy of a table's directory looks the same as a table that has moved, down to its id. If the owner took a
-copy for the table, the original could commit no more, and both would go on from the same version. So it
-takes an explicit step of whoever has moved it (`LedgerOwner.relocate`), which is refused
+copy for the table, the original couldn't commit any more, and both would go on from the same version. So a
+user has to say that the table has moved, and that is refused
 
-* where something that the owner has ratified isn't at the new place: the directory wasn't wholly moved, or
-  the original went on since it was copied;
-* where the table is still at the old place, as far as that can be looked at.
+* where a ratified commit isn't at the new location: only a part of the directory was moved, or the original
+  got more commits after it was copied;
+* where the table is still at the old location, as far as that can be checked.
 
-The old place is only known by what tells it apart (`Storage.place`), which can't be opened. What can be is
-the same store at another path: for that the new place says how it is reached. Another store is left alone,
-for whose credentials nobody has been asked.
+The ledger has the old location as `Storage.place`, which can't be opened by itself. It is checked where it
+lies in the same store as the new one, with its options; there are no credentials for another store.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = ["Opener", "relocate"]
 
 Opener: TypeAlias = Callable[[str], Storage]
-"""Opens the storage of a location, by the options that the new place was opened with."""
+"""Opens the storage of a location with the options of the new one."""
 
 
 def relocate(books: TableBooks, opened: Opener) -> str:
-    """Note where a table is that has moved; see `LedgerOwner.relocate`."""
+    """Record the new location of a table; see `LedgerOwner.relocate`."""
     entry = books.known()
     storage, here = books.table.storage, books.table.location
     if entry.location == here:
@@ -51,7 +50,7 @@ def relocate(books: TableBooks, opened: Opener) -> str:
         raise books.refusal(
             f"the table with the id {entry.table_id} is still at {entry.location}, so that what is at "
             f"{here} is a copy, which can't have its books. If it has moved, delete what is left at the "
-            "old place; to make an independent table of the copy, write a version of it to a new table",
+            "old location; to make an independent table of the copy, write a version of it to a new table",
             expected=entry.location,
             found=here,
         )
@@ -60,8 +59,8 @@ def relocate(books: TableBooks, opened: Opener) -> str:
 
 
 def _missing(storage: Storage, entry: Entry) -> str | None:
-    """What speaks against a table being where a storage is; None for nothing."""
-    # Of a log that was cleaned up the first version can be gone, but never the newest ones.
+    """Return why a table can't be what lies in a storage; None if it can."""
+    # Metadata cleanup may have deleted the first version, but never the newest.
     if is_handed_over(storage, entry) is False:
         return f"version {entry.owned_from} isn't the commit that handed the table over"
     for commit in entry.commits:
@@ -74,7 +73,7 @@ def _missing(storage: Storage, entry: Entry) -> str | None:
 
 
 def _opened_before(storage: Storage, place: str, opened: Opener) -> Storage | None:
-    """The storage of another place in the same store; None where it is in another store."""
+    """Open another location of the same store; None where it is in another store or can't be opened."""
     location = _location(storage, place)
     if location is None:
         return None
@@ -82,17 +81,17 @@ def _opened_before(storage: Storage, place: str, opened: Opener) -> Storage | No
         before = opened(location)
     except (InvalidArgumentError, StorageError):
         return None
-    # A link at the old place may lead to the new one.
+    # A link at the old location may lead to the new one.
     return before if before.place == place else None
 
 
 def _location(storage: Storage, place: str) -> str | None:
-    """What to open to look at a place in the same store; None where it is in another one."""
+    """Return the URI or path of a place in the same store; None where it is in another one."""
     if storage.place.startswith("/"):
         return place if place.startswith("/") else None
     path = storage.root.partition("://")[2]
-    # What is before that in its place is the store (a service or an endpoint) or, where the place says more
-    # of a container than the location, the container.
+    # A place begins with the store (a service or an endpoint), or with the container where it has more to
+    # say of that than the location.
     for below in (path, path.partition("/")[2]):
         store = storage.place.removesuffix(below)
         if store.endswith("/") and place.startswith(store):
@@ -101,10 +100,10 @@ def _location(storage: Storage, place: str) -> str | None:
 
 
 def _is_at(before: Storage, storage: Storage, entry: Entry) -> bool:
-    """Whether the table is in a storage as well as in the one where it is now.
+    """Return whether the table is in the storage of its old location as well as in the new one.
 
-    The commit of the hand-over has its id. Where the log was cleaned up since, the newest commit tells,
-    which no two tables have in common.
+    The commit of the hand-over has its id. Where metadata cleanup has deleted that, the newest commits are
+    compared, which no two tables have in common.
     """
     try:
         handed_over = is_handed_over(before, entry)

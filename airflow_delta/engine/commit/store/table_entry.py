@@ -1,8 +1,7 @@
-"""`TableBooks`: one table's part of an owner's books, with errors that say whose they are.
+"""`TableBooks`: one table's entry in a commit owner's ledger, with errors that name both.
 
-A ledger knows tables by their ids alone. Here an id is made one of a table at a location: an entry is
-refused where the table is somewhere else. A directory that was copied holds the id of the original; what
-is committed there must not go into the original's books, nor the original's commits be looked for there.
+A ledger knows tables by their ids alone. A directory that was copied has the id of the original, and its
+commits must not mix with the original's. So an entry is refused where it is for another location.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _T = TypeVar("_T")
 
 
 class TableBooks:
-    """The books of one table.
+    """The ledger of a commit owner, as far as it is about one table.
 
-    All methods raise `CommitOwnerUnavailableError` where the books can't be reached.
+    All methods raise `CommitOwnerUnavailableError` where the ledger can't be reached.
 
     Args:
-        ledger: the books of the owner.
+        ledger: stores which commits the owner has ratified.
         table: the table.
 
     Raises:
@@ -44,11 +43,11 @@ class TableBooks:
         self.table_id = table.table_id
 
     def find(self) -> Entry | None:
-        """The entry of the table, wherever it says the table is; None where there is none."""
+        """Return the table's entry, for whatever location; None where there is none."""
         return self.ask(lambda: self.ledger.find(self.table_id))
 
     def known(self) -> Entry:
-        """The entry of the table, wherever it says the table is.
+        """Return the table's entry, for whatever location.
 
         Raises:
             CommitOwnerError: there is none.
@@ -63,7 +62,7 @@ class TableBooks:
         return entry
 
     def entry(self) -> Entry:
-        """The entry of the table.
+        """Return the table's entry.
 
         Raises:
             CommitOwnerError: there is none, or it is for another location.
@@ -81,11 +80,11 @@ class TableBooks:
         )
 
     def observe(self, version: int) -> None:
-        """Note that the log has all commits up to a version."""
+        """Record that the log has all commits up to a version."""
         self.ask(lambda: self.ledger.observe(self.table_id, version))
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """What the ledger answers; its errors get the facts of the table."""
+        """Call the ledger, and add the table's facts to its errors."""
         try:
             return question()
         except CommitOwnerError as error:
@@ -93,5 +92,5 @@ class TableBooks:
             raise type(error)(error.message, table=self.table.uri, **facts) from error
 
     def refusal(self, message: str, **facts: Any) -> CommitOwnerError:
-        """The error for what the owner doesn't do."""
+        """Make the error for what the owner refuses."""
         return CommitOwnerError(message, table=self.table.uri, owner=self.table.owner, **facts)
