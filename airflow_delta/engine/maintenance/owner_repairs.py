@@ -50,7 +50,7 @@ def relocate(storage: Storage, owners: CommitOwners, opened: Callable[[str], Sto
     Args:
         storage: where the table is now.
         owners: the commit owners that there are.
-        opened: opens another location of the same store, to look at the old place.
+        opened: opens another location of the same store, to check the old one.
     """
     owned = _owned(storage, owners)
     return _repairable(owned).relocate(owned.table, opened=opened)
