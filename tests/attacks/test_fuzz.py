@@ -68,7 +68,7 @@ def test_some_hostile_tables(templates: Path) -> None:
 
 
 def test_some_hostile_tables_in_a_bucket(templates: Path) -> None:
-    """Nothing outside the root is listed, written or deleted, and no other store is asked for anything."""
+    """Nothing outside the root is listed, written or deleted by name, and no other store is spoken to."""
     with Runner(templates=templates, store=True, chosen=IN_A_BUCKET, sample=5) as runner:
         check(runner.run(SOME[:12]))
 

@@ -51,9 +51,9 @@ class S3Server:
     def outside(self, roots: Iterable[str]) -> list[str]:
         """What was asked for since the last call that isn't below any of these.
 
-        An object elsewhere in the bucket may be read, where the log names it: it is opened with the
-        credentials that the user gave for this bucket. Nothing else may happen to it, and nothing there
-        is listed.
+        Reading an object elsewhere in the bucket isn't counted: a log may name it, and it is opened with
+        the credentials that the user gave for this bucket. Whether the log does name it isn't checked here,
+        nor are the names in the body of a bulk deletion.
         """
         found, self._found = self._found, []
         below = tuple(f"/{root.removeprefix('s3://')}/" for root in roots)

@@ -150,8 +150,9 @@ def a_large_file(world: World, rng: random.Random) -> str | None:
 def a_large_text(world: World, rng: random.Random) -> str:
     """A text of ten million bytes, as JSON, where one is expected.
 
-    Not of ten million characters: six bytes each, in a line that another mutation doubles, make a commit
-    of 120 MB. Reading takes a few times what is there, which is more than the limit.
+    Of ten million characters of six bytes each, in a line that another mutation doubles, came a commit of
+    120 MB. The engine doesn't pass that: some operations end in an untyped MemoryError under the limit
+    (seed 11839 with ten million characters). Until that is repaired, this asks for less.
     """
     character = rng.choice(("x", "\\", '"', "é", "\x1b", "("))
     text = character * (10_000_000 // len(json.dumps(character)[1:-1]))
