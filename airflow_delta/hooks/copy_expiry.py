@@ -88,12 +88,12 @@ def _expired_copies(
         except DeltaError as error:
             _LOG.warning("%r is kept: %s", uri, error)
             continue
-        location = hook.table(uri).storage.place
+        location = hook.table(uri).storage.canonical_location
         if _resolved_location(hook, uri, marker.target_uri) != location:
             _LOG.warning("%r is kept: it is a copy of the expired copy %r", uri, marker.target_uri)
         elif all(
             not f"{other}/".startswith(f"{location}/")
-            for other in (source.storage.place, target.place)
+            for other in (source.storage.canonical_location, target.canonical_location)
         ):
             found.append((uri, marker))
     return found
@@ -148,7 +148,10 @@ def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: st
     """Whether a copy is one of this table, by the id that the table has, or had before it was replaced."""
     if marker.table_id == copied.id:
         return True
-    if _resolved_location(hook, copied.table.uri, marker.table_uri) != copied.table.storage.place:
+    if (
+        _resolved_location(hook, copied.table.uri, marker.table_uri)
+        != copied.table.storage.canonical_location
+    ):
         # A copy of another table; this check doesn't need the log.
         return False
     had = copied.had_id(marker.table_id, marker.version)
@@ -172,7 +175,7 @@ def _resolved_location(hook: DeltaHook, uri: str, location: str | None) -> str |
     if location is None:
         return None
     try:
-        return open_storage(location, hook.storage_options(uri)).place
+        return open_storage(location, hook.storage_options(uri)).canonical_location
     except DeltaError:
         # It is in another kind of store, which doesn't have these options.
         return None
