@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
+from airflow_delta.hooks.delta.managed import backfill_missing, owner_url_for_job
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import owner_url_for_job
+from airflow_delta.hooks.delta.managed import owner_url_for_job
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.spark.job import SparkJobHook

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
+from airflow_delta.hooks.delta.managed import backfill_missing, owner_url_for_job
 
 if TYPE_CHECKING:
     from airflow_delta.copies.request import CopyRequest

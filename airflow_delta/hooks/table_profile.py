@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing
+from airflow_delta.hooks.delta.managed import backfill_missing
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot

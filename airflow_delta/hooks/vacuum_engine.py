@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import owner_url_for_job
+from airflow_delta.hooks.delta.managed import owner_url_for_job
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.spark.job import SparkJobHook
@@ -38,7 +38,7 @@ def vacuum_with_spark(
         a listing of the store.
     :param enforce_retention: refuse a shorter retention than that of the table's property.
     :param dry_run: only report what would be deleted.
-    :returns: the same as `airflow_delta.hooks.maintenance.vacuum`; ``duration_ms`` includes Spark's start.
+    :returns: the same as `airflow_delta.hooks.delta.maintenance.vacuum`; ``duration_ms`` includes Spark's start.
     :raises DeltaError: the commit owner doesn't have the table or can't be reached.
     :raises AirflowException: the job failed.
     """

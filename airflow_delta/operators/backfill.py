@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_delta.hooks.delta.managed import backfill
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.managed_commits import backfill
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.version_compat import Context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.checkpoint_engine import ENGINES, checkpoint_with_spark, takes_spark
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.spark.maintenance import ENGINES, checkpoint_with_spark, takes_spark
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (

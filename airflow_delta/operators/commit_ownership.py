@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_delta.hooks.delta.managed import convert_to_file_system, convert_to_managed
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.managed_commits import convert_to_file_system, convert_to_managed
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_conf, as_text, switch
 from airflow_delta.version_compat import Context

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import drop_feature
+from airflow_delta.hooks.delta.maintenance import log_report
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.maintenance import log_report
 from airflow_delta.hooks.rewrite_engine import rewrite_with_spark
+from airflow_delta.hooks.waits.truncation import drop_feature
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_delta.hooks.delta.maintenance import clean_up, log_report
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.maintenance import clean_up, log_report
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_hours, flag, switch
 from airflow_delta.version_compat import Context

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.delta.maintenance import log_report, vacuum
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
-from airflow_delta.hooks.maintenance import log_report, vacuum
 from airflow_delta.hooks.vacuum_engine import ENGINES, vacuum_with_spark
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
+from airflow_delta.hooks.delta.managed import BackfillLook, look_at_backfill, wanted_backfill
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.sensors.table_wait import TableWait

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
+from airflow_delta.hooks.waits.version import VersionLook, VersionWatch, wanted_version
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_version, as_version_or_before
 from airflow_delta.sensors.table_wait import TableWait

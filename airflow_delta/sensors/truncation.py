@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
+from airflow_delta.hooks.waits.truncation import TruncationLook, TruncationWatch, wanted_truncation
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_required_text
 from airflow_delta.sensors.table_wait import TableWait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
+from airflow_delta.hooks.delta.managed import BackfillLook, look_at_backfill, wanted_backfill
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["BackfillTrigger"]

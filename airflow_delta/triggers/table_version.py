@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
+from airflow_delta.hooks.waits.version import VersionLook, VersionWatch, wanted_version
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TableVersionTrigger"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
+from airflow_delta.hooks.waits.truncation import TruncationLook, TruncationWatch, wanted_truncation
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TruncationTrigger"]

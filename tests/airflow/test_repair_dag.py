@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.hooks import drop_feature
+from airflow_delta.hooks.waits import truncation as drop_feature
 from tests.airflow.expiring_tables import expire, features, write_v2_table
 from tests.airflow.maintenance import rows_by_peer, run_dag
 

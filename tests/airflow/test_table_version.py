@@ -18,7 +18,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.version_watch import VersionWatch
+from airflow_delta.hooks.waits.version import VersionWatch
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import (

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
-from airflow_delta.hooks import drop_feature as hook_module
+from airflow_delta.hooks.waits import truncation as hook_module
 from airflow_delta.sensors.truncation import TruncationSensor
 from airflow_delta.triggers.truncation import TruncationTrigger
 from airflow_delta.version_compat import AirflowSkipException

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_delta.hooks.managed_commits import backfill_missing
+from airflow_delta.hooks.delta.managed import backfill_missing
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.delta import DeltaHook

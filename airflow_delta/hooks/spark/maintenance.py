@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing
+from airflow_delta.hooks.delta.managed import backfill_missing
 
 if TYPE_CHECKING:
     from airflow_delta.hooks.spark.job import SparkJobHook
