@@ -36,13 +36,13 @@ def table(tmp_path: Path) -> Path:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The looks at tables, by their features."""
     found: list[str] = []
-    real = hook_module.look_at_truncation
+    real = hook_module._look_at_truncation
 
     def counted(table: Any, feature: str) -> Any:
         found.append(feature)
         return real(table, feature)
 
-    monkeypatch.setattr(hook_module, "look_at_truncation", counted)
+    monkeypatch.setattr(hook_module, "_look_at_truncation", counted)
     return found
 
 
