@@ -305,7 +305,7 @@ JOBS = (
     ),
     _job(
         "read-python",
-        "rows of a table, beside a format in Python",
+        "rows of a table, and by a data source in Python",
         data_tables.large,
         _IN_PYTHON,
         peer="a format in Python",
