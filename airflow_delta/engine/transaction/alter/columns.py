@@ -67,9 +67,11 @@ from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = [
     "added",
+    "column_mapping_of",
     "commented",
     "defaulted",
     "dropped",
+    "metadata_with_schema",
     "moved",
     "nullable",
     "renamed",
@@ -85,14 +87,14 @@ def added(
     fields = check_fields("fields", fields)
     path = column_path(inside, "inside") if inside else ()
     schema = add_fields(base.schema, path, fields, position)
-    if _mode(base) == "none":
+    if column_mapping_of(base) == "none":
         check_column_names(StructType(tuple(fields)), table=base.table)
     columns = [
         {"column": _described((*path, field.name), field.data_type, metadata=field.metadata)}
         | ({"position": place.sql} if place else {})
         for field, place in zip(fields, _positions(fields, position), strict=True)
     ]
-    return Alteration("ADD COLUMNS", {"columns": columns}, _with_schema(base, schema))
+    return Alteration("ADD COLUMNS", {"columns": columns}, metadata_with_schema(base, schema))
 
 
 def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
@@ -102,7 +104,7 @@ def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     _check_is_mapped(base, "renamed")
     schema = rename_field(base.schema, path, name)
     check_no_expressions(base.schema, base.properties, path, verb="renamed")
-    metadata = _with_schema(
+    metadata = metadata_with_schema(
         base, schema, configuration=with_renamed(base.metadata.configuration, path, name)
     )
     if len(path) == 1:
@@ -134,7 +136,7 @@ def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
         check_no_expressions(base.schema, base.properties, path, verb="dropped", leaving=paths)
         configuration = with_dropped(configuration, path)
     parameters = {"columns": [sql_name(path) for path in paths]}
-    metadata = _with_schema(base, schema, configuration=configuration)
+    metadata = metadata_with_schema(base, schema, configuration=configuration)
     return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
 
 
@@ -227,7 +229,7 @@ def _changed(base: Snapshot, path: SchemaPath, schema: StructType) -> Alteration
             column = _described(path, type_at(schema, path), nullable=may_be_null)
         case _:
             raise TypeError(parent)
-    return Alteration("CHANGE COLUMN", {"column": column}, _with_schema(base, schema))
+    return Alteration("CHANGE COLUMN", {"column": column}, metadata_with_schema(base, schema))
 
 
 def _described(
@@ -264,12 +266,17 @@ def _positions(
     return [position, *(Position(field.name) for field in fields[:-1])]
 
 
-def _mode(base: Snapshot) -> str:
+def column_mapping_of(base: Snapshot) -> str:
+    """The column mapping mode of a version: ``none``, ``name`` or ``id``.
+
+    Raises:
+        InvalidTableError: the property holds something else.
+    """
     return mapping_mode(base.protocol, base.metadata, table=base.table)
 
 
 def _check_is_mapped(base: Snapshot, verb: str) -> None:
-    if _mode(base) == "none":
+    if column_mapping_of(base) == "none":
         raise InvalidArgumentError(
             f"columns can't be {verb} without column mapping, as the data files know them by name; "
             "set the property delta.columnMapping.mode to name first",
@@ -277,12 +284,21 @@ def _check_is_mapped(base: Snapshot, verb: str) -> None:
         )
 
 
-def _with_schema(
+def metadata_with_schema(
     base: Snapshot, schema: StructType, *, configuration: Mapping[str, str] | None = None
 ) -> Metadata:
-    """The table's metadata with other columns, which get the ids and names that they need."""
+    """The table's metadata with other columns, which get the ids and names that they need.
+
+    Args:
+        base: the version whose metadata are changed.
+        schema: the new columns.
+        configuration: the table's properties; those of ``base`` unless given.
+
+    Raises:
+        InvalidTableError: an id or a property of column mapping makes no sense.
+    """
     made = dict(base.metadata.configuration if configuration is None else configuration)
-    if _mode(base) != "none":
+    if column_mapping_of(base) != "none":
         schema, made = with_assigned(
             schema,
             made,
