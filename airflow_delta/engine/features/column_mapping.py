@@ -43,11 +43,11 @@ __all__ = [
     "field_id",
     "mapping_keys",
     "mapping_mode",
+    "metadata_without_mapping",
     "partition_fields",
     "physical_name",
     "physical_paths",
     "physical_schema",
-    "unmapped",
     "without_mapping",
 ]
 
@@ -227,7 +227,7 @@ def mapping_keys(field: StructField) -> dict[str, Any]:
     return {k: v for k, v in field.metadata.items() if k.startswith(_KEY_PREFIX)}
 
 
-def unmapped(metadata: Metadata, *, table: str) -> Metadata:
+def metadata_without_mapping(metadata: Metadata, *, table: str) -> Metadata:
     """The metadata of a table whose files call the columns by their logical names from then on.
 
     Args:

@@ -14,14 +14,14 @@ Spec: PROTOCOL.md, "Default Columns", "Generated Columns", "Identity Columns".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
 from airflow_delta.engine.features.identity import IdentityColumn, identity_columns
-from airflow_delta.engine.model.schema import BINARY, STRING, VOID, StructField, StructType
+from airflow_delta.engine.model.schema import BINARY, STRING, StructField, StructType
 from airflow_delta.spark.reader.columns import quoted, spark_type
 from airflow_delta.spark.writer.casts import Cast
 from airflow_delta.spark.writer.rows_schema import rows_schema
@@ -162,9 +162,7 @@ def _with_generated(
 
     The type of an expression is known once Spark has resolved it with the other columns, and then cast.
     """
-    raw = rows.select(
-        "*", *(_expression(f, _GENERATION, cast.table).alias(f.name) for f in fields)
-    )
+    raw = rows.select("*", *(_expression(f, _GENERATION, cast.table).alias(f.name) for f in fields))
     types = {field.name: field.data_type for field in rows_schema(raw)}
     values = [
         _without_empty(

@@ -31,9 +31,7 @@ _TASK_BITS = 33
 """``monotonically_increasing_id`` is the task's number, and the row's in the lower 33 bits."""
 
 
-def with_identities(
-    rows: DataFrame, columns: Sequence[IdentityColumn], *, table: str
-) -> DataFrame:
+def with_identities(rows: DataFrame, columns: Sequence[IdentityColumn], *, table: str) -> DataFrame:
     """Fill identity columns.
 
     The rows must not be shuffled afterwards: Spark may repeat a part of the tasks before a shuffle, whose
@@ -68,7 +66,9 @@ def with_identities(
 
 def _value(number: Column, column: IdentityColumn, table: str) -> Column:
     mark, step = column.high_water_mark, column.step
-    is_before_start = mark is not None and (mark < column.start) == (step > 0) and mark != column.start
+    is_before_start = (
+        mark is not None and (mark < column.start) == (step > 0) and mark != column.start
+    )
     first = column.start if mark is None or is_before_start else mark + step
     end = _LONG - 1 if step > 0 else -_LONG
     # The numbers whose value is a 64-bit integer; -1 for none.

@@ -112,9 +112,7 @@ def file_layout(
     kept = {field.name for field in logical}
     by_name = {field.name: field for field in schema}
     taken = {name.lower() for name in written.names}
-    partition_fields = {
-        physical_name(by_name[name], mode): by_name[name] for name in partition_by
-    }
+    partition_fields = {physical_name(by_name[name], mode): by_name[name] for name in partition_by}
     return FileLayout(
         StructType(tuple(field for field in schema if field.name in kept)),
         written,

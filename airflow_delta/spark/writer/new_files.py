@@ -146,9 +146,7 @@ def _counted(
         return violation(rows, rules, table=table)
 
 
-def _rules(
-    request: WriteRequest, target: WriteTarget, aligned: AlignedRows
-) -> tuple[RowRule, ...]:
+def _rules(request: WriteRequest, target: WriteTarget, aligned: AlignedRows) -> tuple[RowRule, ...]:
     return (
         *row_rules(
             target.schema, target.properties, table=target.table, generated_given=aligned.given

@@ -39,7 +39,9 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 def directory_text(column: Column, data_type: DataType) -> Column:
     """Convert a partition column to text for directory names; null stays null."""
     if data_type == STRING:
-        return F.when(column.startswith(NULL_DIRECTORY), F.concat(column, F.lit("_"))).otherwise(column)
+        return F.when(column.startswith(NULL_DIRECTORY), F.concat(column, F.lit("_"))).otherwise(
+            column
+        )
     if data_type == BINARY:
         return F.hex(column)
     if data_type == TIMESTAMP:

@@ -94,10 +94,14 @@ def check_request(request: WriteRequest, rows: DataFrame | Any) -> None:
         ("partition_overwrite", request.partition_overwrite, PARTITION_OVERWRITES),
     ):
         if value not in choices:
-            raise _invalid(request, f"unknown {name} {value!r}: expected one of {', '.join(choices)}")
+            raise _invalid(
+                request, f"unknown {name} {value!r}: expected one of {', '.join(choices)}"
+            )
     size = request.target_file_size
     if size is not None and (type(size) is not int or size < 1):
-        raise _invalid(request, f"target_file_size={size!r}: expected a number of bytes, at least 1")
+        raise _invalid(
+            request, f"target_file_size={size!r}: expected a number of bytes, at least 1"
+        )
     _check_overwrite(request)
 
 
@@ -116,9 +120,7 @@ def _check_overwrite(request: WriteRequest) -> None:
             "mode='overwrite', or leave it out",
         )
     if len(present) > 1:
-        raise _invalid(
-            request, f"{' and '.join(present)} exclude each other: choose one of them"
-        )
+        raise _invalid(request, f"{' and '.join(present)} exclude each other: choose one of them")
     if request.overwrite_schema and request.merge_schema:
         raise _invalid(
             request, "overwrite_schema and merge_schema exclude each other: choose one of them"

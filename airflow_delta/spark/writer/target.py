@@ -14,7 +14,6 @@ from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import (
     ConstraintViolationError,
     InvalidArgumentError,
-    InvalidTableError,
 )
 from airflow_delta.engine.features.clustering import (
     DOMAIN,
@@ -23,7 +22,7 @@ from airflow_delta.engine.features.clustering import (
 )
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
 from airflow_delta.engine.features.feature import Support
-from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
+from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.requests.new_table import new_table
@@ -132,9 +131,7 @@ def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     metadata = _metadata(request, base, rows)
     protocol = base.protocol
     if metadata != base.metadata:
-        protocol = upgraded_protocol(
-            base.protocol, metadata, before=base.metadata, table=table.uri
-        )
+        protocol = upgrade_protocol(base.protocol, metadata, before=base.metadata, table=table.uri)
         transaction.set_metadata(metadata)
         if protocol != base.protocol:
             transaction.set_protocol(protocol)

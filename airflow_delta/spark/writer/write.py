@@ -19,7 +19,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers", "Write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,6 @@ from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from airflow_delta.engine import Snapshot
     from airflow_delta.engine.commit.owner import CommitOwner
 
 __all__ = ["WriteResult", "write", "write_table"]
