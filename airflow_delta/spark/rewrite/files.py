@@ -42,8 +42,9 @@ from airflow_delta.spark.reader.data_files import DataFile, list_data_files, wri
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.layout import indexed_by_physical_name
 from airflow_delta.spark.writer.log_actions import live_files
-from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics, indexed_columns
+from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -234,29 +235,32 @@ def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
         file_schema(schema, mode=mode, without=partitioning),
         spark_schema(written),
         tuple(name for name in hidden if name) if keeps else (),
-        _indexed(snapshot, logical, mode, mode_after),
+        _statistics(snapshot, logical, mode, mode_after),
         {} if mode_after == mode else {name: field.name for name, field in physical.items()},
     )
 
 
-def _indexed(
+def _statistics(
     snapshot: Snapshot, stored: StructType, mode: str, mode_after: str
 ) -> tuple[IndexedColumn, ...]:
-    """The columns that get statistics, with the names that they have in statistics afterwards.
-
-    The table's properties choose them by logical names; clustering columns have physical names.
-    """
-    paths = physical_paths(snapshot.schema, mode)
+    """The columns that get statistics, with the names that they have in statistics afterwards."""
     domain = snapshot.domains.get(DOMAIN)
-    clustered = (
+    clustered_by = (
         parse_clustering_columns(domain.configuration, table=snapshot.table) if domain else ()
     )
-    logical = {physical: path for path, physical in paths.items()}
-    columns = indexed_columns(
-        stored, snapshot.properties, also=[logical.get(path, path) for path in clustered]
+    columns = indexed_by_physical_name(
+        stored,
+        snapshot.schema,
+        snapshot.properties,
+        mode,
+        clustered_by,
+        partition_by=snapshot.metadata.partition_columns,
     )
+    if mode_after == mode:
+        return columns
+    logical = {physical: path for path, physical in physical_paths(snapshot.schema, mode).items()}
     after = physical_paths(snapshot.schema, mode_after)
-    return tuple(IndexedColumn(after[c.path], c.data_type, c.leaf) for c in columns)
+    return tuple(IndexedColumn(after[logical[c.path]], c.data_type, c.leaf) for c in columns)
 
 
 @contextmanager

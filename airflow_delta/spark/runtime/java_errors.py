@@ -52,8 +52,8 @@ def storage_errors(table: str, operation: str) -> Iterator[None]:
         if cause is None:
             raise
         raise StorageError(
-            f"Spark failed to {operation} files: {cause}; nothing was committed. See that the location exists "
-            "and has room, and that Spark has the credentials for it",
+            f"Spark failed to {operation} files: {cause}; nothing was committed. See that the location "
+            "exists and has room, and that Spark has the credentials for it",
             table=table,
             operation=operation,
         ) from error

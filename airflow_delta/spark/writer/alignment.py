@@ -59,9 +59,9 @@ def align_rows(
         table: its location, for errors.
 
     Raises:
-        ConstraintViolationError: the rows have columns that the table lacks, or an identity column that takes
-            no values of users; they lack a column that is NOT NULL or partitions the table; or values of a
-            type can't be stored. Facts: columns.
+        ConstraintViolationError: the rows have columns that the table lacks, or an identity column that
+            takes no values of users; they lack a column that is NOT NULL or partitions the table; or
+            values of a type can't be stored. Facts: columns.
         InvalidTableError: an expression of the table is no text, or an identity column can't be read.
         AnalysisException: Spark can't resolve an expression of the table.
     """
@@ -103,8 +103,8 @@ def _check_names(
     unknown = [field.name for name, field in given.items() if name not in known]
     if unknown:
         raise ConstraintViolationError(
-            f"the rows have the columns {unknown}, which the table lacks: leave them out, or add them to the "
-            f"table by merge_schema=True; the table has {', '.join(schema.names)}",
+            f"the rows have the columns {unknown}, which the table lacks: leave them out, or add them to "
+            f"the table by merge_schema=True; the table has {', '.join(schema.names)}",
             table=table,
             columns=tuple(unknown),
         )
@@ -139,8 +139,8 @@ def _check_identities(
     ]
     if refused:
         raise ConstraintViolationError(
-            f"the rows have values of the identity columns {refused}, which are GENERATED ALWAYS: leave these "
-            "columns out, and the writer makes their values",
+            f"the rows have values of the identity columns {refused}, which are GENERATED ALWAYS: leave "
+            "these columns out, and the writer makes their values",
             table=table,
             columns=tuple(refused),
         )

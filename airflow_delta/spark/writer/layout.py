@@ -185,8 +185,8 @@ def _check_storable(schema: StructType, partition_by: tuple[str, ...], table: st
         )
     if all(field.data_type == VOID for field in columns):
         raise ConstraintViolationError(
-            "every column is a partition column or void, so that data files would have none: add a column, or "
-            "partition by fewer",
+            "every column is a partition column or void, so that data files would have none: add a column, "
+            "or partition by fewer",
             table=table,
             columns=(),
         )

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from airflow_delta.engine import AddFile
 from airflow_delta.engine.errors import ConstraintViolationError
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
@@ -33,6 +35,7 @@ from airflow_delta.spark.writer.statistics import column_bounds, file_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from typing_extensions import Self
 
     from airflow_delta.engine.storage.base import Storage
     from airflow_delta.spark.writer.request import WriteRequest
@@ -63,7 +66,7 @@ class NewFiles:
     identity_values: dict[str, int] = field(default_factory=dict)
     _is_kept: bool = False
 
-    def __enter__(self) -> NewFiles:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -158,8 +161,6 @@ def _rules(request: WriteRequest, target: WriteTarget, aligned: AlignedRows) -> 
 
 def _partition_rules(target: WriteTarget) -> list[RowRule]:
     """Texts that no partition value can be (edge case G6)."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     return [
         RowRule(
             f"partition column {name}",
@@ -177,8 +178,6 @@ def _replaced_rule(request: WriteRequest, target: WriteTarget) -> list[RowRule]:
     """New rows of an overwrite by condition must meet it, or they would not be replaced next time."""
     if request.replace_where is None or target.base is None:
         return []
-    from pyspark.sql import functions as F  # noqa: N812
-
     condition = request.replace_where
     column = F.expr(condition) if isinstance(condition, str) else condition
     return [
@@ -195,7 +194,7 @@ def _shuffled(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Da
     """The rows, in parts of the target size by partition, if the write is to be optimized."""
     if not _is_optimized(request, target):
         return rows
-    return rows.hint("rebalance", *(rows[quoted(name)] for name in target.partition_by))
+    return rows.hint("rebalance", *(F.col(quoted(name)) for name in target.partition_by))
 
 
 def _is_optimized(request: WriteRequest, target: WriteTarget) -> bool:

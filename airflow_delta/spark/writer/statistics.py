@@ -241,10 +241,10 @@ def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | Non
     try:
         low = min(read(value) for value, _ in values)
         high = max(read(value) for _, value in values)
-        return low, high
     except (OverflowError, ValueError):
         # A date or time outside of Python's range, a NaN, or a text that isn't UTF-8.
         return None
+    return low, high
 
 
 def _reader(data_type: DataType) -> Callable[[Any], Any] | None:

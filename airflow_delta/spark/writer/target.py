@@ -191,8 +191,8 @@ def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
 
 
 def _begin(request: WriteRequest) -> OptimisticTransaction:
-    # All rows that an overwrite removes are deleted, and those that it adds are inserted: the add and remove
-    # actions are the changes, without cdc files.
+    # All rows that an overwrite removes are deleted, and those that it adds are inserted: the add and
+    # remove actions are the changes, without cdc files.
     without_cdc = {"changeDataFeed"} if request.mode == "overwrite" else set()
     transaction = request.table.transaction(
         "WRITE",
@@ -224,8 +224,8 @@ def _metadata(request: WriteRequest, base: Snapshot, rows: DataFrame) -> Metadat
     unknown = [name for name in partition_by if schema.field(name) is None]
     if unknown or len(partition_by) == len(schema.fields):
         raise InvalidArgumentError(
-            f"partition_by={list(partition_by)}: expected columns of the rows, and not all of them; the rows "
-            f"have {', '.join(rows_schema(rows).names)}",
+            f"partition_by={list(partition_by)}: expected columns of the rows, and not all of them; the "
+            f"rows have {', '.join(rows_schema(rows).names)}",
             table=request.table.uri,
         )
     return redefine_metadata(base, schema, partition_by)

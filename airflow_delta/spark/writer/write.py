@@ -92,9 +92,9 @@ def write(
 ) -> WriteResult:
     """Write a DataFrame to a Delta table, as one commit.
 
-    Columns are matched by name, ignoring case, and cast as Spark does for an ``INSERT``; see `casts`. Columns
-    that the rows lack get their default, generated or identity value, or null. All rules of the table
-    are checked: NOT NULL, CHECK constraints, invariants, generated columns, CHAR and VARCHAR lengths.
+    Columns are matched by name, ignoring case, and cast as Spark does for an ``INSERT``; see `casts`.
+    Columns that the rows lack get their default, generated or identity value, or null. All rules of the
+    table are checked: NOT NULL, CHECK constraints, invariants, generated columns, CHAR and VARCHAR lengths.
 
     Args:
         rows: the rows.
@@ -111,12 +111,12 @@ def write(
             partitions of which there are new rows.
         merge_schema: whether the table gets columns that only the rows have, also inside structs, and,
             with ``delta.enableTypeWidening``, their wider types.
-        overwrite_schema: with ``overwrite``: whether the columns of the rows replace those of the table, and
-            ``partition_by`` its partition columns.
-        optimize_write: whether to shuffle the rows by the partition columns first, so that few files come of
-            them. None: as ``delta.autoOptimize.optimizeWrite`` says, or else for partitioned tables.
-        target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``, or
-            else 128 MiB.
+        overwrite_schema: with ``overwrite``: whether the columns of the rows replace those of the table,
+            and ``partition_by`` its partition columns.
+        optimize_write: whether to shuffle the rows by the partition columns first, so that few files come
+            of them. None: as ``delta.autoOptimize.optimizeWrite`` says, or else for partitioned tables.
+        target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``,
+            or else 128 MiB.
         txn: application id and version: if they are committed already, the call writes nothing and returns
             that commit's version. So a retry can't write twice.
         user_metadata: a text for ``commitInfo.userMetadata``.

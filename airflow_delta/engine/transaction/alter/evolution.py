@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from airflow_delta.engine.features.column_changes.dependents import check_no_expressions
 from airflow_delta.engine.features.column_changes.column_paths import change_type_at, type_at
+from airflow_delta.engine.features.column_changes.dependents import check_no_expressions
 from airflow_delta.engine.features.column_changes.structure import add_fields
 from airflow_delta.engine.features.column_changes.widening import may_widen, widen
 from airflow_delta.engine.features.column_mapping import mapping_keys
