@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -119,11 +120,20 @@ class FileRewriter:
         self._reader = SnapshotReader(spark, table, snapshot)
         self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
 
-    def rewrite(self, adds: pa.Table) -> list[Rewritten]:
+    def rewrite(
+        self,
+        adds: pa.Table,
+        *,
+        deleted: Mapping[int, BitMap64] | None = None,
+        directory: str | None = None,
+    ) -> list[Rewritten]:
         """Write the rows of files into new ones; on an error, the new files are deleted.
 
         Args:
             adds: live files, all columns of ``add``.
+            deleted: the rows to leave out, by the index of the file; None: what the files' own deletion
+                vectors delete.
+            directory: a new directory below the table's root for the new files; None for any.
 
         Raises:
             UnsupportedFeatureError: Spark can't read a file because of its name, or the files have
@@ -134,11 +144,11 @@ class FileRewriter:
             PySparkException: Spark's own errors.
         """
         storage, number = self._table.storage, self._layout.number
-        directory = f"rewrite-{uuid.uuid4()}"
+        directory = directory or f"rewrite-{uuid.uuid4()}"
         path = hadoop_path(resolve(storage.root, encode_path(directory)))
         try:
             with _settings(self._spark, {FIELD_IDS: str(self._mode == "id").lower(), **_WRITE_IDS}):
-                write_data_files(self._rows(adds), path, partition_by=(number,))
+                write_data_files(self._rows(adds, deleted), path, partition_by=(number,))
             by_number: dict[int, list[AddFile]] = defaultdict(list)
             sources = list(live_files(adds))
             # Python loops over files are fine: the footers of the batch are read anyway.
@@ -146,20 +156,20 @@ class FileRewriter:
                 if found.num_rows:
                     index = int(found.info.path.split("/")[1].partition("=")[2])
                     by_number[index].append(self._successor(sources[index], found))
-            self._check_counts(adds, by_number)
+            self._check_counts(adds, deleted, by_number)
         except BaseException:
             storage.delete([info.path for info in storage.walk(directory)])
             raise
         return [Rewritten(file, tuple(by_number[index])) for index, file in enumerate(sources)]
 
-    def _rows(self, adds: pa.Table) -> DataFrame:
+    def _rows(self, adds: pa.Table, deleted: Mapping[int, BitMap64] | None) -> DataFrame:
         """The rows to be written, with the number of their file."""
         layout = self._layout
         facts = {
             "base_row_id": (T.LongType(), adds["baseRowId"]),
             "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
         }
-        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts)
+        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts, vectors=deleted)
         columns = [
             stored_column(read.name)
             .cast(written.dataType)
@@ -197,10 +207,19 @@ class FileRewriter:
             clustering_provider=source.clustering_provider,
         )
 
-    def _check_counts(self, adds: pa.Table, written: Mapping[int, Sequence[AddFile]]) -> None:
-        """Check that the new files have exactly the live rows of the old ones, according to the log."""
-        deleted = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
-        expected = pc.subtract(num_records(adds["stats"]), deleted).to_pylist()
+    def _check_counts(
+        self,
+        adds: pa.Table,
+        deleted: Mapping[int, BitMap64] | None,
+        written: Mapping[int, Sequence[AddFile]],
+    ) -> None:
+        """Check that the new files have exactly the rows that should stay, according to the log."""
+        if deleted is None:
+            left_out = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
+        else:
+            counts = [len(deleted.get(index, ())) for index in range(adds.num_rows)]
+            left_out = pa.array(counts, pa.int64())
+        expected = pc.subtract(num_records(adds["stats"]), left_out).to_pylist()
         texts = [[file.stats for file in written.get(index, ())] for index in range(len(expected))]
         for path, count, stats in zip(adds["path"].to_pylist(), expected, texts, strict=True):
             found = pc.sum(num_records(pa.chunked_array([stats], pa.string()))).as_py() or 0

@@ -64,6 +64,8 @@ class NewFiles:
     adds: list[AddFile] = field(default_factory=list)
     num_rows: int = 0
     identity_values: dict[str, int] = field(default_factory=dict)
+    _others: list[str] = field(default_factory=list)
+    _paths: list[str] = field(default_factory=list)
     _is_kept: bool = False
 
     def __enter__(self) -> Self:
@@ -75,8 +77,11 @@ class NewFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._is_kept:
-            self.storage.delete([info.path for info in self.storage.walk(self.directory)])
+        if self._is_kept:
+            return
+        for directory in (self.directory, *self._others):
+            self.storage.delete([info.path for info in self.storage.walk(directory)])
+        self.storage.delete(self._paths)
 
     @property
     def size_in_bytes(self) -> int:
@@ -91,6 +96,24 @@ class NewFiles:
             "numOutputRows": self.num_rows,
             "numOutputBytes": self.size_in_bytes,
         }
+
+    def new_directory(self, prefix: str = "") -> str:
+        """The name of another new directory, whose files share the fate of the others.
+
+        Args:
+            prefix: the directory around it, with a slash at its end.
+        """
+        directory = f"{prefix}write-{uuid.uuid4()}"
+        self._others.append(directory)
+        return directory
+
+    def register(self, paths: Sequence[str]) -> None:
+        """Have other new files share the fate of these.
+
+        Args:
+            paths: their paths below the table's root.
+        """
+        self._paths.extend(paths)
 
     def keep(self) -> None:
         """Keep the files: they are, or may be, part of the table."""
