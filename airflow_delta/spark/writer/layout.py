@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -36,7 +37,10 @@ from airflow_delta.spark.reader.columns import quoted, spark_schema, stored_stru
 from airflow_delta.spark.writer.partitioning import directory_text
 from airflow_delta.spark.writer.statistics import IndexedColumn, indexed_columns, leaf_chunks
 
-__all__ = ["FileLayout", "file_layout", "indexed_by_physical_name"]
+if TYPE_CHECKING:
+    from airflow_delta.spark.writer.target import WriteTarget
+
+__all__ = ["FileLayout", "file_layout", "indexed_by_physical_name", "target_layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,23 @@ def file_layout(
         },
         partition_fields,
         tuple(_unused(name, taken) for name in partition_fields),
+    )
+
+
+def target_layout(target: WriteTarget) -> FileLayout:
+    """Lay out the rows of a table that is about to be written; see `file_layout`.
+
+    Raises:
+        ConstraintViolationError: see `file_layout`.
+        InvalidTableError: see `file_layout`.
+    """
+    return file_layout(
+        target.schema,
+        target.partition_by,
+        target.properties,
+        mode=target.mode,
+        supported=target.supported,
+        clustered_by=target.clustered_by,
     )
 
 

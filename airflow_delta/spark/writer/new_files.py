@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile
-from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.errors import CommitConflictError, ConstraintViolationError
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.identity import identity_columns
 from airflow_delta.engine.model.paths import encode_path, resolve
@@ -29,7 +29,7 @@ from airflow_delta.spark.runtime.java_errors import storage_errors
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.alignment import AlignedRows, align_rows
 from airflow_delta.spark.writer.identity import with_identities
-from airflow_delta.spark.writer.layout import FileLayout, file_layout
+from airflow_delta.spark.writer.layout import FileLayout, target_layout
 from airflow_delta.spark.writer.partitioning import NULL_DIRECTORY, partition_values
 from airflow_delta.spark.writer.statistics import column_bounds, file_statistics
 
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from typing_extensions import Self
 
+    from airflow_delta.engine import OptimisticTransaction
     from airflow_delta.engine.storage.base import Storage
     from airflow_delta.spark.writer.request import WriteRequest
     from airflow_delta.spark.writer.target import WriteTarget
 
-__all__ = ["NewFiles", "write_new_files"]
+__all__ = ["NewFiles", "commit_files", "write_new_files"]
 
 _DEFAULT_SIZE = 128 << 20
 """The bytes of a part of an optimized write, as of Delta Spark's automatic compaction."""
@@ -120,6 +121,34 @@ class NewFiles:
         self._is_kept = True
 
 
+def commit_files(
+    transaction: OptimisticTransaction, files: NewFiles, metrics: Mapping[str, int]
+) -> int:
+    """Commit what is staged, and keep the new files if they are, or may be, part of the table.
+
+    Args:
+        transaction: the transaction.
+        files: the new files.
+        metrics: the ``operationMetrics``.
+
+    Returns:
+        The version.
+
+    Raises:
+        DeltaError: see `OptimisticTransaction.commit`.
+    """
+    try:
+        commit = transaction.commit(operation_metrics=metrics)
+    except (CommitConflictError, ConstraintViolationError):
+        # Errors that rule out a commit: nobody needs the files.
+        raise
+    except BaseException:
+        files.keep()
+        raise
+    files.keep()
+    return commit.version
+
+
 def write_new_files(
     rows: DataFrame, request: WriteRequest, target: WriteTarget, files: NewFiles
 ) -> None:
@@ -136,14 +165,7 @@ def write_new_files(
         StorageError: Spark can't read a source file, or write the data files.
         PySparkException: Spark's other errors.
     """
-    layout = file_layout(
-        target.schema,
-        target.partition_by,
-        target.properties,
-        mode=target.mode,
-        supported=target.supported,
-        clustered_by=target.clustered_by,
-    )
+    layout = target_layout(target)
     table = target.table
     aligned = align_rows(rows, target.schema, target.partition_by, table=table)
     shuffled = _shuffled(aligned.rows, request, target)

@@ -27,6 +27,8 @@ import pyarrow.compute as pc
 from airflow_delta.engine.features.column_mapping import partition_fields
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DOUBLE, FLOAT, StructField
+from airflow_delta.spark.dml.change_files import stage_inserts
+from airflow_delta.spark.dml.deletion import stage_deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,11 +50,13 @@ class Replaced:
     Attributes:
         num_files: the number of files.
         num_bytes: their total size.
+        changes_table: whether it removes any rows.
         more_metrics: further ``operationMetrics`` of an overwrite by condition.
     """
 
     num_files: int = 0
     num_bytes: int = 0
+    changes_table: bool = False
     more_metrics: Mapping[str, int] | None = None
 
     def metrics(self, request: WriteRequest) -> dict[str, int]:
@@ -86,15 +90,35 @@ def stage_replacement(
     if request.replaces_all:
         return _remove(target, target.base.files())
     if request.replace_where is not None:
-        from airflow_delta.spark.dml.deletion import stage_deletion
-
-        return stage_deletion(spark, request, target, files)
+        return _replace_where(spark, request, target, files)
     return _remove(target, _files_of_partitions(target, files))
+
+
+def _replace_where(
+    spark: SparkSession, request: WriteRequest, target: WriteTarget, files: NewFiles
+) -> Replaced:
+    deletion = stage_deletion(spark, request.table, target, request.replace_where, files)
+    changes = deletion.num_change_files
+    if changes:
+        changes += stage_inserts(spark, target, files)
+    removed = deletion.removed
+    return Replaced(
+        deletion.num_removed_files,
+        deletion.num_removed_bytes,
+        changes_table=deletion.changes_table,
+        more_metrics={
+            "numAddedChangeFiles": changes,
+            "numCopiedRows": removed.num_copied_rows,
+            **({} if deletion.num_rows is None else {"numDeletedRows": deletion.num_rows}),
+        },
+    )
 
 
 def _remove(target: WriteTarget, rows: pa.Table) -> Replaced:
     target.transaction.remove_files(rows)
-    return Replaced(rows.num_rows, pc.sum(rows["size"]).as_py() or 0)
+    return Replaced(
+        rows.num_rows, pc.sum(rows["size"]).as_py() or 0, changes_table=rows.num_rows > 0
+    )
 
 
 def _files_of_partitions(target: WriteTarget, files: NewFiles) -> pa.Table:

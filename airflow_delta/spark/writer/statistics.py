@@ -45,6 +45,7 @@ __all__ = [
     "column_bounds",
     "file_statistics",
     "indexed_columns",
+    "json_text",
     "leaf_chunks",
     "longer_prefix",
 ]
@@ -139,7 +140,7 @@ def file_statistics(
         if shown is not None:
             _put(minimums, column.path, shown[0])
             _put(maximums, column.path, shown[1])
-    return _json(
+    return json_text(
         {
             "numRecords": metadata.num_rows,
             "minValues": minimums,
@@ -305,9 +306,9 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     target[path[-1]] = value
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Encode JSON with exact decimals; the standard encoder has only floats."""
     if isinstance(value, dict):
-        members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(v)}" for k, v in value.items())
+        members = (f"{json.dumps(k, ensure_ascii=False)}:{json_text(v)}" for k, v in value.items())
         return "{" + ",".join(members) + "}"
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

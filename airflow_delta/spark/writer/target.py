@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from airflow_delta.engine import Snapshot
 
-__all__ = ["ENFORCED", "WriteTarget", "existing_target", "new_target"]
+__all__ = ["ENFORCED", "WriteTarget", "existing_target", "new_target", "target_of"]
 
 ENFORCED = frozenset(
     name for name, feature in FEATURES.items() if feature.append is Support.IF_ENFORCED
@@ -76,6 +76,11 @@ class WriteTarget:
         return self.transaction.table
 
     @property
+    def version(self) -> int:
+        """The version that the transaction is based on; 0 for a new table."""
+        return self.base.version if self.base else 0
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns."""
         return self.metadata.partition_columns
@@ -94,6 +99,18 @@ class WriteTarget:
     def mode(self) -> str:
         """The column mapping mode."""
         return mapping_mode(self.protocol, self.metadata, table=self.table)
+
+
+def target_of(transaction: OptimisticTransaction) -> WriteTarget:
+    """The target of a transaction that leaves protocol and metadata as they are.
+
+    Args:
+        transaction: a transaction on an existing table.
+    """
+    base = transaction.base
+    return WriteTarget(
+        transaction, base.protocol, base.metadata, base.schema, _clustered_by(base), base
+    )
 
 
 def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:

@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
-    CommitConflictError,
-    ConstraintViolationError,
     MetadataChangedError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
 from airflow_delta.engine.features.identity import identity_columns
-from airflow_delta.spark.writer.new_files import NewFiles, write_new_files
+from airflow_delta.spark.writer.new_files import NewFiles, commit_files, write_new_files
 from airflow_delta.spark.writer.replacement import stage_replacement
 from airflow_delta.spark.writer.request import WriteRequest, check_request
 from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
@@ -219,24 +217,14 @@ def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> Write
         transaction.add_files(files.adds)
         for name, furthest in files.identity_values.items():
             transaction.use_identity_values(name, furthest)
-        has_changed = files.adds or removed.num_files or target.base is None
+        has_changed = files.adds or removed.changes_table or target.base is None
         if not has_changed and not request.transactions and not _changes_table(target):
-            return WriteResult(transaction.read_version or 0, written=False)
+            return WriteResult(target.version, written=False)
         for app_id, version in request.transactions.items():
             transaction.set_transaction(app_id, version)
-        try:
-            commit = transaction.commit(
-                operation_metrics={**files.metrics, **removed.metrics(request)}
-            )
-        except (CommitConflictError, ConstraintViolationError):
-            # Errors that rule out a commit: nobody needs the files.
-            raise
-        except BaseException:
-            files.keep()
-            raise
-        files.keep()
+        version = commit_files(transaction, files, {**files.metrics, **removed.metrics(request)})
     return WriteResult(
-        commit.version, len(files.adds), files.num_rows, files.size_in_bytes, removed.num_files
+        version, len(files.adds), files.num_rows, files.size_in_bytes, removed.num_files
     )
 
 
