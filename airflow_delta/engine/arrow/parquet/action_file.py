@@ -29,7 +29,11 @@ from airflow_delta.engine.arrow.parallel import map_ordered
 from airflow_delta.engine.arrow.parquet.repeated_rows import check_distinct_rows
 from airflow_delta.engine.arrow.parquet.rows import FileRows, FilteredRows, RowFilter
 from airflow_delta.engine.arrow.parquet.source import ParquetSource
-from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated
+from airflow_delta.engine.model.checkpoint_kinds import (
+    CHECKPOINT_KINDS,
+    SINGLE_KINDS,
+    describe_repetition,
+)
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ActionFile", "Piece", "read_pieces", "reader_threads"]
@@ -38,7 +42,7 @@ Piece: TypeAlias = Callable[[], Iterable[pa.Table]]
 """A part of the file actions of a file, that can be read on a thread of its own."""
 
 # A field that every action of the kind has: where it is null, there is no such action.
-_REQUIRED_FIELD = {**SMALL_KINDS, "add": "path", "remove": "path"}
+_REQUIRED_FIELD = {**CHECKPOINT_KINDS, "add": "path", "remove": "path"}
 
 # Above this many rows a row group is streamed in slices of as many. Our own row groups are smaller.
 _SLICE_ROWS = 131_072
@@ -97,7 +101,7 @@ class ActionFile:
         source = self._source
         found: list[tuple[str, dict[str, Any]]] = []
         for group in range(source.footer.num_row_groups):
-            kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
+            kinds = [kind for kind in CHECKPOINT_KINDS if self._may_hold(group, kind)]
             if not kinds:
                 continue
             with source.damage():
@@ -116,10 +120,10 @@ class ActionFile:
         source = self._source
         seen: set[tuple[str, str | None]] = set()
         for group in range(source.footer.num_row_groups):
-            kinds = [kind for kind in SMALL_KINDS if self._may_hold(group, kind)]
+            kinds = [kind for kind in CHECKPOINT_KINDS if self._may_hold(group, kind)]
             if not kinds:
                 continue
-            witnesses = [f"{kind}.{SMALL_KINDS[kind]}" for kind in kinds]
+            witnesses = [f"{kind}.{CHECKPOINT_KINDS[kind]}" for kind in kinds]
             with source.damage():
                 for batch in source.batches(group, witnesses, texts_once=True):
                     for kind in kinds:
@@ -185,7 +189,7 @@ def _second(kind: str, rows: pa.StructArray, seen: set[tuple[str, str | None]]) 
         return None
     if kind in SINGLE_KINDS:
         if len(rows) > 1 or (kind, None) in seen:
-            return repeated(kind)
+            return describe_repetition(kind)
         seen.add((kind, None))
         return None
     counts = pc.value_counts(rows.field(0))
@@ -193,7 +197,7 @@ def _second(kind: str, rows: pa.StructArray, seen: set[tuple[str, str | None]]) 
     for entry in counts:
         text = str(entry["values"].as_py())
         if entry["counts"].as_py() > 1 or (kind, text) in seen:
-            return repeated(kind, text)
+            return describe_repetition(kind, text)
         seen.add((kind, text))
     return None
 

@@ -115,7 +115,7 @@ class ParquetSource:
         return int(chunk.total_compressed_size)
 
     def all_null(self, group: int, leaf: str) -> bool:
-        """Whether a leaf that isn't repeated is known to be null in all rows of a row group."""
+        """Whether a leaf that isn't describe_repetition is known to be null in all rows of a row group."""
         return self.nulls(group, leaf) == self.rows(group)
 
     def rows(self, group: int) -> int:
