@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,9 +207,14 @@ class Runner:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def connections(self, roots: Iterable[str] = ()) -> list[str]:
-        """Who has spoken to the listener since the last call, or asked the store beyond the roots."""
-        outside = self._server.outside(roots) if self._server is not None else []
+    def connections(self, roots: Iterable[str] = (), named: Collection[str] = ()) -> list[str]:
+        """Who has spoken to the listener since the last call, or asked the store beyond the roots.
+
+        Args:
+            roots: where tables are.
+            named: the keys of the objects that the log names.
+        """
+        outside = self._server.outside(roots, named) if self._server is not None else []
         return [*self._listener.found(), *outside]
 
     def stderr(self) -> str:
@@ -266,6 +271,7 @@ class _Case:
     def __init__(self, runner: Runner, seed: int, report: Report) -> None:
         self._runner, self._seed, self._report = runner, seed, report
         self._case, self._pid = f"seed {seed}", 0
+        self._named: list[str] = []
         self._files_known = False
 
     def run(self) -> None:
@@ -307,8 +313,8 @@ class _Case:
                     return name, number, "no end"
                 case {"pid": pid}:
                     self._pid = pid
-                case {"case": case}:
-                    self._case = case
+                case {"case": case, "named": named}:
+                    self._case, self._named = case, named
                     if first:
                         self._count_mutations(case)
                         self._say(case)
@@ -349,7 +355,7 @@ class _Case:
             self._find(name, kind, said)
         if seconds > self._runner.seconds:
             self._find(name, "slow", f"{outcome['answer']} after {seconds:.0f} s")
-        for connection in self._runner.connections(roots):
+        for connection in self._runner.connections(roots, self._named):
             self._find(name, "connection", connection)
         if self._runner.verbose:
             wrong = "".join(f"\n        WRONG {kind}: {said}" for kind, said in outcome["wrong"])
