@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.column_names import check_column_names
@@ -40,12 +41,13 @@ __all__ = [
     "assign_mapping",
     "check_mapping",
     "field_id",
+    "mapping_keys",
     "mapping_mode",
+    "metadata_without_mapping",
     "partition_fields",
     "physical_name",
     "physical_paths",
     "physical_schema",
-    "unmapped",
     "without_mapping",
 ]
 
@@ -220,7 +222,12 @@ def without_mapping(schema: StructType) -> StructType:
     return map_fields(schema, _strip)
 
 
-def unmapped(metadata: Metadata, *, table: str) -> Metadata:
+def mapping_keys(field: StructField) -> dict[str, Any]:
+    """What column mapping keeps in a column's metadata: its id, physical name and nested ids."""
+    return {k: v for k, v in field.metadata.items() if k.startswith(_KEY_PREFIX)}
+
+
+def metadata_without_mapping(metadata: Metadata, *, table: str) -> Metadata:
     """The metadata of a table whose files call the columns by their logical names from then on.
 
     Args:

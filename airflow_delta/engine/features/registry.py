@@ -42,12 +42,12 @@ _LEGACY = (
         name="appendOnly",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Append-only Tables",
-        note="commits that remove data are refused while delta.appendOnly is true",
+        note="while delta.appendOnly is true, commits that remove data are refused",
         writer_version=2,
         table_property="delta.appendOnly",
         active=lambda properties, _: properties.append_only,
         concurrent=True,
-        drop="it asks nothing of a table whose delta.appendOnly is false",
+        drop="it has no effect while delta.appendOnly is false",
     ),
     Feature(
         name="invariants",
@@ -57,7 +57,7 @@ _LEGACY = (
         writer_version=2,
         active=column_key("delta.invariants"),
         append=Support.IF_ENFORCED,
-        drop="it asks nothing of a table whose columns have no invariants",
+        drop="it has no effect if no column has an invariant",
     ),
     Feature(
         name="checkConstraints",
@@ -67,19 +67,19 @@ _LEGACY = (
         writer_version=3,
         active=lambda properties, _: bool(properties.constraints),
         append=Support.IF_ENFORCED,
-        drop=Drop("the constraints must be dropped before"),
+        drop=Drop("the constraints must be dropped first"),
     ),
     Feature(
         name="changeDataFeed",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Add CDC File",
-        note="commits that both add and remove data need cdc files, or that their writer declares that no "
+        note="a commit that both adds and removes data needs cdc files, unless its writer declares that no "
         "row is in both",
         writer_version=4,
         table_property="delta.enableChangeDataFeed",
         active=lambda properties, _: properties.change_data_feed_enabled,
         concurrent=True,
-        drop="it asks nothing of a table whose delta.enableChangeDataFeed is false",
+        drop="it has no effect while delta.enableChangeDataFeed is false",
     ),
     Feature(
         name="generatedColumns",
@@ -89,7 +89,7 @@ _LEGACY = (
         writer_version=4,
         active=column_key("delta.generationExpression"),
         append=Support.IF_ENFORCED,
-        drop="it asks nothing of a table without generated columns",
+        drop="it has no effect if no column is generated",
     ),
     Feature(
         name="columnMapping",
@@ -102,7 +102,7 @@ _LEGACY = (
         active=lambda properties, _: properties.column_mapping_mode != "none",
         concurrent=True,
         drop=Drop(
-            "all data files are written anew, by Spark, so that they call the columns by their names",
+            "Spark rewrites all data files, so that they have the names of the columns",
             hides_history=True,
         ),
     ),
@@ -110,11 +110,11 @@ _LEGACY = (
         name="identityColumns",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Identity Columns",
-        note="a writer of rows must declare that it made their values; the high water mark is kept",
+        note="a writer of rows must declare that it generated their values; the high water mark is kept",
         writer_version=6,
         active=column_key("delta.identity."),
         append=Support.IF_ENFORCED,
-        drop="it asks nothing of a table without identity columns",
+        drop="it has no effect if no column is an identity column",
     ),
 )
 
@@ -123,14 +123,14 @@ _TABLE_FEATURES = (
         name="deletionVectors",
         kind=Kind.READER_WRITER,
         spec="PROTOCOL.md, Deletion Vectors",
-        note="they are read; files come with new ones while delta.enableDeletionVectors is true",
+        note="they are read; while delta.enableDeletionVectors is true, files may be added with new ones",
         table_property="delta.enableDeletionVectors",
         active=lambda properties, _: properties.deletion_vectors_enabled,
         concurrent=True,
         drop=Drop(
-            "data files with deletion vectors are written anew, by Spark, without the deleted rows",
+            "Spark rewrites data files with deletion vectors, without the deleted rows",
             hides_history=True,
-            turned_off=MappingProxyType({"delta.enableDeletionVectors": None}),
+            disabling_properties=MappingProxyType({"delta.enableDeletionVectors": None}),
         ),
     ),
     Feature(
@@ -143,11 +143,11 @@ _TABLE_FEATURES = (
         active=lambda properties, _: properties.row_tracking_enabled,
         concurrent=True,
         drop=Drop(
-            "row tracking is suspended, and the files lose their row ids, in batches",
-            turned_off=MappingProxyType(
+            "row tracking is suspended, and commits remove the row ids of the files, in batches",
+            disabling_properties=MappingProxyType(
                 {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
             ),
-            removed=frozenset(
+            removed_properties=frozenset(
                 {
                     "delta.enableRowTracking",
                     "delta.rowTrackingSuspended",
@@ -164,28 +164,28 @@ _TABLE_FEATURES = (
         note="supported",
         active=column_type(TIMESTAMP_NTZ),
         concurrent=True,
-        drop="columns of its type would have to go, and no reader would know the type of former ones",
+        drop="earlier versions have columns of its type, which readers without the feature don't know",
     ),
     Feature(
         name="domainMetadata",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Domain Metadata",
-        note="all domains are kept; users may not change those of the protocol",
+        note="all domains are kept; users can't change those of the protocol",
         concurrent=True,
-        drop=Drop("the domains are removed; the features that need them must be dropped before"),
+        drop=Drop("the domains are removed; the features that need them must be dropped first"),
     ),
     Feature(
         name="v2Checkpoint",
         kind=Kind.READER_WRITER,
         spec="PROTOCOL.md, V2 Checkpoint Table Feature",
-        note="read and written, by delta.checkpointPolicy",
+        note="read; written if delta.checkpointPolicy is v2",
         table_property="delta.checkpointPolicy",
         active=lambda properties, _: properties.checkpoint_policy == "v2",
         concurrent=True,
         drop=Drop(
-            "the checkpoint policy becomes classic, and there are classic checkpoints after all others",
+            "the checkpoint policy becomes classic, and the newest checkpoints are classic ones",
             hides_history=True,
-            turned_off=MappingProxyType({"delta.checkpointPolicy": "classic"}),
+            disabling_properties=MappingProxyType({"delta.checkpointPolicy": "classic"}),
         ),
     ),
     Feature(
@@ -198,27 +198,27 @@ _TABLE_FEATURES = (
         active=lambda properties, _: properties.iceberg_compat_v1_enabled,
         append=Support.IF_ENFORCED,
         concurrent=True,
-        drop="turn it off instead, by delta.enableIcebergCompatV1: it asks nothing of the table then",
+        drop="set delta.enableIcebergCompatV1 to false instead, then it has no effect",
     ),
     Feature(
         name="icebergCompatV2",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Iceberg Compatibility V2",
-        note="a writer of files must declare that they are the way Iceberg needs them",
+        note="a writer of files must declare that they have the form that Iceberg needs",
         requires=frozenset({"columnMapping"}),
         table_property="delta.enableIcebergCompatV2",
         active=lambda properties, _: properties.iceberg_compat_v2_enabled,
         append=Support.IF_ENFORCED,
         concurrent=True,
-        drop="turn it off instead, by delta.enableIcebergCompatV2: it asks nothing of the table then",
+        drop="set delta.enableIcebergCompatV2 to false instead, then it has no effect",
     ),
     Feature(
         name="clustering",
         kind=Kind.WRITER,
         spec="PROTOCOL.md, Clustered Table",
-        note="appended files are unclustered and must have statistics of the clustering columns",
+        note="appended files aren't clustered, and must have statistics of the clustering columns",
         requires=frozenset({"domainMetadata"}),
-        drop="let the table be clustered by no columns instead: it asks nothing of the table then",
+        drop="cluster the table by no columns instead, then it has no effect",
     ),
     Feature(
         name="allowColumnDefaults",
@@ -227,19 +227,19 @@ _TABLE_FEATURES = (
         note="a writer of rows must declare that it filled in the default values",
         active=column_key("CURRENT_DEFAULT"),
         append=Support.IF_ENFORCED,
-        drop="it asks nothing of a table whose columns have no default values",
+        drop="it has no effect if no column has a default value",
     ),
     Feature(
         name="inCommitTimestamp",
         kind=Kind.WRITER,
         spec="in-commit-timestamps.md",
-        note="every commit gets an in-commit timestamp while delta.enableInCommitTimestamps is true",
+        note="while delta.enableInCommitTimestamps is true, every commit gets an in-commit timestamp",
         table_property="delta.enableInCommitTimestamps",
         active=lambda properties, _: properties.in_commit_timestamps_enabled,
         concurrent=True,
         drop=Drop(
-            "in-commit timestamps are turned off: the times of all versions are those of their files",
-            removed=frozenset(
+            "in-commit timestamps are disabled: the timestamps of all versions are those of their files",
+            removed_properties=frozenset(
                 {
                     "delta.enableInCommitTimestamps",
                     "delta.inCommitTimestampEnablementVersion",
@@ -252,23 +252,23 @@ _TABLE_FEATURES = (
         name="managedCommit",
         kind=Kind.WRITER,
         spec="managed-commits.md",
-        note="commits are made by the table's commit owner; without it none are, and only backfilled ones "
-        "are read",
+        note="the table's commit owner ratifies commits; without it, nothing can be committed, and only "
+        "backfilled versions are read",
         requires=frozenset({"inCommitTimestamp"}),
         table_property="delta.managedCommit.commitOwner",
         active=lambda properties, _: properties.commit_owner is not None,
-        drop=Drop("the table is taken back from its commit owner; in-commit timestamps stay on"),
+        drop=Drop("the file system manages the table again; in-commit timestamps stay enabled"),
     ),
     Feature(
         name="checkpointProtection",
         kind=Kind.WRITER,
         spec="checkpoint-protection.md",
-        note="checkpoints of protected versions need support of the protocol at that version",
+        note="writing a checkpoint of a protected version requires support of that version's protocol",
         table_property="delta.requireCheckpointProtectionBeforeVersion",
         active=lambda properties, _: properties.require_checkpoint_protection_before_version > 0,
         drop=Drop(
             "the history that it protects must be truncated",
-            removed=frozenset({"delta.requireCheckpointProtectionBeforeVersion"}),
+            removed_properties=frozenset({"delta.requireCheckpointProtectionBeforeVersion"}),
         ),
     ),
 )

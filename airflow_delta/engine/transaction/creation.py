@@ -8,13 +8,13 @@ PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
-from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
-from airflow_delta.engine.features.managed_commits import asked_owner
+from airflow_delta.engine.features.column_changes.column_paths import ColumnName, column_path
+from airflow_delta.engine.features.managed_commits import request_owner
 from airflow_delta.engine.features.requests.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.arguments import check_list, check_text, check_type
@@ -79,7 +79,7 @@ def create_table(
     check_text("description", description, optional=True, table=table)
     wanted = {} if properties is None else properties
     if owner is not None or conf is not None:
-        wanted = asked_owner(wanted, owner, conf, table=table)
+        wanted = request_owner(wanted, owner, conf, table=table)
     _check_is_free(storage)
     made = new_table(
         schema,
@@ -115,6 +115,8 @@ def begin_creation(
     operation_parameters: Mapping[str, Any],
     name: str | None = None,
     description: str | None = None,
+    user_metadata: str | None = None,
+    enforces: Iterable[str] = (),
     owners: CommitOwners | None = None,
 ) -> OptimisticTransaction:
     """A transaction that has all staged that makes a new table; data files may join it.
@@ -126,6 +128,8 @@ def begin_creation(
         operation_parameters: its parameters, for ``commitInfo``.
         name: a name for the metadata.
         description: a description for the metadata.
+        user_metadata: a text for ``commitInfo.userMetadata``.
+        enforces: the features whose rules about rows the writer of the data files has enforced.
         owners: the commit owners that there are; those that are installed unless given.
 
     Raises:
@@ -140,7 +144,13 @@ def begin_creation(
     )
     table_schema(metadata, table=storage.root)
     transaction = OptimisticTransaction(
-        storage, None, operation, operation_parameters=operation_parameters, owners=owners
+        storage,
+        None,
+        operation,
+        operation_parameters=operation_parameters,
+        user_metadata=user_metadata,
+        enforces=enforces,
+        owners=owners,
     )
     transaction.set_protocol(made.protocol)
     transaction.set_metadata(metadata)

@@ -7,7 +7,7 @@ written anew and how, and somebody who reads and writes rows does it:
   (``snapshot/file_traces.py``). The commits take them out, and add files without
   the deleted rows.
 * ``columnMapping``: all files. One commit takes them out, adds files whose columns are called by their
-  logical names, and has the metadata that go with these (`features.column_mapping.unmapped`).
+  logical names, and has the metadata that go with these (`metadata_without_mapping`).
 * ``typeWidening``: the files with a column whose type is narrower than the table's. The commits take them
   out, and add files whose columns have the types of the table.
 

@@ -1,7 +1,7 @@
 """Column mapping is turned off: what a commit says of the columns then, beside their files.
 
 The columns' ids and physical names leave the schema, and the properties of column mapping the metadata
-(`features.column_mapping.unmapped`). Whatever names columns by their physical names has to follow: the
+(`metadata_without_mapping`). Whatever names columns by their physical names has to follow: the
 domain of a clustered table (PROTOCOL.md, "Clustered Table").
 
 It is for the one commit that also takes out all files that know the columns by other names.
@@ -14,7 +14,11 @@ from airflow_delta.engine.features.clustering import (
     clustering_domain,
     parse_clustering_columns,
 )
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths, unmapped
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    metadata_without_mapping,
+    physical_paths,
+)
 from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
@@ -36,7 +40,7 @@ def unmap_columns(transaction: OptimisticTransaction) -> None:
     """
     # All files go, so that one more or less is a conflict.
     base = transaction.read_table()
-    transaction.set_metadata(unmapped(base.metadata, table=base.table))
+    transaction.set_metadata(metadata_without_mapping(base.metadata, table=base.table))
     domain = base.domains.get(DOMAIN)
     if domain is None:
         return
