@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import CorruptLogError, StorageError
 from airflow_delta.engine.remedies import PUT_COMMIT_BACK_OR_DELETE, PUT_FILE_BACK
 
-__all__ = ["NO_PATHS", "corrupt_line", "empty_commit", "path_of"]
+__all__ = ["NO_PATHS", "corrupt_line", "empty_commit", "larger_than_memory", "path_of"]
 
 _EXCERPT_CHARACTERS = 80
 
@@ -32,6 +32,28 @@ def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
         table=table,
         version=version,
         path=path,
+    )
+
+
+def larger_than_memory(
+    size: int, *, version: int, path: str, table: str, what: str = "commit"
+) -> StorageError:
+    """The error for a commit that takes more memory to parse than there is.
+
+    Args:
+        size: the bytes that were parsed at once.
+        version: the version of the commit.
+        path: the commit's file.
+        table: the table's location.
+        what: what the file is, if it is no commit.
+    """
+    return StorageError(
+        f"read {path!r} failed: the {what} doesn't fit into memory once it is parsed ({size:,} bytes at "
+        "once); give the process more memory, or see whether the file is what it should be",
+        table=table,
+        version=version,
+        path=path,
+        operation="read",
     )
 
 

@@ -25,10 +25,11 @@ from airflow_delta.engine.arrow.json.line_locations import (
     NO_PATHS,
     corrupt_line,
     empty_commit,
+    larger_than_memory,
     path_of,
 )
 from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
-from airflow_delta.engine.errors import CorruptLogError
+from airflow_delta.engine.errors import CorruptLogError, StorageError
 
 __all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
 
@@ -79,6 +80,16 @@ class Slice:
         """Where each piece starts in the text."""
         lengths = [piece.stop - piece.start + 1 for piece in self.pieces[:-1]]
         return list(accumulate(lengths, initial=0))
+
+    def larger_than_memory(self) -> StorageError:
+        """The error for a slice that takes too much memory to parse. It names the largest piece."""
+        largest = max(self.pieces, key=lambda piece: piece.stop - piece.start)
+        return larger_than_memory(
+            largest.stop - largest.start,
+            version=largest.version,
+            path=largest.path,
+            table=self.table,
+        )
 
 
 def _content(piece: Piece) -> memoryview:

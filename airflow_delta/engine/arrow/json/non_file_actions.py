@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import groupby
+from typing import Any
 
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
@@ -27,6 +28,7 @@ from airflow_delta.engine.arrow.json.line_locations import (
     NO_PATHS,
     corrupt_line,
     empty_commit,
+    larger_than_memory,
     path_of,
 )
 
@@ -64,6 +66,7 @@ def find_non_file_actions(
     Raises:
         CorruptLogError: a commit is empty, or a line that may hold such an action is not what the
             protocol allows.
+        StorageError: a commit doesn't fit into memory.
     """
     names = tuple(f'"{kind}"'.encode() for kind in kinds)
     found: list[NonFileAction] = []
@@ -72,22 +75,35 @@ def find_non_file_actions(
         if not content:
             raise empty_commit(version=version, path=path_of(version, paths), table=table)
         if any(name in content for name in (*names, _ESCAPED_LETTER)):
-            for start, line in _promising_lines(content, names):
-                try:
-                    action = read_line(line)
-                except InvalidLineError as error:
-                    raise corrupt_line(
-                        line,
-                        str(error),
-                        version=version,
-                        path=path_of(version, paths),
-                        line=content.count(b"\n", 0, start) + 1,
-                        table=table,
-                    ) from error
-                if action is not None and action[0] in kinds:
-                    found.append(NonFileAction(version, *action, position + start))
+            path = path_of(version, paths)
+            try:
+                for start, action in _actions(
+                    content, names, version=version, path=path, table=table
+                ):
+                    if action[0] in kinds:
+                        found.append(NonFileAction(version, *action, position + start))
+            except MemoryError as error:
+                raise larger_than_memory(
+                    len(content), version=version, path=path, table=table
+                ) from error
         position += len(content) + 1
     return tuple(found)
+
+
+def _actions(
+    content: bytes, names: Collection[bytes], *, version: int, path: str, table: str
+) -> Iterator[tuple[int, tuple[str, dict[str, Any]]]]:
+    """The known actions of the promising lines of a commit, each with the offset of its line."""
+    for start, line in _promising_lines(content, names):
+        try:
+            action = read_line(line)
+        except InvalidLineError as error:
+            number = content.count(b"\n", 0, start) + 1
+            raise corrupt_line(
+                line, str(error), version=version, path=path, line=number, table=table
+            ) from error
+        if action is not None:
+            yield start, action
 
 
 def _promising_lines(content: bytes, names: Collection[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -102,6 +102,7 @@ def parse_commits(
 
     Raises:
         CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
+        StorageError: a commit doesn't fit into memory.
         InvalidArgumentError: a column that neither adds nor removes have.
     """
     parser = _parser(columns, kinds, table, by_line=small)
@@ -140,6 +141,7 @@ def stream_commits(
 
     Raises:
         CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
+        StorageError: a commit doesn't fit into memory.
     """
     parser = _parser(None, kinds, table)
     slices = cut_slices(commits, table=table, paths=paths, newest_first=True)
@@ -204,7 +206,10 @@ class _Parser:
 
     def parse(self, source: Slice) -> ParsedCommits:
         """All actions of a slice."""
-        return self._parsed(self._read(source))
+        try:
+            return self._parsed(self._read(source))
+        except MemoryError as error:
+            raise source.larger_than_memory() from error
 
     def _parsed(self, result: _SliceResult) -> ParsedCommits:
         adds, removes = (

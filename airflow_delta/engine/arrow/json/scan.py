@@ -20,7 +20,7 @@ from airflow_delta.engine.arrow.json.exact import (
     read_line,
 )
 from airflow_delta.engine.arrow.json.line_locations import NO_PATHS
-from airflow_delta.engine.arrow.json.lines import Slice, cut_slices, index_lines
+from airflow_delta.engine.arrow.json.lines import Lines, Slice, cut_slices, index_lines
 from airflow_delta.engine.arrow.parallel import map_ordered
 
 __all__ = ["scan_non_file_actions"]
@@ -45,6 +45,7 @@ def scan_non_file_actions(
     Raises:
         CorruptLogError: a commit is empty, or a line that may hold such an action is not what the
             protocol allows.
+        StorageError: a commit doesn't fit into memory.
     """
     # The prefixes end with a brace because a null stands for no action.
     others = [
@@ -56,7 +57,15 @@ def scan_non_file_actions(
 
 
 def _scan(source: Slice, *, kinds: Collection[str], others: Iterable[bytes]) -> list[NonFileAction]:
-    lines = index_lines(source)
+    try:
+        return _actions(index_lines(source), kinds=kinds, others=others)
+    except MemoryError as error:
+        raise source.larger_than_memory() from error
+
+
+def _actions(
+    lines: Lines, *, kinds: Collection[str], others: Iterable[bytes]
+) -> list[NonFileAction]:
     lines = lines.select(lines.stops > lines.starts)
     for prefix in others:
         lines = lines.select(~lines.start_with(prefix))
