@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_delta.engine.arrow.json.line_locations import (
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
+from airflow_delta.engine.errors import CorruptLogError, StorageError
+from airflow_delta.engine.model.line_locations import (
     NO_PATHS,
     corrupt_line,
     empty_commit,
     larger_than_memory,
     path_of,
 )
-from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
-from airflow_delta.engine.errors import CorruptLogError, StorageError
 
 __all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
 
@@ -81,7 +81,7 @@ class Slice:
         return list(accumulate(lengths, initial=0))
 
     def larger_than_memory(self) -> StorageError:
-        """The error for a slice that takes too much memory to parse. It names the largest piece."""
+        """Create the error about a slice that takes too much memory to parse. It names the largest piece."""
         largest = max(self.pieces, key=lambda piece: piece.stop - piece.start)
         return larger_than_memory(
             largest.stop - largest.start,

@@ -27,7 +27,7 @@ from airflow_delta.engine.arrow.json.exact import (
     NonFileAction,
     read_line,
 )
-from airflow_delta.engine.arrow.json.line_locations import (
+from airflow_delta.engine.model.line_locations import (
     NO_PATHS,
     corrupt_line,
     empty_commit,

@@ -1,6 +1,8 @@
-"""The location of a line in the log, and the errors that name it.
+"""The location of a line in the log, and the errors about commits and lines that name it.
 
-This is separate from `lines`, so that modules that read a few lines needn't load Arrow.
+All readers of JSON use these errors: those of commits in `log`, and those of actions in `arrow.json`.
+
+Spec: PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
 def larger_than_memory(
     size: int, *, version: int, path: str, table: str, what: str = "commit"
 ) -> StorageError:
-    """The error for a commit that takes more memory to parse than there is.
+    """Create the error about a commit that takes more memory to parse than there is.
 
     Args:
         size: the bytes that were parsed at once.
