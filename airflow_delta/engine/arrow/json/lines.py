@@ -81,7 +81,7 @@ class Slice:
         return list(accumulate(lengths, initial=0))
 
     def larger_than_memory(self) -> StorageError:
-        """Create the error about a slice that takes too much memory to parse. It names the largest piece."""
+        """Create the error about a slice that doesn't fit into memory; it names the largest piece."""
         largest = max(self.pieces, key=lambda piece: piece.stop - piece.start)
         return larger_than_memory(
             largest.stop - largest.start,
