@@ -196,6 +196,16 @@ class OptimisticTransaction:
         self._reads.paths.append(files["path"])
         return files if columns is None else files.select(list(columns))
 
+    def note_read(self, files: pa.Table) -> None:
+        """Note files of the snapshot as read, by whatever way they were found.
+
+        A commit made meanwhile is a conflict then if it removes one of them, not if it adds others.
+
+        Args:
+            files: rows of `Snapshot.files`, with the column ``path``.
+        """
+        self._reads.paths.append(files["path"])
+
     def transaction_version(self, app_id: str) -> int | None:
         """The last transaction of an application; one set meanwhile is a conflict then.
 
