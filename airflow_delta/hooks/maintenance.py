@@ -1,4 +1,4 @@
-"""Clean up a log, vacuum a table and restore a version, for tasks.
+"""Clean up a log, vacuum a table, restore a version and enable row tracking, for tasks.
 
 Each function returns the engine's result as plain JSON values (``to_dict()``) for XCom: numbers,
 bytes and reasons, but no lists of files.
@@ -17,7 +17,7 @@ from airflow_delta.hooks.managed_commits import backfill_missing
 if TYPE_CHECKING:
     from airflow_delta.hooks.delta import DeltaHook
 
-__all__ = ["clean_up", "log_report", "restore", "vacuum"]
+__all__ = ["clean_up", "enable_row_tracking", "log_report", "restore", "vacuum"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,6 +134,21 @@ def restore(
         _LOG.info("%s: restored by version %s", table_uri, result.version)
         checkpoint = _checkpoint(hook, table_uri, report["version"], backfill_first=backfill_first)
     return _finished(table_uri, {**report, "checkpoint": checkpoint}, began=began, dry_run=dry_run)
+
+
+def enable_row_tracking(
+    hook: DeltaHook, table_uri: str, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Enable row tracking on a table.
+
+    :param hook: gives access to the table and its commit owner.
+    :param dry_run: only report what would be done.
+    :returns: ``table_uri``, the entries of `RowTrackingResult.to_dict`, ``dry_run`` and ``duration_ms``.
+    :raises DeltaError: row tracking can't be enabled.
+    """
+    began = time.monotonic()
+    result = hook.table(table_uri).enable_row_tracking(dry_run=dry_run)
+    return _finished(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
 
 def log_report(logger: Any, what: str, report: Mapping[str, Any]) -> None:
