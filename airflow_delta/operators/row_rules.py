@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.row_rules import add_constraint, set_not_null
+from airflow_delta.hooks.spark.row_rules import SparkRowRules
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_required_text, as_spark_conf, as_text
@@ -39,6 +39,12 @@ class _RowRuleTask(TableTask):
         """Cancel the Spark job."""
         if self._job is not None:
             self._job.on_kill()
+
+    def _rules(self, context: Context) -> SparkRowRules:
+        # Made before ``table_uri`` is used, from which `hook` takes the connection.
+        return SparkRowRules(
+            self.hook(), lambda: self._begin_job(context), txn=run_identity(context)
+        )
 
     def _begin_job(self, context: Context) -> Any:
         # Imported here, because DAG files are parsed often and the Spark provider imports a lot.
@@ -97,13 +103,9 @@ class AddConstraintOperator(_RowRuleTask):
         :raises DeltaError: the store failed, or another writer was faster.
         :raises AirflowException: the job failed.
         """
-        result = add_constraint(
-            self.hook(),
-            lambda: self._begin_job(context),
-            self.table_uri,
-            name=self.argument("name"),
-            expression=self.argument("expression"),
-            txn=run_identity(context),
+        rules = self._rules(context)
+        result = rules.add_constraint(
+            self.table_uri, name=self.argument("name"), expression=self.argument("expression")
         )
         self.log.info("%s: constraint %s added: %s", self.table_uri, self.name, result)
         return result
@@ -149,12 +151,7 @@ class SetNotNullOperator(_RowRuleTask):
         :raises DeltaError: the store failed, or another writer was faster.
         :raises AirflowException: the job failed.
         """
-        result = set_not_null(
-            self.hook(),
-            lambda: self._begin_job(context),
-            self.table_uri,
-            column=self.argument("column"),
-            txn=run_identity(context),
-        )
+        rules = self._rules(context)
+        result = rules.set_not_null(self.table_uri, column=self.argument("column"))
         self.log.info("%s: column %s is NOT NULL: %s", self.table_uri, self.column, result)
         return result

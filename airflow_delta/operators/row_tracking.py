@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.maintenance import enable_row_tracking, log_report
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import flag
 from airflow_delta.version_compat import Context
@@ -50,6 +50,6 @@ class EnableRowTrackingOperator(TableTask):
             or the engine can't write the table. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed, or other writers were faster again and again.
         """
-        report = enable_row_tracking(self.hook(), self.table_uri, dry_run=self.argument("dry_run"))
+        report = self.hook().enable_row_tracking(self.table_uri, dry_run=self.argument("dry_run"))
         log_report(self.log, "row tracking", report)
         return report

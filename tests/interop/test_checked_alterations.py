@@ -51,8 +51,10 @@ def told(root: Path, version: int) -> dict[str, Any]:
     "clauses",
     [
         "",
-        "PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
-        " 'delta.enableDeletionVectors' = 'true')",
+        (
+            "PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
+            " 'delta.enableDeletionVectors' = 'true')"
+        ),
     ],
     ids=["plain", "mapped, partitioned, with deletion vectors"],
 )
@@ -69,7 +71,7 @@ def test_constraints(
         ours,
         delta_spark,
     )
-    with pytest.raises(DeltaSparkError, match="2 rows in .* violate"):
+    with pytest.raises(DeltaSparkError, match=r"2 rows in .* violate"):
         delta_spark.sql(f"ALTER TABLE delta.`{its}` ADD CONSTRAINT Some CHECK (ID > 0)")
     with pytest.raises(ConstraintViolationError, match="2 rows break this rule"):
         add_constraint(spark, str(ours), "Some", "ID > 0")
