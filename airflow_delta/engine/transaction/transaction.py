@@ -127,7 +127,9 @@ class OptimisticTransaction:
                 operation=Operation.COMMIT,
                 enforced=self._enforced,
             )
-            self._owned = self._owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
+            self._owned = self._owners.find_owned_table(
+                storage, snapshot.protocol, snapshot.metadata
+            )
 
     @property
     def table(self) -> str:
