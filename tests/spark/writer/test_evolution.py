@@ -29,14 +29,14 @@ EVOLUTIONS = {
         {},
         [
             "SELECT 1L AS id, 'new' AS extra",
-            "SELECT named_struct('b', 'x', 'a', 1) AS S, 2L AS id",
-            "SELECT array(named_struct('x', 1, 'y', 2)) AS l, "
-            "map('k', named_struct('k', 1, 'z', DATE'2020-01-01')) AS m",
+            "SELECT named_struct('b', 'x', 'a', 1) AS s, 2L AS id",
+            "SELECT array(named_struct('x', 1, 'y', 2)) AS l",
+            "SELECT map('k', named_struct('k', 1, 'z', DATE'2020-01-01')) AS m",
         ],
     ),
     "wider types": (
         "id INT, d DECIMAL(5,2), s STRUCT<a: SMALLINT>, l ARRAY<INT>, day DATE",
-        {"delta.enableTypeWidening": "true"},
+        {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"},
         [
             "SELECT 3000000000L AS id",
             "SELECT 12345.678BD AS d, named_struct('a', 70000) AS s",
