@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.spark import delete, read_changes, read_snapshot, write
 
 if TYPE_CHECKING:
@@ -103,7 +105,11 @@ class Model:
         rows = some_rows(self.rng, 3)
         places = {row[1] for row in rows} if self.partition_by else {row[1] for row in self.rows}
         self.rows = [row for row in self.rows if row[1] not in places] + rows
-        self.write(rows, mode="overwrite", partition_overwrite="dynamic")
+        expected = (
+            nullcontext() if self.partition_by else pytest.warns(DeltaWarning, match="all rows")
+        )
+        with expected:
+            self.write(rows, mode="overwrite", partition_overwrite="dynamic")
 
     def overwrite(self) -> None:
         self.rows = some_rows(self.rng, 20)
