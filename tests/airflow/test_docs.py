@@ -175,7 +175,7 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
     def there(_uri: str, **options: Any) -> DeltaTable:
         return DeltaTable(moved, **options)
 
-    example(MANAGED, 6, DeltaTable=there, books=books)
+    example(MANAGED, 6, DeltaTable=there, owner=books)
     assert commit(moved, books) == 3
 
 
