@@ -195,6 +195,7 @@ class _LastingBuffer(io.BytesIO):
     _content: bytes | None = None
 
     def close(self) -> None:
+        """Close the buffer, and keep its content."""
         if not self.closed:
             self._content = self.getvalue()
         super().close()
