@@ -31,7 +31,7 @@ def takes_spark(
 
     :param hook: gives access to the table.
     :param engine: one of `ENGINES`. ``auto`` means Spark for logs of at least ``threshold_bytes`` (see
-        `airflow_delta.engine.maintenance.checkpoint.log_size.log_bytes`), if ``has_spark``.
+        `airflow_delta.engine.maintenance.checkpoint.log_size.measure_log`), if ``has_spark``.
     :param version: the version to checkpoint; None: the newest.
     :param has_spark: whether a Spark connection is named.
     :param threshold_bytes: the size of the log; None: ``SPARK_THRESHOLD_BYTES``.
@@ -39,13 +39,13 @@ def takes_spark(
     """
     from airflow_delta.engine.maintenance.checkpoint.log_size import (
         SPARK_THRESHOLD_BYTES,
-        log_bytes,
+        measure_log,
     )
 
     if engine != "auto" or not has_spark:
         return engine == "spark"
     threshold = SPARK_THRESHOLD_BYTES if threshold_bytes is None else threshold_bytes
-    return log_bytes(hook.table(table_uri).storage, version=version) >= threshold
+    return measure_log(hook.table(table_uri).storage, version=version) >= threshold
 
 
 def checkpoint_with_spark(

@@ -18,12 +18,12 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
-    backfilled_part,
+    open_backfilled_part,
     plan_metadata_cleanup,
 )
 from airflow_delta.engine.maintenance.vacuum.last_vacuum import LAST_VACUUM, read_last_vacuum
-from airflow_delta.engine.maintenance.vacuum.plan import reached_version
-from airflow_delta.engine.maintenance.vacuum.retention import retention_of
+from airflow_delta.engine.maintenance.vacuum.plan import find_vacuumed_version
+from airflow_delta.engine.maintenance.vacuum.retention import choose_retention
 from airflow_delta.engine.model.plain import time_or_none
 from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -33,7 +33,7 @@ __all__ = [
     "CleanupStatus",
     "MaintenanceStatus",
     "VacuumStatus",
-    "maintenance_status",
+    "read_maintenance_status",
 ]
 
 
@@ -140,7 +140,7 @@ class MaintenanceStatus:
         }
 
 
-def maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> MaintenanceStatus:
+def read_maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> MaintenanceStatus:
     """What was maintained last, and what is due.
 
     Args:
@@ -170,7 +170,7 @@ def _checkpoint(newest: Snapshot) -> CheckpointStatus:
 def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
     try:
         plan = plan_metadata_cleanup(
-            newest.storage, backfilled_part(newest), newest=newest, now_ms=now_ms
+            newest.storage, open_backfilled_part(newest), newest=newest, now_ms=now_ms
         )
     except (TableStateError, UnsupportedFeatureError) as unknown:
         return CleanupStatus(None, None, unknown.message)
@@ -187,7 +187,9 @@ def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
         except ObjectNotFoundError:
             version = None  # a vacuum of another engine has taken it meanwhile
     try:
-        retention = retention_of(newest.properties, None, now_ms=now_ms, enforce=True)
+        retention = choose_retention(newest.properties, None, now_ms=now_ms, enforce=True)
     except TableStateError as unknown:
         return VacuumStatus(version, noted_ms, None, unknown.message)
-    return VacuumStatus(version, noted_ms, reached_version(newest, retention) is not None, None)
+    return VacuumStatus(
+        version, noted_ms, find_vacuumed_version(newest, retention) is not None, None
+    )

@@ -13,10 +13,10 @@ from typing import Any
 
 from airflow_delta.engine.model.sizes import size_text
 
-__all__ = ["report_lines"]
+__all__ = ["format_report"]
 
 
-def report_lines(report: Mapping[str, Any]) -> list[str]:
+def format_report(report: Mapping[str, Any]) -> list[str]:
     """A report for people: a line for each fact, and for each entry of a list."""
     width = max(map(len, report), default=0)
     lines: list[str] = []

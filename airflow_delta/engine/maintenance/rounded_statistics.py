@@ -29,12 +29,12 @@ from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_schema
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import leaf_columns
-from airflow_delta.engine.maintenance.table_files.locations import locations
+from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 from airflow_delta.engine.model.schema import DecimalType, StructType
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import FileInfo
 
-__all__ = ["RoundedStatistics", "rounded_statistics"]
+__all__ = ["RoundedStatistics", "find_rounded_statistics"]
 
 _KEPT_DIGITS = 28
 """The precision of Python's default decimal context, by which bounds were rounded."""
@@ -59,7 +59,7 @@ class RoundedStatistics:
     stats: str
 
 
-def rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStatistics]:
+def find_rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStatistics]:
     """The files of which a bound of a decimal column was rounded so that a value lies beyond it.
 
     Files that are elsewhere than in the table's directory aren't looked at, nor such as can't be read.
@@ -76,7 +76,7 @@ def rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[RoundedStati
     if not columns or not files.num_rows:
         return []
     rows = _may_be_rounded(files["stats"], columns)
-    places = locations(files["path"], root=snapshot.table)
+    places = locate_paths(files["path"], root=snapshot.table)
     storage = snapshot.storage
 
     def look(row: int) -> RoundedStatistics | None:

@@ -1,4 +1,4 @@
-"""Put right the statistics of files, see `rounded_statistics`: one commit that changes no rows.
+"""Put right the statistics of files, see `find_rounded_statistics`: one commit that changes no rows.
 
 The commit adds the files again as they are, but for their statistics. Whoever removes one of them meanwhile
 makes it a conflict, since it would come back; what others append doesn't matter.
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from airflow_delta.engine.arrow.python_arrays import array_of
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
 from airflow_delta.engine.snapshot.opening import open_newest
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.file_rows import add_actions
@@ -57,7 +57,7 @@ def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepai
         storage, base, _OPERATION, operation_parameters=_PARAMETERS, owners=owners
     )
     files = transaction.read_files()
-    wrong = rounded_statistics(base, files)
+    wrong = find_rounded_statistics(base, files)
     if not wrong:
         return StatisticsRepair(base.version, 0)
     rows = files.take(pa.array([found.row for found in wrong], pa.int64()))

@@ -30,7 +30,7 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.maintenance.checkpoint.log_size import log_bytes
+from airflow_delta.engine.maintenance.checkpoint.log_size import measure_log
 from airflow_delta.engine.maintenance.log_compaction.plan import plan_log_compaction
 from tests.laws.histories import protocol
 from tests.log_builder import add, metadata
@@ -132,7 +132,7 @@ def test_backfilled_versions_can_be_compacted(table: MemoryTable) -> None:
 
 def measure(table: MemoryTable, version: int) -> int:
     """What is asked first where Spark may be the one to write."""
-    return log_bytes(table.storage, version=version)
+    return measure_log(table.storage, version=version)
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.maintenance.reports import report_lines
+from airflow_delta.engine.maintenance.reports import format_report
 from airflow_delta.engine.snapshot.timestamps import utc_text
 from tests.log_builder import add, remove, write_table
 
@@ -113,7 +113,7 @@ def test_a_report_for_people_has_a_line_for_each_fact() -> None:
         "keeps": [],
         "reason": None,
     }
-    assert report_lines(report) == [
+    assert format_report(report) == [
         "version  3",
         "done     yes",
         "by kind  change data: files 2, bytes 5 bytes",
@@ -123,7 +123,7 @@ def test_a_report_for_people_has_a_line_for_each_fact() -> None:
         "keeps    -",
         "reason   -",
     ]
-    assert report_lines({}) == []
+    assert format_report({}) == []
 
 
 def test_times_that_no_calendar_has_are_numbers() -> None:

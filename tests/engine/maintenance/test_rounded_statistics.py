@@ -15,7 +15,7 @@ import pytest
 from airflow_delta.engine import AddFile, DeltaTable, RemoveFile
 from airflow_delta.engine.errors import CommitConflictError
 from airflow_delta.engine.maintenance.check.findings import CheckReport
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
 from airflow_delta.engine.model.schema import LONG, DecimalType, StructField, StructType
 from airflow_delta.engine.transaction.commit_loop import CommitLoop
 
@@ -166,6 +166,6 @@ def test_bounds_of_a_file_with_deleted_rows_are_not_told_to_be_tight(damaged: De
     place = files.column_names.index("deletionVector")
     vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
     vectors = pa.array([vector] * files.num_rows, files.schema.field(place).type)
-    [found] = rounded_statistics(snapshot, files.set_column(place, "deletionVector", vectors))
+    [found] = find_rounded_statistics(snapshot, files.set_column(place, "deletionVector", vectors))
     told = json.loads(found.stats, parse_float=Decimal)
     assert (told["tightBounds"], told["minValues"]["d"]) == (False, LOW)

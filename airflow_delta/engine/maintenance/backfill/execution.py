@@ -31,10 +31,10 @@ __all__ = [
     "BackfillPlan",
     "BackfillResult",
     "CommitStatus",
-    "backfill_first",
-    "commit_status",
+    "ensure_backfilled",
     "execute_backfill",
     "plan_backfill",
+    "read_commit_status",
 ]
 
 
@@ -166,7 +166,7 @@ class BackfillResult:
         }
 
 
-def commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
+def read_commit_status(storage: Storage, owners: CommitOwners) -> CommitStatus:
     """How far the commits of a table have come.
 
     Args:
@@ -243,7 +243,7 @@ def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
     return BackfillResult(plan, newest, newest - plan.backfilled_version)
 
 
-def backfill_first(storage: Storage, owners: CommitOwners, version: int | None = None) -> None:
+def ensure_backfilled(storage: Storage, owners: CommitOwners, version: int | None = None) -> None:
     """Have what is about to get a checkpoint or a compaction backfilled before, if it isn't.
 
     Args:

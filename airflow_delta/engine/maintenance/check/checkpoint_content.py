@@ -35,11 +35,11 @@ from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.check.compared_files import FileDifferences, compare_files
 from airflow_delta.engine.maintenance.check.findings import (
     CHECKPOINT,
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -238,7 +238,7 @@ def _non_file_texts(subject: Subject, told: NonFileState, found: NonFileState) -
     if told.protocol != found.protocol:
         yield f"it has the protocol {told.protocol}, expected {found.protocol}"
     if told.metadata != found.metadata:
-        yield f"its metadata differ in {named(_differing(told.metadata, found.metadata))}"
+        yield f"its metadata differ in {join_names(_differing(told.metadata, found.metadata))}"
     properties = subject.properties
     keeps = properties is None or "delta.setTransactionRetentionDuration" not in properties.raw
     # Engines leave out expired ones.
@@ -260,11 +260,11 @@ def _differing(told: Metadata | None, found: Metadata | None) -> list[str]:
 def _entry_texts(what: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
     wrong = sorted(key for key in {*told, *found} if told.get(key) != found.get(key))
     if wrong:
-        yield f"it is wrong about {plural(len(wrong), what)} ({named(wrong)})"
+        yield f"it is wrong about {plural(len(wrong), what)} ({join_names(wrong)})"
 
 
 def _paths(rows: pa.Table) -> str:
-    return named(rows["path"].slice(0, MOST_NAMED).to_pylist(), rows.num_rows)
+    return join_names(rows["path"].slice(0, MAX_NAMED).to_pylist(), rows.num_rows)
 
 
 def _oldest_tombstone_ms(subject: Subject) -> int | None:

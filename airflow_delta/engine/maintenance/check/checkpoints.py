@@ -29,10 +29,10 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.maintenance.check.findings import (
     CHECKPOINT,
     CLEANUP,
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -58,11 +58,11 @@ def _incomplete(subject: Subject) -> Iterator[Finding]:
         missing = missing_versions(found, first=1, last=count)
         if missing:
             num_missing = sum(gap.stop - gap.start for gap in missing)
-            first_missing = [str(part) for part in islice(chain(*missing), MOST_NAMED)]
+            first_missing = [str(part) for part in islice(chain(*missing), MAX_NAMED)]
             yield warning(
                 "checkpoint-incomplete",
                 f"the checkpoint of version {version} in {count} parts lacks "
-                f"{plural(num_missing, 'part')} ({named(first_missing, num_missing)}): nobody can read it",
+                f"{plural(num_missing, 'part')} ({join_names(first_missing, num_missing)}): nobody can read it",
                 f"{CHECKPOINT} of that version or a later one; a cleanup takes the rest when it is old",
             )
 
@@ -78,7 +78,7 @@ def _empty(subject: Subject) -> Iterator[Finding]:
     if found:
         yield warning(
             "checkpoint-empty",
-            f"{plural(len(found), 'file')} of checkpoints ({named(found)}) of zero bytes, which nobody "
+            f"{plural(len(found), 'file')} of checkpoints ({join_names(found)}) of zero bytes, which nobody "
             "can read",
             f"{CHECKPOINT} of that version or a later one; a cleanup takes the file when it is old",
         )

@@ -18,7 +18,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -85,7 +85,7 @@ def _newest_agrees(subject: Subject) -> Iterator[Finding]:
         yield error(
             "checksum-disagrees",
             f"the checksum {newest.path} isn't what the log comes to: "
-            f"{named([_cut(fact) for fact in facts])}",
+            f"{join_names([_cut(fact) for fact in facts])}",
             f"find out which is right, for a log that has changed since would show here; then {_DELETE}",
         )
 

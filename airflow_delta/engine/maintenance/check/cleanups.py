@@ -24,10 +24,10 @@ from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import DAY_MS
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import ProposedCommits
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
-    backfilled_part,
+    open_backfilled_part,
     plan_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import unfinished_files
+from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import find_unfinished_files
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.model.times import duration_text
 
@@ -41,7 +41,7 @@ def _unfinished(subject: Subject) -> Iterator[Finding]:
     hidden = [each for each in subject.log_files if each.name.startswith(".")]
     proposed = ProposedCommits.of(subject.storage)
     before = subject.now_ms - subject.now_ms % DAY_MS - DAY_MS
-    found = unfinished_files(
+    found = find_unfinished_files(
         subject.storage, (*hidden, *proposed.hidden), latest=subject.latest_logged, before_ms=before
     ).abandoned
     if found.count:
@@ -72,7 +72,7 @@ def _overdue(subject: Subject) -> Iterator[Finding]:
     try:
         plan = plan_metadata_cleanup(
             subject.storage,
-            backfilled_part(subject.snapshot),
+            open_backfilled_part(subject.snapshot),
             newest=subject.snapshot,
             now_ms=subject.now_ms,
         )

@@ -23,9 +23,9 @@ from airflow_delta.engine.log.files import LogCommit
 from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
-    named,
+    join_names,
+    join_ranges,
     plural,
-    ranges,
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
@@ -69,21 +69,21 @@ def _contents(subject: Subject) -> Iterator[Finding]:
         yield error(
             "commit-unreadable",
             f"{plural(len(needed), 'commit')} can't be read that the newest version needs: "
-            f"{named([seen.unreadable[version] for version in needed])}",
+            f"{join_names([seen.unreadable[version] for version in needed])}",
             PUT_FILE_BACK,
         )
     if older:
         yield warning(
             "commit-unreadable",
             f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so that "
-            f"older versions are lost: {named([seen.unreadable[version] for version in older])}",
+            f"older versions are lost: {join_names([seen.unreadable[version] for version in older])}",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
     if seen.contradictory:
         found = sorted(seen.contradictory)
         yield warning(
             "commit-contradictory",
-            f"more than one action for a file in {plural(len(found), 'commit')} ({ranges(found)}), "
+            f"more than one action for a file in {plural(len(found), 'commit')} ({join_ranges(found)}), "
             "where the protocol allows one: engines don't agree on what that means",
             "nothing here: find the writer that is at fault, and compare the table with its source",
         )
@@ -185,7 +185,7 @@ def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
     if lacking:
         yield error(
             "timestamp-missing",
-            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({ranges(lacking)}), which the "
+            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({join_ranges(lacking)}), which the "
             "table demands: the time is unknown, and time travel by timestamp fails",
             "nothing here: a commit isn't changed. Find the writer that is at fault",
         )
@@ -194,7 +194,7 @@ def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
     if back:
         yield warning(
             "timestamp-not-ascending",
-            f"in {plural(len(back), 'commit')} ({ranges(back)}) the in-commit timestamp isn't later "
+            f"in {plural(len(back), 'commit')} ({join_ranges(back)}) the in-commit timestamp isn't later "
             "than the one before: time travel by timestamp may find a wrong version",
             "nothing here: a commit isn't changed. Find the writer that is at fault",
         )

@@ -21,7 +21,12 @@ from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.compacted import trusted_compactions
 from airflow_delta.engine.log.files import CompactedCommits
 from airflow_delta.engine.maintenance.check.compared_files import compare_files
-from airflow_delta.engine.maintenance.check.findings import Finding, error, plural, warning
+from airflow_delta.engine.maintenance.check.findings import (
+    Finding,
+    error,
+    plural,
+    warning,
+)
 from airflow_delta.engine.maintenance.check.subject import Subject
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_commits

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.features.column_mapping import mapping_mode, partition_fields
 from airflow_delta.engine.maintenance.check.findings import (
-    MOST_NAMED,
+    MAX_NAMED,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -67,8 +67,8 @@ def _partition_values(subject: Subject) -> Iterator[Finding]:
     if unknown:
         yield error(
             "partition-value-unknown",
-            f"live files have partition values of {named(unknown)}, and the table is "
-            f"partitioned by {named(sorted(expected)) or 'nothing'}",
+            f"live files have partition values of {join_names(unknown)}, and the table is "
+            f"partitioned by {join_names(sorted(expected)) or 'nothing'}",
             "nothing here: find the writer that is at fault",
         )
     for name in sorted(expected):
@@ -182,4 +182,4 @@ def _have(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _names(paths: pa.ChunkedArray | pa.Array) -> str:
-    return named(paths.slice(0, MOST_NAMED).to_pylist(), len(paths))
+    return join_names(paths.slice(0, MAX_NAMED).to_pylist(), len(paths))

@@ -20,7 +20,7 @@ __all__ = [
     "CHECKPOINT",
     "CLEANUP",
     "DEPTHS",
-    "MOST_NAMED",
+    "MAX_NAMED",
     "VACUUM",
     "CheckReport",
     "Depth",
@@ -28,9 +28,9 @@ __all__ = [
     "Severity",
     "error",
     "info",
-    "named",
+    "join_names",
+    "join_ranges",
     "plural",
-    "ranges",
     "warning",
 ]
 
@@ -49,7 +49,7 @@ CLEANUP = "DeltaTable.cleanup_metadata() or MetadataCleanupOperator"
 VACUUM = "DeltaTable.vacuum() or VacuumOperator"
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-MOST_NAMED = 5
+MAX_NAMED = 5
 """So many names a message has."""
 
 
@@ -141,7 +141,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def named(names: Sequence[str], count: int | None = None) -> str:
+def join_names(names: Sequence[str], count: int | None = None) -> str:
     """The first few of some names, and how many more there are.
 
     Args:
@@ -149,12 +149,12 @@ def named(names: Sequence[str], count: int | None = None) -> str:
         count: how many there are; None for as many as there are names.
     """
     count = len(names) if count is None else count
-    told = names[:MOST_NAMED]
+    told = names[:MAX_NAMED]
     rest = count - len(told)
     return ", ".join(told) + (f" and {rest:,} more" if rest else "")
 
 
-def ranges(versions: Iterable[int]) -> str:
+def join_ranges(versions: Iterable[int]) -> str:
     """Ascending versions in few words: ``3, 5 to 9``. A range of any length costs nothing."""
     found: list[list[int]] = []
     if isinstance(versions, range):
@@ -165,4 +165,4 @@ def ranges(versions: Iterable[int]) -> str:
         else:
             found.append([version, version])
     texts = [str(first) if first == last else f"{first} to {last}" for first, last in found]
-    return named(texts)
+    return join_names(texts)

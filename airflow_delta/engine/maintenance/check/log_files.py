@@ -18,9 +18,9 @@ from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
     info,
-    named,
+    join_names,
+    join_ranges,
     plural,
-    ranges,
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
@@ -115,7 +115,7 @@ def _empty_commits(subject: Subject) -> Iterator[Finding]:
     if needed:
         yield error(
             "commit-empty",
-            f"{plural(len(needed), 'commit')} ({ranges(needed)}) of zero bytes: a writer died while "
+            f"{plural(len(needed), 'commit')} ({join_ranges(needed)}) of zero bytes: a writer died while "
             "writing, or the store lost what it had",
             PUT_COMMIT_BACK_OR_DELETE,
         )
@@ -123,7 +123,7 @@ def _empty_commits(subject: Subject) -> Iterator[Finding]:
     if older:
         yield warning(
             "commit-empty",
-            f"{plural(len(older), 'commit')} ({ranges(older)}) of zero bytes: older versions can't be read",
+            f"{plural(len(older), 'commit')} ({join_ranges(older)}) of zero bytes: older versions can't be read",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
@@ -138,7 +138,7 @@ def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
     if odd:
         yield warning(
             "name-ambiguous",
-            f"{plural(len(odd), 'file')} in the log ({named(odd)}) may pass for a commit: a version has "
+            f"{plural(len(odd), 'file')} in the log ({join_names(odd)}) may pass for a commit: a version has "
             "20 digits, but Delta Spark takes any number of them",
             "nothing here: find out who has put it there, and move it away",
         )
@@ -169,4 +169,4 @@ def _gaps(listing: Listing) -> list[range]:
 def _commits(versions: Sequence[int]) -> str:
     # Not `len`, which a gap up to a version that somebody has made up is too long for.
     is_one = versions[0] == versions[-1]
-    return f"commit {versions[0]} is" if is_one else f"commits {ranges(versions)} are"
+    return f"commit {versions[0]} is" if is_one else f"commits {join_ranges(versions)} are"

@@ -22,7 +22,7 @@ from airflow_delta.engine.maintenance.check.findings import (
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
@@ -142,7 +142,7 @@ def _properties(subject: Subject) -> Iterator[Finding]:
     if unknown:
         yield info(
             "property-unknown",
-            f"{named(unknown)}: this engine knows no such {plural(len(unknown), 'property', 'properties')}"
+            f"{join_names(unknown)}: this engine knows no such {plural(len(unknown), 'property', 'properties')}"
             ", which may be another engine's, or misspelt",
             f"{_ALTER}, if it is misspelt",
         )

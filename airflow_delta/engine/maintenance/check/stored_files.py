@@ -19,27 +19,29 @@ from airflow_delta.engine.arrow.numpy_arrays import bool_array
 from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.errors import CommitOwnerError, TableStateError, UnsupportedFeatureError
 from airflow_delta.engine.maintenance.check.findings import (
-    MOST_NAMED,
+    MAX_NAMED,
     VACUUM,
     Finding,
     error,
     info,
-    named,
+    join_names,
     plural,
     warning,
 )
 from airflow_delta.engine.maintenance.check.subject import Subject
-from airflow_delta.engine.maintenance.rounded_statistics import rounded_statistics
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.rounded_statistics import find_rounded_statistics
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
 from airflow_delta.engine.maintenance.table_files.listing import list_files
 from airflow_delta.engine.maintenance.table_files.missing_files import (
-    MOST_TOLD,
-    look_for,
-    openable_places,
+    MAX_MISSING,
+    find_absent,
+    locate_readable_files,
 )
 from airflow_delta.engine.maintenance.vacuum.inventory import COLUMNS
 from airflow_delta.engine.maintenance.vacuum.plan import plan_vacuum
-from airflow_delta.engine.maintenance.vacuum.scope import DELETION_VECTORS, kinds_of
+from airflow_delta.engine.maintenance.vacuum.scope import DELETION_VECTORS, find_kinds
 from airflow_delta.engine.model.sizes import size_text
 
 __all__ = ["CHECKS"]
@@ -66,14 +68,14 @@ def _rounded(subject: Subject) -> Iterator[Finding]:
     """Whether bounds of decimals are those of the files' footers, where they may have been rounded."""
     if subject.snapshot is None or subject.schema is None:
         return
-    wrong = rounded_statistics(subject.snapshot, subject.files)
+    wrong = find_rounded_statistics(subject.snapshot, subject.files)
     if not wrong:
         return
     columns = sorted({column for found in wrong for column in found.columns})
     paths = subject.files["path"].take(array_of([found.row for found in wrong], pa.int64()))
     yield error(
         "statistics-rounded",
-        f"rounded minima or maxima of {named(columns)} in {plural(len(wrong), 'live file')} "
+        f"rounded minima or maxima of {join_names(columns)} in {plural(len(wrong), 'live file')} "
         f"({_names(paths)}): values lie beyond them, by their footers, so that readers skip files that "
         "have rows they look for",
         "DeltaTable.repair_statistics()",
@@ -86,7 +88,7 @@ CHECKS = (_files, _rounded)
 def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
     there = listed["path"].cast(pa.large_string())
     data = subject.places
-    vectors, absolute = vector_paths(rows["deletionVector"], table=subject.table)
+    vectors, absolute = locate_deletion_vectors(rows["deletionVector"], table=subject.table)
     outside = pc.or_(data.is_null(), absolute.is_valid())
     gone = pc.or_(_is_absent(data, there), _is_absent(vectors, there))
     suspects = rows.filter(pc.or_(gone, outside))
@@ -99,17 +101,17 @@ def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Fin
         )
     if not suspects.num_rows:
         return
-    openable, refused = openable_places(suspects, subject.access)
+    openable, refused = locate_readable_files(suspects, subject.access)
     if refused:
         yield error(
             "path-refused",
             f"outside of what this table may read: {plural(len(refused), 'file')} of the newest version "
-            f"({named(refused)}), which aren't opened: reading the rows in them fails here",
+            f"({join_names(refused)}), which aren't opened: reading the rows in them fails here",
             "allow their locations (allowed_outside), if the table is a shallow clone or shares files; "
             "else somebody may want your worker to read them: DeltaTable.restore() or RestoreOperator",
         )
-    lost = look_for(openable, subject.access)
-    kinds = kinds_of(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
+    lost = find_absent(openable, subject.access)
+    kinds = find_kinds(pa.chunked_array([array_of(lost, pa.string())])).to_pylist() if lost else []
     # A loop over the first hundred.
     for is_vector, code, what in (
         (False, "data-file-missing", "data file"),
@@ -121,10 +123,10 @@ def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Fin
             if (kind == DELETION_VECTORS) == is_vector
         ]
         if names:
-            more = " or more" if len(lost) >= MOST_TOLD else ""
+            more = " or more" if len(lost) >= MAX_MISSING else ""
             yield error(
                 code,
-                f"{plural(len(names), what)}{more} of the newest version can't be found ({named(names)}): "
+                f"{plural(len(names), what)}{more} of the newest version can't be found ({join_names(names)}): "
                 "reading the rows in them fails",
                 "put them back from a backup; or DeltaTable.restore() or RestoreOperator to a version "
                 "whose files are there; else commit their removal, by which their rows are lost "
@@ -165,7 +167,7 @@ def _cut_vectors(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator
     vectors = rows["deletionVector"]
     if vectors.null_count == len(vectors):
         return
-    paths, _ = vector_paths(vectors, table=subject.table)
+    paths, _ = locate_deletion_vectors(vectors, table=subject.table)
     start = pc.coalesce(pc.struct_field(vectors, "offset"), scalar_of(1, pa.int32())).cast(
         pa.int64()
     )
@@ -208,4 +210,4 @@ def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
 
 
 def _names(paths: pa.ChunkedArray | pa.Array) -> str:
-    return named(paths.slice(0, MOST_NAMED).to_pylist(), len(paths))
+    return join_names(paths.slice(0, MAX_NAMED).to_pylist(), len(paths))

@@ -158,9 +158,9 @@ class Subject:
         Raises:
             CorruptLogError: a path can't be decoded.
         """
-        from airflow_delta.engine.maintenance.table_files.locations import locations
+        from airflow_delta.engine.maintenance.table_files.locations import locate_paths
 
-        return locations(self.files["path"], root=self.table)
+        return locate_paths(self.files["path"], root=self.table)
 
     @lazy_property
     def row_counts(self) -> pa.ChunkedArray:

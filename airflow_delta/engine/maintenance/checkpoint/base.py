@@ -14,7 +14,7 @@ from airflow_delta.engine.log.files import Checkpoint
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["checkpoint_reader", "classic_base", "has_checkpoint", "incremental_base"]
+__all__ = ["find_classic_base", "find_incremental_base", "has_checkpoint", "open_base_checkpoint"]
 
 _COMMITS_BYTES = 128 << 20
 """The most text of commits whose actions are held in memory, as is done to take a checkpoint up again.
@@ -27,7 +27,7 @@ def has_checkpoint(snapshot: Snapshot) -> bool:
     return checkpoint is not None and checkpoint.version == snapshot.version
 
 
-def checkpoint_reader(snapshot: Snapshot) -> CheckpointReader | None:
+def open_base_checkpoint(snapshot: Snapshot) -> CheckpointReader | None:
     """A reader of the checkpoint that a snapshot starts from; None where there is none."""
     segment = snapshot.segment
     if segment.checkpoint is None:
@@ -40,7 +40,9 @@ def checkpoint_reader(snapshot: Snapshot) -> CheckpointReader | None:
     )
 
 
-def incremental_base(snapshot: Snapshot, listing: Listing | None = None) -> CheckpointReader | None:
+def find_incremental_base(
+    snapshot: Snapshot, listing: Listing | None = None
+) -> CheckpointReader | None:
     """The checkpoint that a new V2 checkpoint can be made from; None where all must be written.
 
     Args:
@@ -62,7 +64,7 @@ def incremental_base(snapshot: Snapshot, listing: Listing | None = None) -> Chec
     return reader if has_all_in_sidecars(reader) else None
 
 
-def classic_base(snapshot: Snapshot) -> Checkpoint | None:
+def find_classic_base(snapshot: Snapshot) -> Checkpoint | None:
     """The checkpoint that a new one in one file can be made from; None where all must be written.
 
     Args:
@@ -78,7 +80,7 @@ def classic_base(snapshot: Snapshot) -> Checkpoint | None:
 
 def _base(snapshot: Snapshot) -> tuple[Checkpoint, CheckpointReader] | None:
     """The previous checkpoint, where so little has come since that memory can hold it."""
-    segment, reader = snapshot.segment, checkpoint_reader(snapshot)
+    segment, reader = snapshot.segment, open_base_checkpoint(snapshot)
     if segment.checkpoint is None or reader is None or has_checkpoint(snapshot):
         return None
     if sum(file.size for file in segment.plan()) > _COMMITS_BYTES:

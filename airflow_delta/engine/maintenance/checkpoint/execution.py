@@ -51,11 +51,11 @@ from airflow_delta.engine.log.files import checksum_path
 from airflow_delta.engine.log.last_checkpoint import LastCheckpointHint
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.maintenance.checkpoint.base import (
-    classic_base,
+    find_classic_base,
+    find_incremental_base,
     has_checkpoint,
-    incremental_base,
 )
-from airflow_delta.engine.maintenance.checkpoint.hint import point_to, point_to_present
+from airflow_delta.engine.maintenance.checkpoint.hint import write_hint, write_missing_hint
 from airflow_delta.engine.maintenance.checkpoint.plan import (
     CheckpointPlan,
     Kind,
@@ -73,8 +73,8 @@ __all__ = [
     "CheckpointPlan",
     "CheckpointResult",
     "execute_checkpoint",
-    "expected_files",
     "plan_checkpoint",
+    "read_expected_files",
 ]
 
 
@@ -165,7 +165,7 @@ def execute_checkpoint(
     """
     if not plan.needed:
         if has_checkpoint(snapshot):
-            point_to_present(storage, snapshot)
+            write_missing_hint(storage, snapshot)
         return CheckpointResult(plan, written=False)
     try:
         written = _put(storage, snapshot, plan, write)
@@ -175,7 +175,7 @@ def execute_checkpoint(
         _delete_damaged(storage, plan)
         return CheckpointResult(replace(plan, needed=False, reason=reason), written=False)
     checkpoint = written.checkpoint
-    point_to(
+    write_hint(
         storage,
         LastCheckpointHint(
             version=plan.version,
@@ -246,11 +246,11 @@ def _written(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Writ
 
 
 def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
-    content, expected = _content(snapshot), expected_files(storage, snapshot)
+    content, expected = _content(snapshot), read_expected_files(storage, snapshot)
     oldest_ms = _oldest_tombstone_ms(snapshot)
     version, table = snapshot.version, snapshot.table
     # Asked anew each time, because the checkpoint that was planned with may have turned out damaged.
-    base = classic_base(snapshot) if plan.incremental else None
+    base = find_classic_base(snapshot) if plan.incremental else None
     if base is not None:
         return write_incremental_classic(
             storage,
@@ -285,14 +285,14 @@ def _commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
 def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
     oldest_ms = _oldest_tombstone_ms(snapshot)
     # Likewise.
-    base = incremental_base(snapshot) if plan.incremental else None
+    base = find_incremental_base(snapshot) if plan.incremental else None
     if base is None:
         return write_v2_checkpoint(
             storage,
             _content(snapshot),
             stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
             plan.target,
-            expected=expected_files(storage, snapshot),
+            expected=read_expected_files(storage, snapshot),
         )
     return write_incremental_v2(
         storage,
@@ -301,7 +301,7 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Wri
         _commits(storage, snapshot),
         plan.target,
         oldest_tombstone_ms=oldest_ms,
-        expected=expected_files(storage, snapshot),
+        expected=read_expected_files(storage, snapshot),
         expected_base=_told(storage, base.version),
     )
 
@@ -319,7 +319,7 @@ def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
     return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
 
 
-def expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
+def read_expected_files(storage: Storage, snapshot: Snapshot) -> ExpectedFiles:
     """What the version checksum says of the live files, if there is one that can be read.
 
     One that can't is a `DeltaWarning`: it is optional, but the checkpoint goes without a witness then.

@@ -27,10 +27,10 @@ from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["point_to", "point_to_present"]
+__all__ = ["write_hint", "write_missing_hint"]
 
 
-def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
+def write_missing_hint(storage: Storage, snapshot: Snapshot) -> None:
     """Make up for a hint that whoever wrote the checkpoint didn't come to write.
 
     Args:
@@ -56,10 +56,10 @@ def point_to_present(storage: Storage, snapshot: Snapshot) -> None:
             parts=len(checkpoint.parts) if isinstance(checkpoint, MultipartCheckpoint) else None,
             num_of_add_files=num_files,
         )
-        point_to(storage, present)
+        write_hint(storage, present)
 
 
-def point_to(storage: Storage, hint: LastCheckpointHint) -> None:
+def write_hint(storage: Storage, hint: LastCheckpointHint) -> None:
     """Point readers to a checkpoint, unless they are pointed to a newer one that is there.
 
     Args:

@@ -14,10 +14,10 @@ from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["SPARK_THRESHOLD_BYTES", "log_bytes"]
+__all__ = ["SPARK_THRESHOLD_BYTES", "measure_log"]
 
 SPARK_THRESHOLD_BYTES = 2 << 30
-"""From so many bytes of log on, `log_bytes`, Spark is worth its start and its second reading.
+"""From so many bytes of log on, `measure_log`, Spark is worth its start and its second reading.
 
 The local engine's memory has a bound, so this is a matter of time: it reads some hundred megabytes of
 JSON a second, so that it takes a larger log less than half a minute. Where one core in the worker is
@@ -25,7 +25,7 @@ all there is, or the store is slow, a lower threshold may be right.
 """
 
 
-def log_bytes(storage: Storage, *, version: int | None = None) -> int:
+def measure_log(storage: Storage, *, version: int | None = None) -> int:
     """How much of the log a checkpoint of a version is made from, as its listing tells.
 
     That is the checkpoint before it, and the commits since. Of a checkpoint with sidecars only the top

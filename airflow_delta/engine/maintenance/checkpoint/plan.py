@@ -75,10 +75,10 @@ from airflow_delta.engine.log.files import (
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import check_backfilled
 from airflow_delta.engine.maintenance.checkpoint.base import (
-    checkpoint_reader,
-    classic_base,
+    find_classic_base,
+    find_incremental_base,
     has_checkpoint,
-    incremental_base,
+    open_base_checkpoint,
 )
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
@@ -325,8 +325,8 @@ def _is_incremental(snapshot: Snapshot, listing: Listing | None) -> bool:
     while True:
         try:
             if listing is None:
-                return classic_base(snapshot) is not None
-            return incremental_base(snapshot, listing) is not None
+                return find_classic_base(snapshot) is not None
+            return find_incremental_base(snapshot, listing) is not None
         except (CorruptLogError, ObjectNotFoundError) as error:
             snapshot.state.recover(error)
 
@@ -369,7 +369,7 @@ def _without(snapshot: Snapshot, kind: Kind, reason: str) -> CheckpointPlan:
     path = checkpoint_path(snapshot.version)
     present = snapshot.segment.checkpoint
     if present is not None and has_checkpoint(snapshot):
-        reader = checkpoint_reader(snapshot)
+        reader = open_base_checkpoint(snapshot)
         path = present.path
         kind = "v2" if reader is not None and reader.metadata is not None else "classic"
     return CheckpointPlan(

@@ -23,12 +23,14 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+from airflow_delta.engine.maintenance.backfill.execution import ensure_backfilled
 from airflow_delta.engine.maintenance.checkpoint.execution import (
     execute_checkpoint,
     plan_checkpoint,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    read_protection_boundary,
+)
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.intent import EmptyVersion
@@ -38,9 +40,9 @@ __all__ = [
     "BARRIERS",
     "OPERATION",
     "add_barrier",
-    "hide_below_boundary",
-    "missing_barriers",
-    "write_checked",
+    "count_missing_barriers",
+    "hide_versions_below_boundary",
+    "write_checked_checkpoint",
 ]
 
 BARRIERS = 3
@@ -53,7 +55,7 @@ OPERATION = "Empty Commit"
 """What Delta Spark calls such a commit."""
 
 
-def missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> int:
+def count_missing_barriers(storage: Storage, base: Snapshot, *, made: int) -> int:
     """How many barriers are still to be made, of a version without traces.
 
     Those of a former run count as far as they are the newest versions: an empty commit has the state of the
@@ -101,16 +103,16 @@ def add_barrier(storage: Storage, owners: CommitOwners, base: Snapshot) -> int:
         The version.
 
     Raises:
-        DeltaError: see `OptimisticTransaction.commit` and `write_checked`.
+        DeltaError: see `OptimisticTransaction.commit` and `write_checked_checkpoint`.
     """
     transaction = OptimisticTransaction(storage, base, OPERATION, owners=owners)
     transaction.declare(EmptyVersion())
     version = transaction.commit().version
-    write_checked(storage, owners, version)
+    write_checked_checkpoint(storage, owners, version)
     return version
 
 
-def hide_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
+def hide_versions_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     """Write the checkpoint that a table's boundary promises, if it isn't there.
 
     Whoever dropped a feature may have died before. Where the log doesn't reach back to the boundary, or the
@@ -122,18 +124,18 @@ def hide_below_boundary(storage: Storage, owners: CommitOwners, base: Snapshot) 
         base: the newest version.
 
     Raises:
-        DeltaError: see `write_checked`.
+        DeltaError: see `write_checked_checkpoint`.
     """
-    boundary = protected_before(base)
+    boundary = read_protection_boundary(base)
     if not 0 < boundary <= base.version:
         return
     if list_log(storage, start=boundary, end=boundary).checkpoints:
         return
     with suppress(VersionNotFoundError, UnsupportedFeatureError):
-        write_checked(storage, owners, boundary)
+        write_checked_checkpoint(storage, owners, boundary)
 
 
-def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:
+def write_checked_checkpoint(storage: Storage, owners: CommitOwners, version: int) -> None:
     """Write the checkpoint of a version, unless it is there, and read it to its end.
 
     Args:
@@ -148,7 +150,7 @@ def write_checked(storage: Storage, owners: CommitOwners, version: int) -> None:
         CommitOwnerError: the version can't be backfilled.
         StorageError: the store failed.
     """
-    backfill_first(storage, owners, version)
+    ensure_backfilled(storage, owners, version)
     snapshot = open_backfilled(storage, version)
     execute_checkpoint(storage, snapshot, plan_checkpoint(snapshot))
     # Planning another one reads what is there to its end.

@@ -23,11 +23,11 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.dropping import find_feature, how_to_drop
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
-from airflow_delta.engine.maintenance.backfill.execution import backfill_first
+from airflow_delta.engine.maintenance.backfill.execution import ensure_backfilled
 from airflow_delta.engine.maintenance.drop_feature.barriers import (
     add_barrier,
-    hide_below_boundary,
-    write_checked,
+    hide_versions_below_boundary,
+    write_checked_checkpoint,
 )
 from airflow_delta.engine.maintenance.drop_feature.downgrade import (
     FEATURE_NAME,
@@ -38,10 +38,10 @@ from airflow_delta.engine.maintenance.drop_feature.downgrade import (
 from airflow_delta.engine.maintenance.drop_feature.plan import (
     DropFeaturePlan,
     Way,
+    choose_way,
     plan_drop_feature,
-    way_of,
 )
-from airflow_delta.engine.maintenance.drop_feature.preparing import PREPARE, turn_off
+from airflow_delta.engine.maintenance.drop_feature.preparing import STEPS, turn_off
 from airflow_delta.engine.maintenance.drop_feature.result import DropFeatureResult, Status
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
@@ -88,7 +88,7 @@ def drop_feature(
     table = access.storage.root
     check_text("name", name, table=table)
     feature = find_feature(name, table=table)
-    way = way_of(feature, truncate_history=truncate_history, table=table)
+    way = choose_way(feature, truncate_history=truncate_history, table=table)
     return _Run(access, owners, feature, way, rewriter, clock).drop(dry_run=dry_run)
 
 
@@ -122,7 +122,7 @@ class _Run:
         conflicts = 0
         base = self._opened(dry_run=dry_run)
         if not dry_run:
-            hide_below_boundary(self.storage, self.owners, base)
+            hide_versions_below_boundary(self.storage, self.owners, base)
         while True:
             if self.feature not in supported_features(base.protocol):
                 return self._gone(base)
@@ -144,7 +144,7 @@ class _Run:
 
     def _opened(self, *, dry_run: bool) -> Snapshot:
         if self.way == "truncated" and not dry_run:
-            backfill_first(self.storage, self.owners)
+            ensure_backfilled(self.storage, self.owners)
         base = open_newest(self.storage, owners=self.owners, for_writing=True, parsed=True)
         check_writable(base.protocol, base.metadata, table=base.table, operation=Operation.COMMIT)
         return base
@@ -182,7 +182,7 @@ class _Run:
                 add_barrier(self.storage, self.owners, base)
                 self.commits += 1
             else:
-                write_checked(self.storage, self.owners, base.version)
+                write_checked_checkpoint(self.storage, self.owners, base.version)
             return None
         if truncation is not None and truncation.waits:
             return self._result("waiting", base.version, plan)
@@ -191,7 +191,7 @@ class _Run:
         version = commit_downgrade(self.storage, self.owners, base, plan).version
         self.commits += 1
         if self.way == "hidden":
-            write_checked(self.storage, self.owners, version)
+            write_checked_checkpoint(self.storage, self.owners, version)
         return self._result("dropped", version, plan)
 
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
@@ -200,7 +200,7 @@ class _Run:
             if step.kind == "turn off":
                 turn_off(self.storage, self.owners, base, self.feature)
             else:
-                PREPARE[step.kind](self.storage, self.owners, base)
+                STEPS[step.kind](self.storage, self.owners, base)
             self.commits += 1
             return None
         if self.rewriter is None:

@@ -37,7 +37,7 @@ from airflow_delta.engine.model.schema import (
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["files_with_narrow_types"]
+__all__ = ["find_files_with_narrow_types"]
 
 _TOLD = ("path", "size")
 _WORKERS = 32
@@ -54,7 +54,7 @@ _FROM_ARROW: Mapping[pa.DataType, DataType] = {
 }
 
 
-def files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
+def find_files_with_narrow_types(snapshot: Snapshot, access: FileAccess) -> pa.Table:
     """The live files with a column of a type that was widened since.
 
     Args:

@@ -33,8 +33,8 @@ from airflow_delta.engine.features.dropping import (
     protocol_without,
 )
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, missing_barriers
-from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation, preparations
+from airflow_delta.engine.maintenance.drop_feature.barriers import BARRIERS, count_missing_barriers
+from airflow_delta.engine.maintenance.drop_feature.preparation import Preparation, plan_preparations
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.maintenance.drop_feature.truncation import Truncation, plan_truncation
 from airflow_delta.engine.model.actions import Protocol
@@ -43,7 +43,7 @@ from airflow_delta.engine.model.times import utc_datetime
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["DropFeaturePlan", "Way", "plan_drop_feature", "way_of"]
+__all__ = ["DropFeaturePlan", "Way", "choose_way", "plan_drop_feature"]
 
 Way = Literal["at once", "hidden", "truncated"]
 """How a feature is dropped; see the module."""
@@ -139,7 +139,7 @@ class DropFeaturePlan:
         }
 
 
-def way_of(feature: str, *, truncate_history: bool, table: str) -> Way:
+def choose_way(feature: str, *, truncate_history: bool, table: str) -> Way:
     """How a feature is dropped.
 
     Args:
@@ -185,7 +185,7 @@ def plan_drop_feature(
         access: opens the table's files.
         base: the newest version, which supports the feature.
         feature: its name, as in the registry.
-        way: how, by `way_of`.
+        way: how, by `choose_way`.
         now_ms: the time, in epoch ms.
         barriers_made: how many this run has made since there are no traces.
 
@@ -198,10 +198,10 @@ def plan_drop_feature(
     """
     check_droppable(feature, base.protocol, base.metadata, table=base.table)
     storage = access.storage
-    steps = tuple(preparations(base, feature, access))
+    steps = tuple(plan_preparations(base, feature, access))
     barriers = 0
     if way == "hidden":
-        barriers = BARRIERS if steps else missing_barriers(storage, base, made=barriers_made)
+        barriers = BARRIERS if steps else count_missing_barriers(storage, base, made=barriers_made)
     dropped, added, truncation = frozenset({feature}), frozenset[str](), None
     if way == "truncated":
         truncation = plan_truncation(storage, base, feature, prepared=not steps, now_ms=now_ms)

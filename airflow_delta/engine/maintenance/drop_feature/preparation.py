@@ -14,7 +14,7 @@ step                   what it does
                        them
 =====================  ==========================================================================
 
-The first step of `preparations` is the one to do; after it the table is looked at again. So it doesn't
+The first step of `plan_preparations` is the one to do; after it the table is looked at again. So it doesn't
 matter at which step a run was broken off, nor what others commit meanwhile.
 """
 
@@ -33,15 +33,15 @@ from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COM
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
 from airflow_delta.engine.features.type_widening import changed_columns
-from airflow_delta.engine.maintenance.drop_feature.narrow_types import files_with_narrow_types
+from airflow_delta.engine.maintenance.drop_feature.narrow_types import find_files_with_narrow_types
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewritable, Rewrite
-from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import unkept_vectors
+from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import find_unkept_vectors
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.feature_usage import files_with
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.file_access import FileAccess
 
-__all__ = ["Preparation", "StepKind", "preparations"]
+__all__ = ["Preparation", "StepKind", "plan_preparations"]
 
 StepKind = Literal[
     "turn off",
@@ -76,7 +76,7 @@ class Preparation:
     rewrite: Rewrite | None = None
 
 
-def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
+def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[Preparation]:
     """What there is to be done before a feature can leave the protocol.
 
     Args:
@@ -99,7 +99,7 @@ def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[P
     rewritten = _REWRITTEN.get(feature)
     if rewritten is not None:
         files = (
-            files_with_narrow_types(base, access)
+            find_files_with_narrow_types(base, access)
             if feature in TYPE_WIDENING
             else files_with(feature, base)
         )
@@ -111,7 +111,7 @@ def preparations(base: Snapshot, feature: str, access: FileAccess) -> Iterator[P
         yield Preparation("forget types", "take the records of changed types out of the schema")
     if feature == ROW_TRACKING and (count := files_with(feature, base).num_rows):
         yield Preparation("take row ids", f"add {count} files once more, without row ids")
-    if feature == "deletionVectors" and (vectors := unkept_vectors(base)):
+    if feature == "deletionVectors" and (vectors := find_unkept_vectors(base)):
         yield Preparation(
             "keep vectors",
             f"note {len(vectors)} files of deletion vectors as removed, so that any vacuum keeps them "

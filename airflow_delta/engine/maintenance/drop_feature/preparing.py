@@ -15,15 +15,15 @@ from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns
 from airflow_delta.engine.maintenance.drop_feature.preparation import StepKind
-from airflow_delta.engine.maintenance.drop_feature.row_ids import take_row_ids
+from airflow_delta.engine.maintenance.drop_feature.row_ids import remove_row_ids
 from airflow_delta.engine.maintenance.drop_feature.unmapping import OPERATION as UNMAPPING
 from airflow_delta.engine.maintenance.drop_feature.unmapping import unmap_columns
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
     OPERATION as VECTOR_TOMBSTONES,
 )
 from airflow_delta.engine.maintenance.drop_feature.vector_tombstones import (
-    unkept_vectors,
-    vector_tombstones,
+    find_unkept_vectors,
+    make_vector_tombstones,
 )
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -33,7 +33,7 @@ from airflow_delta.engine.transaction.conversion import convert_to_file_system
 from airflow_delta.engine.transaction.intent import Tombstones
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["PREPARE", "Prepare", "turn_off"]
+__all__ = ["STEPS", "Prepare", "turn_off"]
 
 Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], None]
 """Does a step: given the table, the commit owners, and the newest version."""
@@ -73,12 +73,12 @@ def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> Non
 
 
 def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
-    take_row_ids(storage, owners, base)
+    remove_row_ids(storage, owners, base)
 
 
 def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     transaction = OptimisticTransaction(storage, base, VECTOR_TOMBSTONES, owners=owners)
-    files = vector_tombstones(unkept_vectors(base), now_ms=now_ms())
+    files = make_vector_tombstones(find_unkept_vectors(base), now_ms=now_ms())
     transaction.declare(Tombstones(tuple(files)))
     transaction.commit()
 
@@ -98,7 +98,7 @@ def _change(
     transaction.commit()
 
 
-PREPARE: Mapping[StepKind, Prepare] = {
+STEPS: Mapping[StepKind, Prepare] = {
     "hand back": _hand_back,
     "unmap columns": _unmap_columns,
     "forget types": _forget_types,

@@ -19,7 +19,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.file_rows import add_actions
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["BATCH", "OPERATION", "take_row_ids"]
+__all__ = ["BATCH", "OPERATION", "remove_row_ids"]
 
 OPERATION = "ROW TRACKING UNBACKFILL"
 """What Delta Spark calls the commits."""
@@ -28,7 +28,7 @@ BATCH = 100_000
 """Files in a commit: as many as Delta Spark takes."""
 
 
-def take_row_ids(
+def remove_row_ids(
     storage: Storage, owners: CommitOwners, base: Snapshot, *, batch: int = BATCH
 ) -> None:
     """Commit the next batch of files without their row ids.

@@ -32,8 +32,10 @@ from airflow_delta.engine.log.completeness import check_commits
 from airflow_delta.engine.log.files import Checkpoint, Commit
 from airflow_delta.engine.log.listing import Listing, list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    read_protection_boundary,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import find_cutoff_at
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
@@ -141,9 +143,9 @@ def plan_truncation(
         return Truncation(base.version, base.version, None, None, None, retention_ms)
     snapshot = open_backfilled(storage)
     expired_ms = now_ms - retention_ms
-    cutoff = cutoff_at(snapshot, expired_ms - expired_ms % _MINUTE_MS)
+    cutoff = find_cutoff_at(snapshot, expired_ms - expired_ms % _MINUTE_MS)
     cleanup = plan_metadata_cleanup(storage, snapshot, newest=base, cutoff=cutoff, now_ms=now_ms)
-    begin, boundary = cleanup.checkpoint, protected_before(base)
+    begin, boundary = cleanup.checkpoint, read_protection_boundary(base)
     if begin is None:
         begin = snapshot.timeline.earliest_recreatable
     alone = _versions_alone(storage, cleanup, begin)

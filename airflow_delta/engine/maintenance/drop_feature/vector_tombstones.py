@@ -15,18 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta.engine.arrow.python_arrays import array_of
-from airflow_delta.engine.maintenance.table_files.deletion_vector_files import vector_paths
+from airflow_delta.engine.maintenance.table_files.deletion_vector_files import (
+    locate_deletion_vectors,
+)
 from airflow_delta.engine.model.file_actions import RemoveFile
 from airflow_delta.engine.model.paths import encode_path
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["OPERATION", "unkept_vectors", "vector_tombstones"]
+__all__ = ["OPERATION", "find_unkept_vectors", "make_vector_tombstones"]
 
 OPERATION = "Deletion Vector Tombstones"
 """What Delta Spark calls the commit."""
 
 
-def unkept_vectors(snapshot: Snapshot) -> list[str]:
+def find_unkept_vectors(snapshot: Snapshot) -> list[str]:
     """The files of deletion vectors that only removed files have, and that aren't noted yet.
 
     Args:
@@ -42,7 +44,7 @@ def unkept_vectors(snapshot: Snapshot) -> list[str]:
     """
     tombstones = snapshot.tombstones()
     removed = tombstones.filter(pc.is_valid(tombstones["deletionVector"]))
-    relative, absolute = vector_paths(removed["deletionVector"], table=snapshot.table)
+    relative, absolute = locate_deletion_vectors(removed["deletionVector"], table=snapshot.table)
     # A loop over files of deletion vectors, many of which share one.
     inside = [encode_path(path) for path in relative.drop_null().unique().to_pylist()]
     named = array_of([*inside, *absolute.drop_null().unique().to_pylist()], pa.string())
@@ -51,11 +53,11 @@ def unkept_vectors(snapshot: Snapshot) -> list[str]:
     return paths
 
 
-def vector_tombstones(paths: list[str], *, now_ms: int) -> list[RemoveFile]:
+def make_vector_tombstones(paths: list[str], *, now_ms: int) -> list[RemoveFile]:
     """The actions that note the files.
 
     Args:
-        paths: by `unkept_vectors`.
+        paths: by `find_unkept_vectors`.
         now_ms: the time, in epoch ms.
     """
     return [RemoveFile(path, data_change=False, deletion_timestamp=now_ms) for path in paths]

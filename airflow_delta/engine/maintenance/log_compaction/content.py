@@ -42,7 +42,7 @@ from airflow_delta.engine.log.files import CompactedCommits, compacted_path
 from airflow_delta.engine.model.actions import DomainMetadata, Txn
 from airflow_delta.engine.replay.reconcile import reconcile_commits
 
-__all__ = ["ReconciledLines", "reconciled_lines"]
+__all__ = ["ReconciledLines", "reconcile_lines"]
 
 _STATE_KINDS = ("protocol", "metaData", "txn", "domainMetadata")
 
@@ -63,7 +63,7 @@ class ReconciledLines:
     passed: tuple[NonFileAction, ...]
 
 
-def reconciled_lines(
+def reconcile_lines(
     commits: Sequence[tuple[int, bytes]], *, start: int, end: int, table: str
 ) -> ReconciledLines:
     """Reconcile commits. What comes out is read once more and compared with them.

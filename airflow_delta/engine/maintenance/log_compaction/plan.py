@@ -2,7 +2,7 @@
 
 ``<x>.<y>.compacted.json`` holds what commits ``x`` to ``y`` come to, so that a reader opens one file
 in place of many (PROTOCOL.md, "Log Compaction Files"; managed-commits.md, "Log Compaction Files").
-Which lines that are: see ``reconciled_lines``.
+Which lines that are: see ``reconcile_lines``.
 
 **Which range**, where none is given: the commits that readers of the newest version have to read one
 by one, that is, those after the newest checkpoint and after the compactions that lie behind it. So
@@ -35,7 +35,7 @@ from airflow_delta.engine.log.files import CompactedCommits, LogCommit, compacte
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.log.segment import LogSegment, check_version
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.log_compaction.content import reconciled_lines
+from airflow_delta.engine.maintenance.log_compaction.content import reconcile_lines
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.sizes import size_text
 from airflow_delta.engine.snapshot.opening import open_snapshot
@@ -220,7 +220,7 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
     """
     if not plan.needed or plan.path is None:
         return LogCompactionResult(plan, written=False)
-    lines = reconciled_lines(
+    lines = reconcile_lines(
         list(_contents(storage, plan)),
         start=plan.commits[0].version,
         end=plan.commits[-1].version,

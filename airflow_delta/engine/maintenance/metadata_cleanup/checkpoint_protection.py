@@ -9,7 +9,7 @@ rule  of the document                                         here
 a     checkpoints below the boundary stay                     they do, unless all below it goes in one go
 b     no new checkpoint there by who doesn't know the         all checkpoints: ``checkpoint_plan``
       protocol of its version
-c     versions of whose protocol that is true stay, unless    `first_unknown`, and ``log_start``: the log
+c     versions of whose protocol that is true stay, unless    `find_first_unknown`, and ``log_start``: the log
       all below the boundary goes in one go                   begins no later than there
 d     commits go before their checkpoints                     ``cleanup_files``, in all tables
 ====  ======================================================  ==============================================
@@ -46,12 +46,12 @@ from airflow_delta.engine.features.protocol import (
 )
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import OldLog
-from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import protocol_history
+from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import read_protocol_history
 from airflow_delta.engine.model.actions import Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["UnknownProtocol", "first_unknown", "protected_before", "why_unknown"]
+__all__ = ["UnknownProtocol", "explain_unknown", "find_first_unknown", "read_protection_boundary"]
 
 _FEATURE = "checkpointProtection"
 
@@ -69,7 +69,7 @@ class UnknownProtocol:
     reason: str
 
 
-def protected_before(snapshot: Snapshot) -> int:
+def read_protection_boundary(snapshot: Snapshot) -> int:
     """The version below which checkpoints are protected; 0 where none are.
 
     Args:
@@ -83,7 +83,7 @@ def protected_before(snapshot: Snapshot) -> int:
     return snapshot.properties.require_checkpoint_protection_before_version
 
 
-def why_unknown(protocol: Protocol, *, table: str) -> str | None:
+def explain_unknown(protocol: Protocol, *, table: str) -> str | None:
     """What of a protocol the engine doesn't know, as a sentence; None where it knows all of it.
 
     Args:
@@ -101,7 +101,7 @@ def why_unknown(protocol: Protocol, *, table: str) -> str | None:
     return f"the engine can't write with its features {', '.join(unknown)}" if unknown else None
 
 
-def first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProtocol | None:
+def find_first_unknown(storage: Storage, log: OldLog, *, before: int) -> UnknownProtocol | None:
     """The first version that can be rebuilt and whose protocol the engine doesn't know.
 
     Args:
@@ -139,8 +139,8 @@ def _first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProt
     """
     known = None
     try:
-        for version, protocol in protocol_history(storage, first=first, last=last):
-            reason = why_unknown(protocol, table=storage.root)
+        for version, protocol in read_protocol_history(storage, first=first, last=last):
+            reason = explain_unknown(protocol, table=storage.root)
             if reason is not None:
                 return UnknownProtocol(version, reason)
             known = version

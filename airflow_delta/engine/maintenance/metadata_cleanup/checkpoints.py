@@ -20,10 +20,10 @@ from airflow_delta.engine.log.version_checksum import VersionChecksum, read_chec
 from airflow_delta.engine.replay.non_file_actions import reconcile_non_file_actions
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["why_unreliable"]
+__all__ = ["explain_unreliable"]
 
 
-def why_unreliable(storage: Storage, checkpoint: Checkpoint) -> str | None:
+def explain_unreliable(storage: Storage, checkpoint: Checkpoint) -> str | None:
     """Why a checkpoint can't stand for the commits up to its version, as a sentence; None where it can.
 
     Args:

@@ -9,7 +9,7 @@ PROTOCOL.md, "Metadata Cleanup", step 1:
 
 The log then begins at a checkpoint that isn't newer than that commit (`log_start`). Times of files ascend
 from the oldest commit that is there, so taking the oldest ones may make later ones older than they were:
-`keeps_times` tells whether what is newer than the cut-off stays where it is in time (edge cases D5).
+`would_keep_times` tells whether what is newer than the cut-off stays where it is in time (edge cases D5).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from datetime import datetime
 
 from airflow_delta.engine.errors import RetentionError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
-from airflow_delta.engine.maintenance.table_files.past_versions import version_by
+from airflow_delta.engine.maintenance.table_files.past_versions import find_version_at
 from airflow_delta.engine.model.times import duration_text, utc_datetime, utc_text
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["DAY_MS", "CleanupCutoff", "cleanup_cutoff", "cutoff_at", "keeps_times"]
+__all__ = ["DAY_MS", "CleanupCutoff", "choose_cutoff", "find_cutoff_at", "would_keep_times"]
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -55,7 +55,7 @@ class CleanupCutoff:
         return "a time before the year 1" if moment is None else utc_text(self.time_ms)
 
 
-def cleanup_cutoff(
+def choose_cutoff(
     snapshot: Snapshot,
     *,
     now_ms: int,
@@ -101,10 +101,10 @@ def cleanup_cutoff(
             "all the same"
         )
         return CleanupCutoff(time_ms, None, reason)
-    return cutoff_at(snapshot, time_ms)
+    return find_cutoff_at(snapshot, time_ms)
 
 
-def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
+def find_cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
     """The cut-off of a point in time, whatever the table's properties say.
 
     Args:
@@ -112,9 +112,9 @@ def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
         time_ms: the cut-off, in epoch ms.
 
     Raises:
-        DeltaError: see `cleanup_cutoff`.
+        DeltaError: see `choose_cutoff`.
     """
-    commit = version_by(snapshot, time_ms)
+    commit = find_version_at(snapshot, time_ms)
     cutoff = CleanupCutoff(time_ms, commit)
     if commit is not None:
         return cutoff
@@ -124,7 +124,7 @@ def cutoff_at(snapshot: Snapshot, time_ms: int) -> CleanupCutoff:
     return CleanupCutoff(time_ms, None, reason)
 
 
-def keeps_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
+def would_keep_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
     """Whether the versions after the cut-off commit keep their times when the log begins later.
 
     Args:
@@ -133,7 +133,7 @@ def keeps_times(snapshot: Snapshot, *, start: int, cutoff: int) -> bool:
         cutoff: the version of the cut-off commit, which isn't below it.
 
     Raises:
-        DeltaError: see `cleanup_cutoff`.
+        DeltaError: see `choose_cutoff`.
     """
     newer, timeline = cutoff + 1, snapshot.timeline
     if newer > snapshot.version:

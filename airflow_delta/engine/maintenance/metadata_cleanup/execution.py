@@ -29,7 +29,7 @@ from airflow_delta.engine.log.last_checkpoint import (
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import list_checkpoints
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
-from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import still_unneeded
+from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import list_still_unneeded
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["MetadataCleanupResult", "execute_metadata_cleanup"]
@@ -92,7 +92,7 @@ def execute_metadata_cleanup(storage: Storage, plan: MetadataCleanupPlan) -> Met
     for group in plan.deletes:
         paths = group.paths
         if group.kind == "sidecars" and plan.sidecars is not None:
-            paths = still_unneeded(storage, plan.sidecars)
+            paths = list_still_unneeded(storage, plan.sidecars)
             spared = group.count - len(paths)
         _delete(storage, paths)
         deleted += len(paths)

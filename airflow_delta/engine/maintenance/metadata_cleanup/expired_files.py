@@ -50,7 +50,7 @@ __all__ = [
     "Kind",
     "OldLog",
     "ProposedCommits",
-    "hadoop_checksums",
+    "find_hadoop_checksums",
     "list_checkpoints",
     "scan_old_log",
 ]
@@ -291,7 +291,7 @@ def list_checkpoints(storage: Storage, *, start: int) -> tuple[Checkpoint, ...]:
     return listing_of(info for info in names if ".checkpoint." in info.path).checkpoints
 
 
-def hadoop_checksums(
+def find_hadoop_checksums(
     hidden: Iterable[FileInfo], start: int, *, keeps_checkpoints: bool = False
 ) -> FileGroup:
     """Hadoop's checksums of the files that go when the log is to begin at a version, or have gone.

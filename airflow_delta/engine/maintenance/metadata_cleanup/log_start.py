@@ -4,7 +4,7 @@ PROTOCOL.md, "Metadata Cleanup", step 2: that of the newest complete checkpoint 
 cut-off commit. An older one will do, and has to
 
 * where a newer one isn't what its name promises (``cleanup_checkpoints``), or commits after it are gone;
-* where commits after the cut-off would change their times (`keeps_times`);
+* where commits after the cut-off would change their times (`would_keep_times`);
 * where ``checkpointProtection`` forbids more; see ``checkpoint_protection``.
 
 Where there is none, all commits are needed (managed-commits.md, "Metadata Cleanup").
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from airflow_delta.engine.log.files import Checkpoint
 from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
     UnknownProtocol,
-    first_unknown,
+    find_first_unknown,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import why_unreliable
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, keeps_times
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import explain_unreliable
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, would_keep_times
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import OldLog
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -78,7 +78,7 @@ def find_log_start(
     protected = 0
     if start is not None and start.version < boundary:
         protected = boundary
-        unknown = first_unknown(storage, log, before=start.version)
+        unknown = find_first_unknown(storage, log, before=start.version)
         if unknown is not None:
             reasons.append(_goes_with_all(unknown, boundary))
             start = newest(unknown.version)
@@ -114,12 +114,12 @@ def _why_not(
         return f"the checkpoint {checkpoint.path} is of no use: commits after it are gone"
     if not log.begins_below(version):
         return None  # it begins there already
-    if not keeps_times(snapshot, start=version, cutoff=cutoff.commit):
+    if not would_keep_times(snapshot, start=version, cutoff=cutoff.commit):
         return (
             f"if the log began at version {version}, the versions after {cutoff.commit} would seem older "
             "than now, because the times of their files ascend from those of older ones"
         )
-    return why_unreliable(storage, checkpoint)
+    return explain_unreliable(storage, checkpoint)
 
 
 def _goes_with_all(unknown: UnknownProtocol, boundary: int) -> str:

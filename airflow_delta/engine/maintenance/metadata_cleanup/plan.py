@@ -3,12 +3,12 @@
 PROTOCOL.md, "Metadata Cleanup", with the changes of managed-commits.md and checkpoint-protection.md, step
 by step, each in a module of its own:
 
-1. how far back the log is to be kept: ``cleanup_cutoff``;
+1. how far back the log is to be kept: ``choose_cutoff``;
 2. the checkpoint that it is to begin with: ``log_start``;
 3. commits, checksums, compactions, checkpoints and un-backfilled commits from before: ``cleanup_files``;
 4. and 5. sidecars: ``sidecar_cleanup``;
 
-and what writers have left in the making: ``unfinished_files``. A plan deletes nothing;
+and what writers have left in the making: ``find_unfinished_files``. A plan deletes nothing;
 ``cleanup_execution`` does what it says.
 
 Of a managed table only files are looked at that are backfilled. The newest backfilled commit is at least as
@@ -27,19 +27,21 @@ from typing import Any
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.files import Checkpoint, UnbackfilledCommit
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import protected_before
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import why_unreliable
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import (
+    read_protection_boundary,
+)
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoints import explain_unreliable
 from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import (
     DAY_MS,
     CleanupCutoff,
-    cleanup_cutoff,
+    choose_cutoff,
 )
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
     FileGroup,
     Kind,
     OldLog,
     ProposedCommits,
-    hadoop_checksums,
+    find_hadoop_checksums,
     scan_old_log,
 )
 from airflow_delta.engine.maintenance.metadata_cleanup.log_start import LogStart, find_log_start
@@ -47,14 +49,14 @@ from airflow_delta.engine.maintenance.metadata_cleanup.sidecars import (
     SidecarPlan,
     plan_sidecar_cleanup,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import unfinished_files
+from airflow_delta.engine.maintenance.metadata_cleanup.unfinished_files import find_unfinished_files
 from airflow_delta.engine.model.arguments import check_type
 from airflow_delta.engine.model.times import utc_text
 from airflow_delta.engine.snapshot.opening import open_earlier
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["KeptFiles", "MetadataCleanupPlan", "backfilled_part", "plan_metadata_cleanup"]
+__all__ = ["KeptFiles", "MetadataCleanupPlan", "open_backfilled_part", "plan_metadata_cleanup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +180,17 @@ def plan_metadata_cleanup(
 
     Args:
         storage: where the table is.
-        snapshot: the newest version that the log has, by `backfilled_part` or `open_backfilled`.
+        snapshot: the newest version that the log has, by `open_backfilled_part` or `open_backfilled`.
         newest: the newest version of a managed table, as its commit owner knows it: its protocol and its
             properties say what may go. None where that is ``snapshot``.
         older_than: how old commits must be to go; None: ``delta.logRetentionDuration``.
-        force: see `cleanup_cutoff`.
+        force: see `choose_cutoff`.
         cutoff: how far back the log is to be kept, where the table's properties aren't to decide.
         now_ms: the time, in epoch ms; by the clock unless given.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        RetentionError: see `cleanup_cutoff`.
+        RetentionError: see `choose_cutoff`.
         InvalidArgumentError: ``older_than`` is no duration, or negative.
         InvalidTableError: a property can't be read.
         CorruptLogError: a commit should tell its time and doesn't.
@@ -200,20 +202,20 @@ def plan_metadata_cleanup(
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if cutoff is None:
         older_than_ms = _milliseconds(older_than, snapshot.table)
-        cutoff = cleanup_cutoff(
+        cutoff = choose_cutoff(
             snapshot, now_ms=now_ms, newest=newest, older_than_ms=older_than_ms, force=force
         )
     if cutoff.commit is None:
         return _without(snapshot, cutoff, LogStart(None, reasons=(cutoff.reason or "",)))
     log = scan_old_log(storage, end=cutoff.commit)
-    boundary = protected_before(newest)
+    boundary = read_protection_boundary(newest)
     start = find_log_start(storage, snapshot, log, cutoff=cutoff, boundary=boundary)
     if start.checkpoint is None:
         return _without(snapshot, cutoff, start)
     return _Planning(storage, snapshot, log, start, start.checkpoint, now_ms).plan(cutoff)
 
 
-def backfilled_part(newest: Snapshot) -> Snapshot:
+def open_backfilled_part(newest: Snapshot) -> Snapshot:
     """The newest version that the log itself has, whose files a cleanup is about.
 
     Args:
@@ -294,7 +296,7 @@ class _Planning:
             self.storage, first_version=first_checkpoint, before_ms=day_old_ms
         )
         hidden = (*log.hidden, *proposed.hidden)
-        unfinished = unfinished_files(
+        unfinished = find_unfinished_files(
             self.storage, hidden, latest=self.snapshot.version, before_ms=day_old_ms
         )
         groups = (
@@ -302,7 +304,7 @@ class _Planning:
             proposed.group(version),
             sidecars.unneeded,
             unfinished.abandoned,
-            hadoop_checksums(hidden, version, keeps_checkpoints=protected),
+            find_hadoop_checksums(hidden, version, keeps_checkpoints=protected),
         )
         deletes = tuple(group for group in groups if group.count)
         kept = self._kept_checkpoints()
@@ -344,7 +346,7 @@ class _Planning:
         for checkpoint in reversed(self.log.checkpoints):
             version = checkpoint.version
             if version < self.version and kept.get(version, "") is not None:
-                kept[version] = why_unreliable(self.storage, checkpoint)
+                kept[version] = explain_unreliable(self.storage, checkpoint)
         return kept
 
     def _kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:

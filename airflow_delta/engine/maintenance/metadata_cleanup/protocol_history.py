@@ -21,10 +21,12 @@ from airflow_delta.engine.snapshot.commit_texts import commit_texts
 from airflow_delta.engine.snapshot.state import LogState
 from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["protocol_history"]
+__all__ = ["read_protocol_history"]
 
 
-def protocol_history(storage: Storage, *, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
+def read_protocol_history(
+    storage: Storage, *, first: int, last: int
+) -> Iterator[tuple[int, Protocol]]:
     """The protocols of consecutive versions, each with the version that it begins at.
 
     Whether the engine knows them is not asked, so the first version need not be one that it can read.

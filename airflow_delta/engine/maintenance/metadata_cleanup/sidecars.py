@@ -11,7 +11,7 @@ know, for such a one may name its sidecars in other ways.
 
 **While checkpoints are written.** A new checkpoint may name sidecars of the one before. Whoever writes it
 makes sure afterwards that they are still there; so who deletes them looks just before whether there are
-checkpoints that the plan doesn't know (`still_unneeded`), of whichever version.
+checkpoints that the plan doesn't know (`list_still_unneeded`), of whichever version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, Checkpoint
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import why_unknown
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import explain_unknown
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
     FileGroup,
     list_checkpoints,
@@ -34,7 +34,7 @@ from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import (
 from airflow_delta.engine.model.actions import Protocol, Sidecar
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["SidecarPlan", "plan_sidecar_cleanup", "still_unneeded"]
+__all__ = ["SidecarPlan", "list_still_unneeded", "plan_sidecar_cleanup"]
 
 _NAME = re.compile(r"[^.].*\.parquet|\..*\.(parquet\.crc|tmp|tmp\.crc)", re.DOTALL)
 
@@ -91,7 +91,7 @@ def plan_sidecar_cleanup(storage: Storage, *, first_version: int, before_ms: int
     )
 
 
-def still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
+def list_still_unneeded(storage: Storage, plan: SidecarPlan) -> list[str]:
     """What of a plan may be deleted now: nothing that a checkpoint names that came since.
 
     Args:
@@ -145,7 +145,7 @@ def _read(storage: Storage, checkpoint: Checkpoint) -> Iterator[str]:
             sidecar = Sidecar.from_json(action, where)
             yield sidecar_file(sidecar, table=table, checkpoint=checkpoint.path).path
         elif kind == "protocol":
-            reason = why_unknown(Protocol.from_json(action, where), table=table)
+            reason = explain_unknown(Protocol.from_json(action, where), table=table)
             if reason is not None:
                 raise _UnreadableError(
                     f"the checkpoint {checkpoint.path} is of a protocol that the engine doesn't know, so "

@@ -25,7 +25,7 @@ from airflow_delta.engine.log.files import LOG_DIRECTORY
 from airflow_delta.engine.maintenance.metadata_cleanup.expired_files import FileGroup
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
-__all__ = ["UnfinishedFiles", "unfinished_files"]
+__all__ = ["UnfinishedFiles", "find_unfinished_files"]
 
 _DIRECTORY = f"{LOG_DIRECTORY}/.tmp"
 _COMMITS = "_commit_"
@@ -49,7 +49,7 @@ class UnfinishedFiles:
     kept: int
 
 
-def unfinished_files(
+def find_unfinished_files(
     storage: Storage, hidden: Iterable[FileInfo], *, latest: int, before_ms: int
 ) -> UnfinishedFiles:
     """The files in the making of a log.

@@ -49,8 +49,8 @@ from airflow_delta.engine.features.row_tracking import (
 from airflow_delta.engine.maintenance.restore.definition import (
     KEPT_PROPERTIES,
     OF_THE_LOG,
-    furthest_identity_values,
-    restored_metadata,
+    find_furthest_identity_values,
+    restore_metadata,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -86,7 +86,7 @@ def stage_clone_definition(transaction: OptimisticTransaction, source: Snapshot)
     for domain in _domains(base, source):
         transaction.declare(SystemDomain(domain))
     if base is not None:
-        for column, value in furthest_identity_values(base, source).items():
+        for column, value in find_furthest_identity_values(base, source).items():
             transaction.use_identity_values(column, value)
 
 
@@ -113,7 +113,7 @@ def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
         left_out: tuple[str, ...] = (*KEPT_PROPERTIES, *_HIDDEN_COLUMNS, *ENABLEMENT_PROPERTIES)
         own: dict[str, str] = {}
     else:
-        made = restored_metadata(base, source)
+        made = restore_metadata(base, source)
         made = replace(made, created_time=base.metadata.created_time)
         left_out = _HIDDEN_COLUMNS
         now = base.metadata.configuration

@@ -45,10 +45,10 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 __all__ = [
     "KEPT_PROPERTIES",
     "OF_THE_LOG",
-    "furthest_identity_values",
-    "restored_domains",
-    "restored_metadata",
-    "restored_protocol",
+    "find_furthest_identity_values",
+    "restore_domains",
+    "restore_metadata",
+    "restore_protocol",
 ]
 
 OF_THE_LOG = frozenset({managed_commits.FEATURE, "checkpointProtection"})
@@ -60,7 +60,7 @@ KEPT_PROPERTIES = ("delta.managedCommit.", "delta.requireCheckpointProtectionBef
 _TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
-def restored_protocol(base: Snapshot, target: Snapshot) -> Protocol:
+def restore_protocol(base: Snapshot, target: Snapshot) -> Protocol:
     """The protocol that supports what both versions do; see the module.
 
     Returns:
@@ -81,10 +81,10 @@ def restored_protocol(base: Snapshot, target: Snapshot) -> Protocol:
     return protocol_with(lacking, base.protocol) if lacking else base.protocol
 
 
-def restored_metadata(base: Snapshot, target: Snapshot) -> Metadata:
+def restore_metadata(base: Snapshot, target: Snapshot) -> Metadata:
     """The metadata of the version to be brought back, with what stays as it is; see the module.
 
-    The marks of identity columns aren't in it: the commit moves them (`furthest_identity_values`).
+    The marks of identity columns aren't in it: the commit moves them (`find_furthest_identity_values`).
 
     Raises:
         InvalidTableError: a property can't be read.
@@ -100,7 +100,7 @@ def restored_metadata(base: Snapshot, target: Snapshot) -> Metadata:
     return replace(target.metadata, id=base.metadata.id, configuration=restored)
 
 
-def furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[str, int]:
+def find_furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[str, int]:
     """How far the values of the restored identity columns have come by now, by logical name.
 
     A column is the same one if files call it the same.
@@ -130,7 +130,7 @@ def _identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
     }
 
 
-def restored_domains(base: Snapshot, target: Snapshot) -> Iterator[DomainMetadata]:
+def restore_domains(base: Snapshot, target: Snapshot) -> Iterator[DomainMetadata]:
     """The metadata domains that are to be set or removed; see the module."""
     now, then = base.domains, target.domains
     for name, domain in then.items():

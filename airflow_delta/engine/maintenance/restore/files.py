@@ -19,7 +19,7 @@ from airflow_delta.engine.replay.file_filter import FilesAmong
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["FileDifferences", "file_differences"]
+__all__ = ["FileDifferences", "compare_versions"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
@@ -39,7 +39,7 @@ class FileDifferences:
     renumbered: pa.Table
 
 
-def file_differences(base: Snapshot, target: Snapshot) -> FileDifferences:
+def compare_versions(base: Snapshot, target: Snapshot) -> FileDifferences:
     """Compare the files of two versions; all columns of ``add`` for those that differ.
 
     Args:

@@ -1,7 +1,7 @@
 """Are the files there that a restore would bring back?
 
 A restore that brought back a file that a vacuum has taken would leave a table that can't be read, so each
-file is looked for, data and deletion vectors, before anything is committed (`missing_files`).
+file is looked for, data and deletion vectors, before anything is committed (`find_missing_files`).
 
 Files that the table has before and after aren't the restore's doing, and it may be worth having all the
 same. So they are looked for too, and the plan and the result name those that are gone, but the restore goes
@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.maintenance.table_files.missing_files import (
-    look_for,
-    missing_files,
+    find_absent,
+    find_missing_files,
+    find_unaffected_version,
+    locate_readable_files,
     missing_files_error,
-    needless_from,
-    openable_places,
 )
 from airflow_delta.engine.maintenance.table_files.removals import read_commits
 from airflow_delta.engine.replay.file_key import file_keys
@@ -35,7 +35,7 @@ __all__ = [
     "check_after_restore",
     "check_before_restore",
     "check_earlier_restore",
-    "missing_among_staying",
+    "find_missing_among_staying",
 ]
 
 
@@ -50,12 +50,12 @@ def check_before_restore(base: Snapshot, version: int, files: pa.Table, access: 
 
     Raises:
         MissingFilesError: some aren't.
-        DeltaError: see `missing_files`.
+        DeltaError: see `find_missing_files`.
     """
-    missing = missing_files(files, access)
+    missing = find_missing_files(files, access)
     if not missing:
         return
-    later = needless_from(base, version, missing)
+    later = find_unaffected_version(base, version, missing)
     whole = "a later version" if later is None else f"version {later} or a later one"
     raise missing_files_error(
         base.table,
@@ -69,7 +69,7 @@ def check_before_restore(base: Snapshot, version: int, files: pa.Table, access: 
     )
 
 
-def missing_among_staying(
+def find_missing_among_staying(
     target: Snapshot, restored: pa.Table, access: FileAccess
 ) -> tuple[str, ...]:
     """The files that stay in the table and are gone, `MOST_TOLD` at most.
@@ -91,8 +91,8 @@ def missing_among_staying(
         keys = file_keys(files, table=target.table)
         returning = pc.is_in(keys, value_set=file_keys(restored, table=target.table))
         files = files.filter(pc.invert(returning))
-    places, _ = openable_places(files, access)
-    return tuple(look_for(places, access))
+    places, _ = locate_readable_files(files, access)
+    return tuple(find_absent(places, access))
 
 
 def check_after_restore(version: int, files: pa.Table, access: FileAccess) -> None:
@@ -106,7 +106,7 @@ def check_after_restore(version: int, files: pa.Table, access: FileAccess) -> No
     Raises:
         MissingFilesError, DeltaError: see `check_before_restore`.
     """
-    missing = missing_files(files, access)
+    missing = find_missing_files(files, access)
     if missing:
         raise missing_files_error(
             access.storage.root,

@@ -38,20 +38,20 @@ from airflow_delta.engine.features.protocol import Operation, check_writable
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.log.segment import check_version
 from airflow_delta.engine.maintenance.restore.definition import (
-    furthest_identity_values,
-    restored_domains,
-    restored_metadata,
-    restored_protocol,
+    find_furthest_identity_values,
+    restore_domains,
+    restore_metadata,
+    restore_protocol,
 )
 from airflow_delta.engine.maintenance.restore.files import (
     FileDifferences,
-    file_differences,
+    compare_versions,
 )
 from airflow_delta.engine.maintenance.restore.missing_files import (
     check_after_restore,
     check_before_restore,
     check_earlier_restore,
-    missing_among_staying,
+    find_missing_among_staying,
 )
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.times import utc_datetime
@@ -249,7 +249,7 @@ def restore(
     plan = _plan(asked, target)
     if not ignore_missing_files:
         check_before_restore(asked.base, plan.version, plan.files.restored, access)
-        missing = missing_among_staying(target, plan.files.restored, access)
+        missing = find_missing_among_staying(target, plan.files.restored, access)
         plan = replace(plan, missing=missing)
     if dry_run:
         return RestoreResult(plan, None, plan.version, plan.metrics)
@@ -355,10 +355,10 @@ def _plan(asked: _Asked, target: Snapshot) -> RestorePlan:
         base.version,
         target.version,
         asked.timestamp_ms,
-        file_differences(base, target),
-        restored_protocol(base, target),
-        restored_metadata(base, target),
-        tuple(restored_domains(base, target)),
+        compare_versions(base, target),
+        restore_protocol(base, target),
+        restore_metadata(base, target),
+        tuple(restore_domains(base, target)),
         target.num_files,
         target.size_in_bytes,
     )
@@ -375,7 +375,7 @@ def _commit(
     transaction.set_metadata(plan.metadata)
     for domain in plan.domains:
         transaction.declare(SystemDomain(domain))
-    for column, value in furthest_identity_values(base, target).items():
+    for column, value in find_furthest_identity_values(base, target).items():
         transaction.use_identity_values(column, value)
     for removed in remove_actions(plan.files.removed, data_change=True):
         transaction.remove_file(removed)

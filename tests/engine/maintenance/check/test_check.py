@@ -22,9 +22,9 @@ from airflow_delta.engine.maintenance.check.findings import (
     CheckReport,
     Depth,
     Finding,
-    named,
+    join_names,
+    join_ranges,
     plural,
-    ranges,
 )
 from airflow_delta.engine.storage.file_access import FileAccess
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -257,9 +257,9 @@ def test_reports() -> None:
 def test_the_words_of_messages() -> None:
     assert plural(1, "file") == "1 file"
     assert plural(2000, "property", "properties") == "2,000 properties"
-    assert ranges([1, 3, 4, 5, 9]) == "1, 3 to 5, 9"
-    assert named(list("abcdefg")) == "a, b, c, d, e and 2 more"
-    assert named(["a"], 3) == "a and 2 more"
+    assert join_ranges([1, 3, 4, 5, 9]) == "1, 3 to 5, 9"
+    assert join_names(list("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert join_names(["a"], 3) == "a and 2 more"
 
 
 def test_the_page_tells_of_each_code_and_of_no_other() -> None:

@@ -313,7 +313,7 @@ def test_a_checkpoint_that_another_writer_has_finished_is_not_written_over(
     assert plan.path != one.path
     other = execute_checkpoint(second.storage, opened, plan)
     for told in late:
-        checkpoint_hint.point_to(table.storage, told)
+        checkpoint_hint.write_hint(table.storage, told)
     assert one.written
     assert other.written
     check_hint(table)
@@ -352,7 +352,7 @@ def test_two_who_write_a_damaged_checkpoint_anew(
         for snapshot, plan in zip(opened, plans, strict=True):
             execute_checkpoint(snapshot.storage, snapshot, plan)
     for told in reversed(late):
-        checkpoint_hint.point_to(table.storage, told)
+        checkpoint_hint.write_hint(table.storage, told)
         check_hint(table)
     assert state_of(table.delta().snapshot()) == states(commits)[1].visible()
 

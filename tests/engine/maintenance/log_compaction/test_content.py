@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_delta.engine.arrow.json.lines import SLICE_BYTES
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.log.compacted import pledged
-from airflow_delta.engine.maintenance.log_compaction.content import reconciled_lines
+from airflow_delta.engine.maintenance.log_compaction.content import reconcile_lines
 from tests.laws.histories import histories
 from tests.log_builder import PROTOCOL, add, metadata, remove
 from tests.table_builder import Action, lines, replay
@@ -33,7 +33,7 @@ def reconciled(*commits: list[Action] | bytes, start: int = 1) -> list[bytes]:
         for number, commit in enumerate(commits)
     ]
     end = start + len(commits) - 1
-    found = reconciled_lines(contents, start=start, end=end, table="memory://t")
+    found = reconcile_lines(contents, start=start, end=end, table="memory://t")
     _, *rest, after = found.text.split(b"\n")
     assert after == b""
     assert found.text == pledged(start, end, rest, lines=len(rest))

@@ -17,13 +17,13 @@ from airflow_delta.engine.errors import (
     VersionNotFoundError,
 )
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import why_unknown
+from airflow_delta.engine.maintenance.metadata_cleanup.checkpoint_protection import explain_unknown
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import (
     MetadataCleanupPlan,
     plan_metadata_cleanup,
 )
-from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import protocol_history
+from airflow_delta.engine.maintenance.metadata_cleanup.protocol_history import read_protocol_history
 from airflow_delta.engine.model.actions import Protocol
 from tests.cleanup_tables import DAY, LAST, START, Log, epoch_ms
 from tests.faulty_storage import FaultyStorage
@@ -416,7 +416,7 @@ def test_commits_go_before_checkpoints(checksums: bool) -> None:
     ],
 )
 def test_a_protocol_is_known_with_all_its_features(fields: Action, reason: str | None) -> None:
-    found = why_unknown(Protocol.from_json(fields, "the test's"), table="t")
+    found = explain_unknown(Protocol.from_json(fields, "the test's"), table="t")
     assert (found is None) if reason is None else re.search(reason, found or "")
 
 
@@ -456,7 +456,7 @@ def test_the_protocol_of_each_version_comes_from_its_commit(
             log[path] = json.dumps({**json.loads(log[path]), "protocol": known}).encode()
     with MemoryTable(log) as table:
         storage = FaultyStorage(table.storage)
-        found = list(protocol_history(storage, first=first, last=last))
+        found = list(read_protocol_history(storage, first=first, last=last))
         assert [
             (version, "novelty" in (protocol.writer_features or ())) for version, protocol in found
         ] == expected
@@ -466,7 +466,7 @@ def test_the_protocol_of_each_version_comes_from_its_commit(
 def test_after_a_cleanup_the_checkpoint_tells_the_first_protocol() -> None:
     with MemoryTable(log_of_protocols(checksums=False, first=4)) as table:
         assert f"_delta_log/{3:020}.json" not in table.files()
-        found = list(protocol_history(table.storage, first=4, last=LAST))
+        found = list(read_protocol_history(table.storage, first=4, last=LAST))
         assert [(v, "novelty" in (p.writer_features or ())) for v, p in found] == [
             (4, True),
             (5, False),

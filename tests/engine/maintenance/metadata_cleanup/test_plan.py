@@ -26,7 +26,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.last_checkpoint import read_last_checkpoint
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, cleanup_cutoff
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import CleanupCutoff, choose_cutoff
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from tests.cleanup_tables import (
@@ -98,7 +98,7 @@ def left(root: Path) -> tuple[list[int], list[int]]:
 
 
 def cutoff_of(table: DeltaTable, now: datetime, **options: Any) -> CleanupCutoff:
-    return cleanup_cutoff(open_backfilled(table.storage), now_ms=epoch_ms(now), **options)
+    return choose_cutoff(open_backfilled(table.storage), now_ms=epoch_ms(now), **options)
 
 
 @pytest.mark.parametrize(

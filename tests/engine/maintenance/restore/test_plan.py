@@ -370,7 +370,7 @@ def raced(
             meanwhile(DeltaTable(str(root)))
         return []
 
-    monkeypatch.setattr(restore_missing, "missing_files", others)
+    monkeypatch.setattr(restore_missing, "find_missing_files", others)
     return DeltaTable(str(root))
 
 

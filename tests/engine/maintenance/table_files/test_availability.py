@@ -20,7 +20,7 @@ from airflow_delta.engine.maintenance.table_files import missing_files
 from airflow_delta.engine.maintenance.table_files.availability import (
     PastFiles,
     check_version_files,
-    newest_known,
+    open_newest_known,
 )
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.model.paths import encode_path
@@ -200,11 +200,11 @@ def test_files_elsewhere_are_looked_for_there(tmp_path: Path) -> None:
 
 
 def test_many_missing_files_are_not_counted_to_the_end(tmp_path: Path) -> None:
-    names = [f"f{number}" for number in range(missing_files.MOST_TOLD + 20)]
+    names = [f"f{number}" for number in range(missing_files.MAX_MISSING + 20)]
     write_table(tmp_path, map(add, names), map(remove, names))
     with pytest.raises(MissingFilesError, match="100 or more of the files") as refused:
         check(tmp_path, 0)
-    assert refused.value.num_missing == len(refused.value.paths) == missing_files.MOST_TOLD
+    assert refused.value.num_missing == len(refused.value.paths) == missing_files.MAX_MISSING
 
 
 def test_our_own_vacuum(sales_copy: Path) -> None:
@@ -260,6 +260,6 @@ def test_the_commit_owner_is_asked_for_the_newest_version_where_it_answers(tmp_p
     logged = open_newest(table.storage)
     assert logged.version == 2
     assert check_version_files(
-        logged, newest_known(table.storage, CommitOwners()), table.file_access
+        logged, open_newest_known(table.storage, CommitOwners()), table.file_access
     ) == PastFiles(0, 0)
-    assert newest_known(table.storage, CommitOwners()).version == 2
+    assert open_newest_known(table.storage, CommitOwners()).version == 2

@@ -155,7 +155,7 @@ def test_less_than_the_table_keeps_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "a")
     put(tmp_path, "orphan", at=RECENT_MS)
     with pytest.raises(
-        RetentionError, match=r"20 hours was asked.* 7 days .*enforce_retention"
+        RetentionError, match=r"20 hours, but.* 7 days .*enforce_retention"
     ) as error:
         plan(storage, retention_hours=20)
     assert error.value.configured_ms == RETENTION_MS
@@ -503,7 +503,7 @@ def test_the_method_deletes_and_a_dry_run_does_not(tmp_path: Path) -> None:
     assert left(tmp_path) == ["a"]
     assert (tmp_path / "k=1").is_dir()
     assert table.vacuum().plan.reason == (
-        "of 1 files that were looked at the table needs 1, for its newest version or for older ones "
+        "of 1 candidates the table needs 1, for its newest version or older ones "
         "within the retention; of the others 0 are younger than the retention, 0 are hidden and 0 belong "
         "to other tables"
     )
@@ -517,7 +517,7 @@ def test_files_that_the_table_needs_count_as_needed_however_young_they_are(tmp_p
     put(tmp_path, *names, "being-written", "_hidden", at=now_ms)
     planned = DeltaTable(str(tmp_path)).vacuum(dry_run=True).plan
     assert (planned.kept.referenced, planned.kept.young, planned.kept.hidden) == (5, 1, 1)
-    assert "of 7 files that were looked at the table needs 5," in str(planned.reason)
+    assert "of 7 candidates the table needs 5," in str(planned.reason)
 
 
 VACUUM = """
@@ -618,7 +618,7 @@ def test_without_a_note_a_lite_vacuum_needs_the_whole_log(history: LocalStorage)
     root = Path(history.root)
     assert DeltaTable(str(root)).checkpoint(3).written
     commit_path(root, 0).unlink()
-    with pytest.raises(VersionNotFoundError, match="nobody has left one"):
+    with pytest.raises(VersionNotFoundError, match="none is recorded"):
         vacuum(history, 9, mode="lite")
     # Nothing is that old yet: nothing is missing either.
     assert vacuum(history, -2, mode="lite") == []

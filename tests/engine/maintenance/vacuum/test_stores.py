@@ -84,6 +84,6 @@ def test_where_a_store_can_not_be_listed_the_ways_out_are_named(
 ) -> None:
     put_by_hand(*place, name, b"x")
     storage = DeltaTable(*place).storage
-    with pytest.raises(StorageError, match="run a lite vacuum, give an inventory"):
+    with pytest.raises(StorageError, match="run a lite vacuum, pass an inventory"):
         plan_vacuum(storage, CommitOwners(), now_ms=LATER_MS)
     assert plan_vacuum(storage, CommitOwners(), mode="lite", now_ms=LATER_MS).version == 0
