@@ -307,7 +307,7 @@ def test_a_checkpoint_that_another_writer_has_finished_is_not_written_over(
     opened = second.snapshot()
     late: list[LastCheckpointHint] = []
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointing, "point_to", lambda _, told: late.append(told))
+        patch.setattr(checkpointing, "write_hint", lambda _, hint: late.append(hint))
         one = first.checkpoint()
     plan = plan_checkpoint(opened)
     assert plan.path != one.path
@@ -348,7 +348,7 @@ def test_two_who_write_a_damaged_checkpoint_anew(
         plans = [plan_checkpoint(snapshot) for snapshot in opened]
     assert {plan.path for plan in plans} <= damaged.keys()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointing, "point_to", lambda _, told: late.append(told))
+        patch.setattr(checkpointing, "write_hint", lambda _, hint: late.append(hint))
         for snapshot, plan in zip(opened, plans, strict=True):
             execute_checkpoint(snapshot.storage, snapshot, plan)
     for told in reversed(late):
