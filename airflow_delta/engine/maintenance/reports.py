@@ -1,9 +1,8 @@
-"""What maintenance has done or would do, for people: the ``to_dict()`` of a result as lines of text.
+"""Format the ``to_dict()`` of a maintenance result as lines of text for people.
 
-A plan may name a million files. What ``to_dict()`` has of it are their numbers and bytes, what stays and
-why, and up to which version the table can be read and restored afterwards: it stays small however large the
-table is, for XCom, jobs and the command line. That of a dry run has the same keys; what wasn't done counts
-0, or is false.
+A plan may name a million files. Its ``to_dict()`` has only counts and bytes, what stays and why, and from
+which version on the table can be read and restored afterwards. So it stays small, for XCom, jobs and the
+command line. That of a dry run has the same keys; what wasn't done is 0 or false.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["format_report"]
 
 
 def format_report(report: Mapping[str, Any]) -> list[str]:
-    """A report for people: a line for each fact, and for each entry of a list."""
+    """Format a report: one line for each fact, and for each entry of a list."""
     width = max(map(len, report), default=0)
     lines: list[str] = []
     for key, value in report.items():

@@ -1,7 +1,8 @@
-"""Put right the statistics of files, see `find_rounded_statistics`: one commit that changes no rows.
+"""Repair rounded statistics of files (``rounded_statistics.py``) by one commit that changes no rows.
 
-The commit adds the files again as they are, but for their statistics. Whoever removes one of them meanwhile
-makes it a conflict, since it would come back; what others append doesn't matter.
+PROTOCOL.md, "Add File and Remove File": the commit adds the files again with exact bounds and
+``dataChange=false``, since "statistics and other information from the latest version should replace that
+from any previous version".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 __all__ = ["StatisticsRepair", "repair_statistics"]
 
 _OPERATION = "COMPUTE STATS"
-"""What Delta Spark calls it."""
+"""Delta Spark's name for such a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class StatisticsRepair:
     """What a repair of statistics did.
 
     Attributes:
-        version: the version that has the right statistics; where nothing was wrong, the newest one.
-        num_files: of how many files the statistics were put right.
+        version: the version with the right statistics; if nothing was wrong, the newest one.
+        num_files: how many files were repaired.
     """
 
     version: int
@@ -44,11 +45,12 @@ class StatisticsRepair:
 
 
 def repair_statistics(storage: Storage, owners: CommitOwners) -> StatisticsRepair:
-    """Put right the bounds of decimals that were rounded.
+    """Repair the bounds of decimals that were rounded.
 
     Raises:
         UnsupportedFeatureError: the engine can't write the table.
-        CommitConflictError: a file was removed meanwhile.
+        CommitConflictError: a repaired file was removed meanwhile. Commits that append files are no
+            conflict.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
         DeltaError: the table can't be read, or the store failed.
     """

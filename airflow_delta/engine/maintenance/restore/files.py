@@ -1,8 +1,8 @@
-"""The files by which two versions of a table differ.
+"""Find the files by which two versions of a table differ.
 
-Files are told apart by path and deletion vector (PROTOCOL.md, "Action Reconciliation"): one of which rows
-were deleted since is another file, so that these rows come back with the former vector. The keys of both
-versions are compared in Arrow; of the other columns only those of the files in which they differ are read.
+A file is identified by path and deletion vector (PROTOCOL.md, "Action Reconciliation"). If rows of a file
+were deleted since, it counts as another file, so its earlier deletion vector is restored.
+`compare_versions` compares the keys in Arrow, and reads the other columns only of files that differ.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
 @dataclass(frozen=True, slots=True)
 class FileDifferences:
-    """What has to be done to the files of the newest version to have those of an earlier one.
+    """The changes that turn the files of the newest version into those of an earlier one.
 
     Attributes:
-        restored: files that come back.
-        removed: files that go.
-        renumbered: files that stay, and get back the row ids that the table has lost since.
+        restored: files to add again.
+        removed: files to remove.
+        renumbered: files that stay and get back row ids that the table has lost since.
     """
 
     restored: pa.Table
@@ -40,11 +40,11 @@ class FileDifferences:
 
 
 def compare_versions(base: Snapshot, target: Snapshot) -> FileDifferences:
-    """Compare the files of two versions; all columns of ``add`` for those that differ.
+    """Compare the files of two versions. The result has all columns of ``add``.
 
     Args:
         base: the newest version.
-        target: the version to be brought back.
+        target: the version to restore.
 
     Raises:
         CorruptLogError: the files of one of them can't be read.
@@ -54,12 +54,12 @@ def compare_versions(base: Snapshot, target: Snapshot) -> FileDifferences:
     return FileDifferences(
         restored=_files_of(target, _without(then, now), of=len(then)),
         removed=_files_of(base, _without(now, then), of=len(now)),
-        renumbered=_files_of(target, _losers_of_ids(base, target), of=len(then)),
+        renumbered=_files_of(target, _keys_without_ids(base, target), of=len(then)),
     )
 
 
-def _losers_of_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
-    """The keys of files that are in both versions, and have row ids in the earlier one alone."""
+def _keys_without_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
+    """Return the keys of files in both versions that have row ids only in the earlier one."""
     if ROW_TRACKING not in supported_features(target.protocol):
         return pa.chunked_array([], pa.string())
     columns = (*FILE_KEY_COLUMNS, *_ROW_IDS)
@@ -79,7 +79,7 @@ def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _files_of(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table:
-    """The files with some keys.
+    """Read the files with some keys.
 
     Args:
         snapshot: the version that has them.
