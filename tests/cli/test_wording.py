@@ -130,4 +130,4 @@ def test_findings_name_verbs(sales_copy: Path, capsys: pytest.CaptureFixture[str
     assert "Operator" not in out
     assert main(["doctor", str(sales_copy), "--json"]) == 0
     findings = {found["code"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
-    assert findings["hint-missing"]["mend"] == "`airflow-delta checkpoint URI`"
+    assert findings["hint-missing"]["remedy"] == "`airflow-delta checkpoint URI`"

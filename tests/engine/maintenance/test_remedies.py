@@ -40,7 +40,7 @@ def table_of(root: Path) -> DeltaTable:
 
 
 def errors_of(table: DeltaTable) -> dict[str, str]:
-    return {each.code: each.mend for each in table.check().findings if each.severity == "error"}
+    return {each.code: each.remedy for each in table.check().findings if each.severity == "error"}
 
 
 LOG_DAMAGES: dict[str, tuple[int, bytes | None]] = {
@@ -123,8 +123,8 @@ def test_where_a_checkpoint_is_advised_it_helps(tmp_path: Path, content: bytes) 
     table = table_of(tmp_path)
     path = tmp_path / table.checkpoint().path
     path.write_bytes(content)
-    findings = {each.code: each.mend for each in table.check().findings}
-    assert any("DeltaTable.checkpoint(" in mend for mend in findings.values()), findings
+    findings = {each.code: each.remedy for each in table.check().findings}
+    assert any("DeltaTable.checkpoint(" in remedy for remedy in findings.values()), findings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeltaWarning)
         table.checkpoint()

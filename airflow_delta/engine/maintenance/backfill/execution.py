@@ -234,7 +234,7 @@ def execute_backfill(storage: Storage, plan: BackfillPlan) -> BackfillResult:
         raise CorruptLogError(
             f"the owner {plan.owner!r} reports the versions up to {done} as backfilled, but the newest "
             f"one in the log is {newest}: files were lost, or the table's directory was restored to an "
-            "older state; restore the newer files from a backup",
+            "older state; put the newer files back from a backup",
             table=storage.root,
             version=done,
             path=commit_path(done),

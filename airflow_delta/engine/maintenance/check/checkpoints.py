@@ -1,9 +1,8 @@
-"""Check the checkpoints that there are: are they whole, can they be opened, do they come often enough?
+"""Check the checkpoints: whether they are complete, can be opened, and are made often enough.
 
-Of the newest one `checkpoint_content` reads all. Older ones, from which readers start who travel in time,
-are opened here, and their sidecars are looked for in one listing.
-
-Spec: PROTOCOL.md, "Checkpoints", "Sidecar File Information". Edge cases A4, A6, A8, J3.
+Spec: PROTOCOL.md, "Checkpoints", "Sidecar File Information". `checkpoint_content` reads all of the newest
+one. Older ones, from which time travel starts, are opened here, and their sidecars are looked up in one
+listing.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ from airflow_delta.engine.model.sizes import size_text
 __all__ = ["CHECKS", "DEEP_CHECKS"]
 
 _WORKERS = 8
-"""Checkpoints that are opened at a time in a store behind a network."""
+"""How many checkpoints are opened at a time in a remote store."""
 
 _OVERDUE = 10
-"""So many times ``delta.checkpointInterval`` without a checkpoint is more than an oversight."""
+"""How many times ``delta.checkpointInterval`` without a checkpoint are a warning."""
 
 
 def _incomplete(subject: Subject) -> Iterator[Finding]:
@@ -61,9 +60,9 @@ def _incomplete(subject: Subject) -> Iterator[Finding]:
             first_missing = [str(part) for part in islice(chain(*missing), MAX_NAMED)]
             yield warning(
                 "checkpoint-incomplete",
-                f"the checkpoint of version {version} in {count} parts lacks "
-                f"{plural(num_missing, 'part')} ({join_names(first_missing, num_missing)}): nobody can read it",
-                f"{CHECKPOINT} of that version or a later one; a cleanup takes the rest when it is old",
+                f"the checkpoint of version {version} in {count} parts lacks {plural(num_missing, 'part')} "
+                f"({join_names(first_missing, num_missing)}): nobody can read it",
+                f"{CHECKPOINT} of that version or a later one; a cleanup deletes the rest when it is old",
             )
 
 
@@ -78,23 +77,23 @@ def _empty(subject: Subject) -> Iterator[Finding]:
     if found:
         yield warning(
             "checkpoint-empty",
-            f"{plural(len(found), 'file')} of checkpoints ({join_names(found)}) of zero bytes, which nobody "
-            "can read",
-            f"{CHECKPOINT} of that version or a later one; a cleanup takes the file when it is old",
+            f"{plural(len(found), 'file')} of checkpoints ({join_names(found)}) of zero bytes, which "
+            "nobody can read",
+            f"{CHECKPOINT} of that version or a later one; a cleanup deletes the file when it is old",
         )
 
 
 def _without_commit(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checkpoint stands without the commit of its version."""
+    """Whether the commit of the newest checkpoint is missing."""
     newest = subject.newest_checkpoint
     if newest is None or any(c.version == newest.version for c in subject.listing.commits):
         return
     last = newest.version == subject.latest_logged
     yield warning(
         "checkpoint-without-commit",
-        f"the commit of version {newest.version} is gone, of which there is a checkpoint: its time isn't "
-        f"known, and some engines can't {'append to' if last else 'open'} such a table",
-        "put the commit back; or make a further commit and a checkpoint of it"
+        f"version {newest.version} has a checkpoint, but its commit is gone: its time isn't known, and "
+        f"some engines can't {'append to' if last else 'open'} such a table",
+        "put the commit back; or make another commit and a checkpoint of it"
         if last
         else f"{CHECKPOINT} of a later version",
     )
@@ -109,12 +108,12 @@ def _lag(subject: Subject) -> Iterator[Finding]:
     try:
         interval = subject.properties.checkpoint_interval
     except InvalidTableError:
-        return  # `settings` tells of it
+        return  # `settings` reports it
     if since < interval:
         return
     after = "and no checkpoint" if checkpoint is None else f"after version {checkpoint.version}"
     message = (
-        f"{plural(since, 'commit')} {after}: all who open the table read them; delta.checkpointInterval is "
+        f"{plural(since, 'commit')} {after}: every reader has to read them; delta.checkpointInterval is "
         f"{interval:,}"
     )
     if since < _OVERDUE * interval:
@@ -124,19 +123,19 @@ def _lag(subject: Subject) -> Iterator[Finding]:
 
 
 def _older_ones_open(subject: Subject) -> Iterator[Finding]:
-    """Whether the older checkpoints can be opened, and their sidecars are there."""
+    """Whether the older checkpoints can be opened, and their sidecars exist."""
     newest = subject.newest_checkpoint
     older = [each for each in subject.listing.checkpoints if each != newest]
     present = {each.path: each.size for each in subject.storage.list(SIDECAR_DIRECTORY)}
     workers = _WORKERS if subject.storage.capabilities.remote else 1
-    fault = partial(_fault, subject, present)
-    for checkpoint, reason in zip(older, map_ordered(fault, older, workers=workers), strict=True):
+    explain = partial(_explain_fault, subject, present)
+    for checkpoint, reason in zip(older, map_ordered(explain, older, workers=workers), strict=True):
         if reason is not None:
             yield warning(
                 "checkpoint-damaged",
                 f"the checkpoint {checkpoint.path} can't be used: {reason}",
-                f"DeltaTable.checkpoint(version={checkpoint.version}), if older files of the log are "
-                f"there; newer versions don't need it, and {CLEANUP} takes it when it is old",
+                f"DeltaTable.checkpoint(version={checkpoint.version}), if older files of the log exist; "
+                f"newer versions don't need it, and {CLEANUP} deletes it when it is old",
             )
 
 
@@ -144,8 +143,10 @@ CHECKS = (_incomplete, _empty, _without_commit, _lag)
 DEEP_CHECKS = (_older_ones_open,)
 
 
-def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint) -> str | None:
-    """Why a checkpoint can't be used, as far as opening it tells."""
+def _explain_fault(
+    subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint
+) -> str | None:
+    """Explain why a checkpoint can't be opened; None if it can."""
     try:
         reader = open_checkpoint(subject.storage, checkpoint, table=subject.table)
         kinds = {kind for kind, _ in reader.non_file_actions()}
@@ -160,7 +161,7 @@ def _fault(subject: Subject, present: Mapping[str, int], checkpoint: Checkpoint)
                 found, expected = size_text(present[file.path]), size_text(file.size)
                 return f"its sidecar {file.path} has {found}, expected {expected}"
     except ObjectNotFoundError:
-        return None  # a cleanup has taken it meanwhile
+        return None  # a cleanup has deleted it meanwhile
     except CorruptLogError as damage:
         return damage.message
     return None

@@ -1,10 +1,8 @@
-"""Check the newest version checksum against what the log comes to, and whether one comes with each commit.
+"""Check the newest version checksum against the state of its version, and whether each commit leaves one.
 
-Checksums are optional. But Delta Spark compares its state with the one of the version, and by default
-doesn't write checkpoints where they differ; and Delta Kernel believes the protocol and the metadata in
-them unseen (edge cases A18 to A20). Older ones matter to nobody who reads the table.
-
-Spec: PROTOCOL.md, "Version Checksum File".
+Spec: PROTOCOL.md, "Version Checksum File". Checksums are optional. But Delta Spark compares its state with
+the one of the version, and by default writes no checkpoint if they differ; and Delta Kernel relies on the
+protocol and the metadata in it. Older checksums don't matter to readers of the table.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _DELETE = "delete the file, which is optional"
 
 
 def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checksum is one."""
+    """Whether the newest checksum can be read."""
     newest = _newest(subject)
     if newest is None:
         return
@@ -43,31 +41,31 @@ def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
 
 
 def _commit_is_there(subject: Subject) -> Iterator[Finding]:
-    """Whether the log has the commit that the newest checksum is of, which was made before it."""
+    """Whether the log has the commit of the newest checksum."""
     newest = _newest(subject)
     if newest is not None and newest.version > subject.version:
         yield error(
             "commit-lost",
-            f"{newest.path} is there, so version {newest.version} was, and the log ends at "
+            f"{newest.path} exists, so version {newest.version} did too, but the log ends at "
             f"{subject.version}: the newest commits are lost",
             PUT_FILE_BACK,
         )
 
 
 def _lag(subject: Subject) -> Iterator[Finding]:
-    """Whether writers have stopped leaving checksums."""
+    """Whether writers have stopped writing checksums."""
     newest = _newest(subject)
     if newest is not None and newest.version < subject.latest_logged:
         behind = plural(subject.latest_logged - newest.version, "version")
         yield info(
             "checksum-behind",
-            f"the newest version checksum is of version {newest.version}, {behind} behind: a writer of "
-            "later ones leaves none",
+            f"the newest version checksum is of version {newest.version}, {behind} behind: the writer of "
+            "later versions writes none",
         )
 
 
 def _newest_agrees(subject: Subject) -> Iterator[Finding]:
-    """Whether the newest checksum tells what the log comes to."""
+    """Whether the newest checksum agrees with the state of its version."""
     newest = _newest(subject)
     if newest is None or newest.version > subject.version:
         return
@@ -78,15 +76,15 @@ def _newest_agrees(subject: Subject) -> Iterator[Finding]:
             snapshot = open_snapshot(subject.storage, newest.version)
         read_checksum(subject.storage, newest.version)
     except (CorruptLogError, VersionNotFoundError):
-        return  # other checks tell of it
+        return  # other checks report it
     differences = snapshot.verify().differences
     if differences:
         facts = [f"{each.what} is {each.expected}, expected {each.found}" for each in differences]
         yield error(
             "checksum-disagrees",
-            f"the checksum {newest.path} isn't what the log comes to: "
+            f"the checksum {newest.path} differs from the log: "
             f"{join_names([_cut(fact) for fact in facts])}",
-            f"find out which is right, for a log that has changed since would show here; then {_DELETE}",
+            f"find out which is right, since the log may have been changed; then {_DELETE}",
         )
 
 

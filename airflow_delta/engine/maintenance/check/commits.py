@@ -1,9 +1,8 @@
-"""Check what commits say: can each be read, and does each say one thing of each file, at a time of its own?
+"""Check the content of commits: whether it can be read, is consistent, and has ascending times.
 
-All commits that are there are read, also those that only time travel and histories need. They are read some
-hundreds at a time, and one by one only where some of them can't be read.
-
-Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. Edge cases A27, B2, L8.
+Spec: PROTOCOL.md, "Actions", "Action Reconciliation"; in-commit-timestamps.md. All existing commits are
+read, also those that only time travel and history need: some hundreds at a time, and one by one only if
+some can't be read.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ _BATCH_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class _Seen:
-    """What came to light while commits were read.
+    """What was found while commits were read.
 
     Attributes:
         unreadable: by version, what is wrong.
-        contradictory: versions that say two things of a file.
-        times: by version, the in-commit timestamp, None where it lacks.
+        contradictory: versions with two actions for one file.
+        times: by version, the in-commit timestamp, None if it is missing.
     """
 
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -57,7 +56,7 @@ class _Seen:
 
 
 def _contents(subject: Subject) -> Iterator[Finding]:
-    """Whether commits can be read, and don't contradict themselves."""
+    """Whether commits can be read, and are consistent."""
     seen = _Seen()
     for batch in _batches(_present(subject)):
         _read(subject, batch, seen)
@@ -68,14 +67,14 @@ def _contents(subject: Subject) -> Iterator[Finding]:
     if needed:
         yield error(
             "commit-unreadable",
-            f"{plural(len(needed), 'commit')} can't be read that the newest version needs: "
+            f"the newest version needs {plural(len(needed), 'commit')} that can't be read: "
             f"{join_names([seen.unreadable[version] for version in needed])}",
             PUT_FILE_BACK,
         )
     if older:
         yield warning(
             "commit-unreadable",
-            f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so that "
+            f"{plural(len(older), 'commit')} from before the newest checkpoint can't be read, so "
             f"older versions are lost: {join_names([seen.unreadable[version] for version in older])}",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
@@ -84,7 +83,7 @@ def _contents(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "commit-contradictory",
             f"more than one action for a file in {plural(len(found), 'commit')} ({join_ranges(found)}), "
-            "where the protocol allows one: engines don't agree on what that means",
+            "though the protocol allows only one: engines interpret that differently",
             "nothing here: find the writer that is at fault, and compare the table with its source",
         )
     yield from _timestamps(subject, seen)
@@ -94,7 +93,7 @@ CHECKS = (_contents,)
 
 
 def _present(subject: Subject) -> Sequence[LogCommit]:
-    """The commits that have content, those that aren't backfilled at the end."""
+    """Return the commits that have content, with those that aren't backfilled at the end."""
     logged: list[LogCommit] = [commit for commit in subject.listing.commits if commit.size]
     if subject.snapshot is None:
         return logged
@@ -117,7 +116,7 @@ def _batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
 
 
 def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
-    """Read commits, and halves of them where they can't be read together."""
+    """Read commits together; if that fails, read each half."""
     try:
         parsed = parse_commits(
             commit_texts(subject.storage, commits, table=subject.table),
@@ -133,7 +132,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
             _read(subject, commits[middle:], seen)
             return
         if isinstance(failure, ObjectNotFoundError):
-            return  # a cleanup has taken it meanwhile
+            return  # a cleanup has deleted it meanwhile
         if isinstance(failure, StorageError):
             subject.probe()
         seen.unreadable[commits[0].version] = failure.message
@@ -150,7 +149,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
 
 
 def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
-    """The versions that have more than one action for a file."""
+    """Return the versions that have more than one action for a file."""
     actions = parsed.files
     chunks = [
         chunk
@@ -165,7 +164,7 @@ def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
 
 
 def _has_times(subject: Subject, version: int) -> bool:
-    """Whether a commit must hold its time."""
+    """Whether a commit must have an in-commit timestamp."""
     if subject.snapshot is None:
         return False
     source = timestamp_source(
@@ -175,7 +174,7 @@ def _has_times(subject: Subject, version: int) -> bool:
 
 
 def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
-    """Whether in-commit timestamps are there and ascend."""
+    """Whether in-commit timestamps exist and ascend."""
     wanted = {
         version: time
         for version, time in sorted(seen.times.items())
@@ -185,9 +184,9 @@ def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
     if lacking:
         yield error(
             "timestamp-missing",
-            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({join_ranges(lacking)}), which the "
-            "table demands: the time is unknown, and time travel by timestamp fails",
-            "nothing here: a commit isn't changed. Find the writer that is at fault",
+            f"no in-commit timestamp in {plural(len(lacking), 'commit')} ({join_ranges(lacking)}), though "
+            "the table requires it: the time is unknown, and time travel by timestamp fails",
+            "nothing here: commits can't be changed. Find the writer that is at fault",
         )
     times = [(version, time) for version, time in wanted.items() if isinstance(time, int)]
     back = [version for (_, before), (version, time) in pairwise(times) if time <= before]
@@ -196,5 +195,5 @@ def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
             "timestamp-not-ascending",
             f"in {plural(len(back), 'commit')} ({join_ranges(back)}) the in-commit timestamp isn't later "
             "than the one before: time travel by timestamp may find a wrong version",
-            "nothing here: a commit isn't changed. Find the writer that is at fault",
+            "nothing here: commits can't be changed. Find the writer that is at fault",
         )

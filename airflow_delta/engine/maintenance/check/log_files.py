@@ -1,6 +1,6 @@
-"""Check which files the log has: gaps, empty commits, names that engines understand differently.
+"""Check which files the log has: gaps, empty commits, and names that engines interpret differently.
 
-Spec: PROTOCOL.md, "Delta Log Entries". Edge cases A1, A4, A7 to A9.
+Spec: PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _DIGITS = 20
 def _opens(subject: Subject) -> Iterator[Finding]:
     """Whether the newest version can be opened at all."""
     refusal = subject.refusal
-    # What the engine lacks isn't damage; `settings` tells of it.
+    # An unsupported feature isn't damage; `settings` reports it.
     if refusal is not None and not isinstance(refusal, UnsupportedFeatureError | InvalidTableError):
         yield error(
             "version-unreadable",
             f"the newest version, {subject.latest_logged}, can't be opened: {refusal.message}",
-            "nothing here, unless another finding names a file to be put back",
+            "nothing here, unless another finding names a file to put back",
         )
 
 
 def _missing_commits(subject: Subject) -> Iterator[Finding]:
-    """Whether commits are missing between others."""
+    """Whether commits are missing between existing ones."""
     gaps = _gaps(subject.listing)
     if gaps:
-        # A listing may miss a commit that was made meanwhile, but not a second one.
+        # A listing may miss a commit made while it ran. A second listing can't miss it.
         again = listing_of(subject.storage.list(LOG_DIRECTORY))
         gaps = [gap for gap in _gaps(again) if gap.start < subject.latest_logged]
     newest = subject.newest_checkpoint
@@ -58,7 +58,7 @@ def _missing_commits(subject: Subject) -> Iterator[Finding]:
         if lost:
             yield error(
                 "commit-missing",
-                f"{which}, and no checkpoint makes up for them: versions from {gap[0]} on can't be read",
+                f"{which}, and no checkpoint replaces them: versions from {gap[0]} on can't be read",
                 PUT_FILE_BACK,
             )
         else:
@@ -70,39 +70,39 @@ def _missing_commits(subject: Subject) -> Iterator[Finding]:
 
 
 def _commits_under_checkpoints(subject: Subject) -> Iterator[Finding]:
-    """Whether commits are missing of versions that have a checkpoint."""
-    there = {commit.version for commit in subject.listing.commits}
+    """Whether commits are missing whose versions have a checkpoint."""
+    existing = {commit.version for commit in subject.listing.commits}
     newest = subject.newest_checkpoint
     found = sorted(
         each.version
         for each in set(subject.listing.checkpoints)
-        if each.version not in there and {each.version - 1, each.version + 1} <= there
+        if each.version not in existing and {each.version - 1, each.version + 1} <= existing
     )
-    # Of the newest one `checkpoints` tells.
+    # `checkpoints` reports the newest one.
     found = [version for version in dict.fromkeys(found) if newest and version != newest.version]
     if found:
         yield warning(
             "commit-missing",
-            f"{_commits(found)} missing, and a checkpoint makes up for each: the time of the version "
-            "and what it changed aren't known",
+            f"{_commits(found)} missing, though each has a checkpoint: the time of the version and its "
+            "changes are unknown",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
 
 def _unreachable_commits(subject: Subject) -> Iterator[Finding]:
-    """Whether there are old commits that nothing can be rebuilt from."""
+    """Whether there are old commits from which no version can be rebuilt."""
     earliest = earliest_version(subject.listing)
     if earliest is None:
         return
-    # Where the log has a gap, that is what there is to tell.
+    # If the log has a gap, that is reported instead.
     gaps = _gaps(subject.listing)
     first = subject.listing.commits[0].version if subject.listing.commits else earliest
     if not gaps and first < earliest:
         count = sum(commit.version < earliest for commit in subject.listing.commits)
         yield info(
             "commits-unreachable",
-            f"{plural(count, 'commit')} from version {first} on can't be read as a table, because the log "
-            f"begins with the checkpoint of version {earliest}: what a cleanup has left",
+            f"{plural(count, 'commit')} from version {first} on belong to no readable version, because the "
+            f"log begins with the checkpoint of version {earliest}: an interrupted cleanup has left them",
             CLEANUP,
         )
 
@@ -123,13 +123,14 @@ def _empty_commits(subject: Subject) -> Iterator[Finding]:
     if older:
         yield warning(
             "commit-empty",
-            f"{plural(len(older), 'commit')} ({join_ranges(older)}) of zero bytes: older versions can't be read",
+            f"{plural(len(older), 'commit')} ({join_ranges(older)}) of zero bytes: older versions can't be "
+            "read",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
 
 def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
-    """Whether there are names that some engines take for commits and others don't."""
+    """Whether there are names that some engines take for commits, and others don't."""
     odd = [
         info_.name
         for info_ in subject.log_files
@@ -138,9 +139,9 @@ def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
     if odd:
         yield warning(
             "name-ambiguous",
-            f"{plural(len(odd), 'file')} in the log ({join_names(odd)}) may pass for a commit: a version has "
-            "20 digits, but Delta Spark takes any number of them",
-            "nothing here: find out who has put it there, and move it away",
+            f"{plural(len(odd), 'file')} in the log ({join_names(odd)}) may be taken for a commit: a "
+            "version has 20 digits, but Delta Spark accepts any number of them",
+            "nothing here: find out who has written it, and move it away",
         )
 
 
@@ -155,10 +156,11 @@ CHECKS = (
 
 
 def _gaps(listing: Listing) -> list[range]:
-    """The versions after a commit that are missing before the next commit or checkpoint."""
+    """Return the versions after a commit that are missing before the next commit or checkpoint."""
     commits = {commit.version for commit in listing.commits}
     versions = sorted(commits | {checkpoint.version for checkpoint in listing.checkpoints})
-    # After a checkpoint without its commit a cleanup may have taken commits: it was protected.
+    # After a checkpoint without its commit, a cleanup may have deleted commits: the checkpoint was
+    # protected.
     return [
         range(before + 1, after)
         for before, after in pairwise(versions)
@@ -167,6 +169,6 @@ def _gaps(listing: Listing) -> list[range]:
 
 
 def _commits(versions: Sequence[int]) -> str:
-    # Not `len`, which a gap up to a version that somebody has made up is too long for.
+    # Not `len`: it overflows for a gap up to an invented version.
     is_one = versions[0] == versions[-1]
     return f"commit {versions[0]} is" if is_one else f"commits {join_ranges(versions)} are"

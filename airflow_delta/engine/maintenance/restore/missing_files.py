@@ -63,7 +63,7 @@ def check_before_restore(base: Snapshot, version: int, files: pa.Table, access: 
         "gone",
         remedy="a vacuum deletes files that were removed longer ago than "
         f"delta.deletedFileRetentionDuration; restore {whole} (a dry run checks whether all of its files "
-        "exist), restore the files from a backup, or set ignore_missing_files=True to restore the rest",
+        "exist), put the files back from a backup, or set ignore_missing_files=True to restore the rest",
     )
 
 
@@ -112,7 +112,7 @@ def check_after_restore(version: int, files: pa.Table, access: FileAccess) -> No
             missing,
             problem=f"version {version} is committed and stands, but {{count}} of the files that it "
             "brought back are gone",
-            remedy="a vacuum has deleted them meanwhile; restore them from a backup, or restore a version "
+            remedy="a vacuum has deleted them meanwhile; put them back from a backup, or restore a version "
             f"that does without them, such as {version - 1}",
         )
 

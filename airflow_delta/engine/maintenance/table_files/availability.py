@@ -105,7 +105,7 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
             problem=f"version {snapshot.version} can't be read any more, because {{count}} of the files "
             "that it needs are gone",
             remedy="a vacuum deletes files that were removed longer ago than "
-            f"delta.deletedFileRetentionDuration; read {whole}, or restore the files from a backup; "
+            f"delta.deletedFileRetentionDuration; read {whole}, or put the files back from a backup; "
             "raise that property to keep versions for longer",
         )
     exposed = locate_files(*_others(paths, vectors, newest.tombstones()), root=snapshot.table)

@@ -130,7 +130,7 @@ def _added_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
     if newest.version < plan.version:
         raise CommitConflictError(
             f"version {plan.version}, for which the vacuum was planned, no longer exists, and the newest "
-            f"is {newest.version}: the table was replaced, or restored from a backup; nothing was deleted, "
+            f"is {newest.version}: the table was replaced, or put back from a backup; nothing was deleted, "
             "plan again",
             table=plan.table,
             version=newest.version,
@@ -154,7 +154,7 @@ def _lost_files(table: str, version: int, lost: list[str]) -> ObjectNotFoundErro
     return ObjectNotFoundError(
         f"a commit has brought back {len(lost)} files while the vacuum deleted them, such as "
         f"{', '.join(lost[:_SHOWN])}: version {version} can't be read as a whole. Restore a version that "
-        "does without them, or restore the files from a backup; and don't restore an old version while a "
+        "does without them, or put the files back from a backup; and don't restore an old version while a "
         "vacuum runs",
         table=table,
         path=lost[0],
