@@ -127,7 +127,7 @@ def test_backfilled_versions_can_be_compacted(table: MemoryTable) -> None:
     assert (result.written, result.num_actions) == (True, BACKFILLED - 2)
     assert state_of(table.delta().snapshot()) == STATES[BACKFILLED].visible()
     newest = plan_log_compaction(table.storage, start=3)
-    assert (newest.end, newest.reason) == (BACKFILLED, f"{result.plan.path} is there already")
+    assert (newest.end, newest.reason) == (BACKFILLED, f"{result.plan.path} exists already")
 
 
 def measure(table: MemoryTable, version: int) -> int:
@@ -144,7 +144,7 @@ def test_what_is_not_backfilled_is_refused(
     with pytest.raises(
         NotBackfilledError,
         match=rf"up to version {version} yet.*_commits/0+{version}\..*'owner-1'.*"
-        r"newest backfilled version is 7\. Ask for backfill_first=True",
+        r"newest backfilled version is 7\. Set backfill_first=True",
     ) as caught:
         work(table, version)
     error = caught.value

@@ -1,7 +1,7 @@
-"""The commits of the steps that take the traces of a feature out of a table; see `preparation`.
+"""Commit the steps that remove the traces of a feature from a table; see `preparation`.
 
-Each is one commit, or one conversion, based on the version that the step was planned for, and called as
-Delta Spark calls its own.
+Each step is one commit, or one conversion. It is based on the version that it was planned for, and has
+Delta Spark's name for it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 __all__ = ["STEPS", "Prepare", "turn_off"]
 
 Prepare: TypeAlias = Callable[[Storage, CommitOwners, Snapshot], None]
-"""Does a step: given the table, the commit owners, and the newest version."""
+"""Does a step. It gets the table, the commit owners, and the newest version."""
 
 
 def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: str) -> None:
-    """Set or remove the properties that have writers use a feature.
+    """Set or remove the properties by which writers use a feature.
 
     Raises:
         DeltaError: see `OptimisticTransaction.commit`.
@@ -105,4 +105,4 @@ STEPS: Mapping[StepKind, Prepare] = {
     "take row ids": _take_row_ids,
     "keep vectors": _keep_vectors,
 }
-"""The steps that are the same for each feature that has them; but that of those who know rows."""
+"""The steps that need neither the feature's name nor a rewriter."""

@@ -183,7 +183,7 @@ def test_a_backfill_claims_nothing_that_the_log_does_not_have(
             table.backfill(wanted)
         assert (caught.value.version, caught.value.found, caught.value.latest) == (4, 2, 5)
     owner.inner = Boasting(owner.inner)  # type: ignore[assignment]
-    with pytest.raises(CorruptLogError, match=r"says that .* up to 5 are .* log is 2") as caught:
+    with pytest.raises(CorruptLogError, match=r"reports .* up to 5 as .* log is 2") as caught:
         table.backfill()
     assert (caught.value.version, caught.value.found) == (5, 2)
     assert logged(table) == [0, 1, 2]

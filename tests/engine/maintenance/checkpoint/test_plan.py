@@ -135,7 +135,7 @@ def test_if_needed_waits_for_the_interval(table: MemoryTable) -> None:
     plan = planned(table, if_needed=True)
     assert not plan.needed
     assert plan.reason.startswith(
-        "2 commits have come since the last checkpoint, and one is due after 3"
+        "2 commits have been made since the last checkpoint, and one is due after 3"
     )
     assert planned(table).needed
     assert not written(table, if_needed=True).written
@@ -162,14 +162,14 @@ def test_a_checkpoint_that_is_there_is_kept(table: MemoryTable, policy: Any) -> 
     put(table, history(1))
     first = written(table, policy=policy)
     before = table.files()
-    for asked in ("classic", "v2"):
-        again = written(table, policy=asked)
+    for requested in ("classic", "v2"):
+        again = written(table, policy=requested)
         assert (again.written, again.kind, again.path) == (False, policy, first.path)
-        reason = "version 0 has a whole checkpoint already"
-        if asked != policy:
+        reason = "version 0 already has a complete checkpoint"
+        if requested != policy:
             reason += (
-                f", which is {policy} where {asked} was asked for: they hold the same, and one of them "
-                f"serves all readers that can read the table; take a later version for {asked}"
+                f", of kind {policy} instead of {requested}: both have the same content, and one is enough "
+                f"for all readers that can read the table; choose a later version for {requested}"
             )
         assert again.plan.reason == reason
     assert table.files() == before
@@ -432,7 +432,7 @@ def test_parts_that_are_damaged_are_deleted_when_there_is_something_whole(
     assert table.files() == before
     assert dry.plan.deletes == tuple(parts)
     assert dry.plan.reason == (
-        f"the checkpoint {parts[0]} is damaged; when there is a new one, {parts[0]}, {parts[1]} "
+        f"the checkpoint {parts[0]} is damaged; once a new one is written, {parts[0]}, {parts[1]} "
         "will be deleted as damaged"
     )
     with pytest.warns(DeltaWarning, match=parts[0]):

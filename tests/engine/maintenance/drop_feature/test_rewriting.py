@@ -89,7 +89,7 @@ def test_files_with_deletion_vectors_are_handed_over(with_vectors: DeltaTable) -
     sizes = sum(Path(delta.uri, f"{n}.parquet").stat().st_size for n in (0, 10))
     assert result.rewrite == Rewrite("deletionVectors", version + 1, 2, sizes)
     assert json.loads(json.dumps(result.rewrite.to_dict()))["num_files"] == 2
-    assert "have them written anew" in result.reason
+    assert "have Spark rewrite them" in result.reason
     # As long as it isn't done, nothing more happens.
     assert delta.drop_feature("deletionVectors").num_commits == 0
     done = delta.drop_feature("deletionVectors", rewriter=rewrite_files)

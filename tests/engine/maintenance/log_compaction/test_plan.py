@@ -106,7 +106,7 @@ def test_each_commit_is_compacted_once(table: MemoryTable) -> None:
     again = compact(table)
     assert (again.written, again.plan.needed, again.plan.path) == (False, False, None)
     assert again.plan.reason is not None
-    assert again.plan.reason.startswith(f"0 commits up to version {LAST}")
+    assert again.plan.reason.startswith(f"only 0 commits up to version {LAST}")
     check(table)
 
 
@@ -132,7 +132,7 @@ def test_compactions_that_may_bring_back_data_do_not_count(table: MemoryTable) -
 def test_an_existing_file_is_kept_whoever_wrote_it(table: MemoryTable) -> None:
     table.put({name(1, 3): b"{}\n"})
     result = compact(table, 1, 3)
-    assert (result.written, result.plan.reason) == (False, f"{name(1, 3)} is there already")
+    assert (result.written, result.plan.reason) == (False, f"{name(1, 3)} exists already")
     assert table.storage.read(name(1, 3)) == b"{}\n"
 
 
@@ -183,8 +183,8 @@ def test_much_text_is_compacted_bit_by_bit(
         (None, LAST + 1, VersionNotFoundError, f"covers versions 0 to {LAST}"),
         (LAST, None, VersionNotFoundError, f"the log ends at version {LAST}"),
         (LAST + 9, None, VersionNotFoundError, f"the log ends at version {LAST}"),
-        (3, 3, InvalidArgumentError, "from version 3 to 3 is none"),
-        (4, 3, InvalidArgumentError, "from version 4 to 3 is none"),
+        (3, 3, InvalidArgumentError, "compact from version 3 to 3:"),
+        (4, 3, InvalidArgumentError, "compact from version 4 to 3:"),
         (-1, 3, InvalidArgumentError, "-1"),
         (True, 3, InvalidArgumentError, "True"),
         (1, "3", InvalidArgumentError, "3"),

@@ -92,7 +92,7 @@ def test_sidecars_go_that_no_checkpoint_names(form: str) -> None:
             *sidecars_of(3),
             f"{SIDECARS}/stray.parquet",
         }
-        assert told(plan, "sidecars") == [(4, "checkpoints that stay name them")]
+        assert told(plan, "sidecars") == [(4, "remaining checkpoints refer to them")]
         assert state_of(table.delta().snapshot()) == STATES[LAST].visible()
 
 
@@ -139,7 +139,7 @@ def of_the_future(path: str) -> bytes:
     [
         (damaged, "isn't readable as JSON"),
         (leads_elsewhere, "expected a file in _delta_log/_sidecars"),
-        (of_the_future, "of a protocol that the engine doesn't know.*sidecarsOfSidecars"),
+        (of_the_future, "doesn't know the protocol of the checkpoint.*sidecarsOfSidecars"),
     ],
 )
 def test_if_a_checkpoint_can_not_be_read_no_sidecar_goes(

@@ -52,7 +52,7 @@ def test_another_number_is_another_restore(table: DeltaTable) -> None:
 
 def test_an_identifier_that_restored_another_version_is_refused(table: DeltaTable) -> None:
     table.restore(0, once=TRY)
-    with pytest.raises(InvalidArgumentError, match=r"brought back version 0: expected version 1"):
+    with pytest.raises(InvalidArgumentError, match=r"restored version 0: expected version 1"):
         table.restore(1, once=TRY)
     assert table.latest_version() == 2
 
