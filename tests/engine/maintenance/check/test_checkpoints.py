@@ -181,7 +181,7 @@ def test_a_checkpoint_is_compared_with_the_one_before_where_commits_are_gone() -
     assert "checkpoint-disagrees" not in codes(checked(files, depth="log"))
 
 
-def test_where_commits_are_gone_the_checksum_can_tell() -> None:
+def test_without_commits_the_checksum_contradicts_the_checkpoint() -> None:
     less = {key: row for key, row in SOUND.files.items() if key[0] != A}
     files = logged(rewritten(SOUND, files=less), checksum(SOUND, MIDDLE))
     for version in range(MIDDLE + 1):
@@ -260,7 +260,7 @@ def raw_hint(text: str) -> Files:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("hint_file", "expected"),
     [
         (raw_hint("{"), {"hint-damaged": "warning"}),
         (raw_hint('{"version":3,"size":1,"checksum":"0"}'), {"hint-damaged": "warning"}),
@@ -273,8 +273,8 @@ def raw_hint(text: str) -> Files:
     ],
 )
 @pytest.mark.parametrize("depth", ["quick", "log"])
-def test_hints(told: Files, expected: dict[str, str], depth: Depth) -> None:
-    files = logged(classic_checkpoint(STATES[1], 1), checkpoint=MIDDLE) | told
+def test_hints(hint_file: Files, expected: dict[str, str], depth: Depth) -> None:
+    files = logged(classic_checkpoint(STATES[1], 1), checkpoint=MIDDLE) | hint_file
     assert codes(checked(files, depth=depth)) == expected
 
 

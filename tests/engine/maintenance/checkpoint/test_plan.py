@@ -93,10 +93,10 @@ def written(table: MemoryTable, version: int | None = None, **options: Any) -> C
 
 
 @pytest.mark.parametrize(
-    ("feature", "set_to", "asked", "kind"),
+    ("feature", "set_to", "policy", "kind"),
     [
         (False, None, None, "classic"),
-        (False, "v2", None, "classic"),  # the property asks for what the protocol doesn't allow
+        (False, "v2", None, "classic"),  # the property needs what the protocol doesn't allow
         (False, "v2", "classic", "classic"),
         (True, None, None, "classic"),
         (True, "classic", None, "classic"),
@@ -106,11 +106,11 @@ def written(table: MemoryTable, version: int | None = None, **options: Any) -> C
     ],
 )
 def test_the_kind_follows_property_feature_and_argument(
-    table: MemoryTable, feature: bool, set_to: str | None, asked: Any, kind: str
+    table: MemoryTable, feature: bool, set_to: str | None, policy: Any, kind: str
 ) -> None:
     put(table, history(1, feature=feature, policy=set_to))
-    assert planned(table, policy=asked).kind == kind
-    result = written(table, policy=asked)
+    assert planned(table, policy=policy).kind == kind
+    result = written(table, policy=policy)
     assert result.kind == kind
     (checkpoint,) = list_log(table.storage).checkpoints
     found = open_checkpoint(table.storage, checkpoint, table=table.uri).metadata
@@ -312,8 +312,8 @@ def test_a_checkpoint_that_another_writer_has_finished_is_not_written_over(
     plan = plan_checkpoint(opened)
     assert plan.path != one.path
     other = execute_checkpoint(second.storage, opened, plan)
-    for told in late:
-        checkpoint_hint.write_hint(table.storage, told)
+    for written_hint in late:
+        checkpoint_hint.write_hint(table.storage, written_hint)
     assert one.written
     assert other.written
     check_hint(table)
@@ -351,8 +351,8 @@ def test_two_who_write_a_damaged_checkpoint_anew(
         patch.setattr(checkpointing, "write_hint", lambda _, hint: late.append(hint))
         for snapshot, plan in zip(opened, plans, strict=True):
             execute_checkpoint(snapshot.storage, snapshot, plan)
-    for told in reversed(late):
-        checkpoint_hint.write_hint(table.storage, told)
+    for written_hint in reversed(late):
+        checkpoint_hint.write_hint(table.storage, written_hint)
         check_hint(table)
     assert state_of(table.delta().snapshot()) == states(commits)[1].visible()
 

@@ -77,7 +77,7 @@ def test_every_removal_is_kept_however_old() -> None:
     ]
 
 
-def test_lines_are_kept_as_they_stand() -> None:
+def test_lines_are_kept_unchanged() -> None:
     odd = [
         b'{ "add" : {"path":"a","future":{"n":1.50},"size":1e3,"path":"b", "partitionValues":{}}}',
         '{"txn":{"appId":"ü\\u00fc","version":5,"more":[]},"future":7}'.encode(),
@@ -152,7 +152,7 @@ def test_a_broken_commit_is_an_error(broken: bytes, message: str) -> None:
 
 @settings(max_examples=50)
 @given(st.data(), histories())
-def test_a_compaction_in_place_of_its_commits_changes_nothing(
+def test_replacing_commits_by_their_compaction_changes_nothing(
     data: st.DataObject, history: list[list[Action]]
 ) -> None:
     """By brute force: on every state before it, and as a state of its own, removals included."""

@@ -112,7 +112,7 @@ def checkpoints_left(table: MemoryTable) -> list[int]:
     ],
 )
 @pytest.mark.parametrize("checksums", [False, True])
-def test_checkpoints_below_the_boundary_stay_until_all_go(
+def test_checkpoints_below_the_boundary_are_deleted_only_all_at_once(
     cutoff: int, start: int | None, checkpoints: list[int], checksums: bool
 ) -> None:
     with table_of(history(), checksums=checksums) as table:
@@ -157,7 +157,7 @@ def test_checkpoints_below_the_boundary_stay_until_all_go(
     ],
 )
 @pytest.mark.parametrize("checksums", [False, True])
-def test_a_version_whose_protocol_nobody_knows_goes_with_all_others_or_stays(
+def test_a_version_of_an_unknown_protocol_is_deleted_with_all_others_or_stays(
     unknown: range, cutoff: int, start: int | None, checksums: bool
 ) -> None:
     found = history(unknown)
@@ -172,7 +172,7 @@ def test_a_version_whose_protocol_nobody_knows_goes_with_all_others_or_stays(
                 expected = states(found)[version].visible()
                 assert state_of(table.delta().snapshot(version)) == expected
         if start is None or start < min(c for c in (5, 12, 20) if c <= cutoff):
-            first = f"doesn't know the protocol of version {unknown.start}, which may be deleted only together"
+            first = f"the protocol of version {unknown.start}, which may be deleted only together"
             assert first in (plan.reason or "")
             assert "novelty" in (plan.reason or "")
 
@@ -224,7 +224,7 @@ def test_a_checkpoint_that_can_not_be_read_is_not_begun_with() -> None:
         assert planned(table, 20).checkpoint == 20
 
 
-def test_of_what_was_left_of_a_cleanup_no_protocol_is_asked() -> None:
+def test_protocols_of_versions_that_cannot_be_rebuilt_do_not_matter() -> None:
     """Commits 0 to 6 are gone, and 7 to 11 can't be rebuilt; of 8 nobody knows the protocol."""
     found = history(range(8, 9))
     with table_of(found) as table:
@@ -359,7 +359,7 @@ def test_without_the_feature_the_property_means_nothing() -> None:
 # Rule b
 
 
-def test_no_checkpoint_of_a_version_whose_protocol_nobody_knows() -> None:
+def test_a_version_of_an_unknown_protocol_gets_no_checkpoint() -> None:
     with table_of(history(range(6, 9))) as table:
         with pytest.raises(UnsupportedFeatureError, match="novelty"):
             table.delta().checkpoint(7)
@@ -370,7 +370,7 @@ def test_no_checkpoint_of_a_version_whose_protocol_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize("checksums", [False, True])
-def test_commits_go_before_checkpoints(checksums: bool) -> None:
+def test_commits_are_deleted_before_checkpoints(checksums: bool) -> None:
     with table_of(history(range(3, 9)), checksums=checksums) as table:
         storage = FaultyStorage(table.storage)
         execute_metadata_cleanup(storage, planned(table, 20))
@@ -461,7 +461,7 @@ def test_the_protocol_of_each_version_comes_from_its_commit(
         assert not [call for call in storage.calls if ".crc" in call.path]
 
 
-def test_after_a_cleanup_the_checkpoint_tells_the_first_protocol() -> None:
+def test_after_a_cleanup_the_first_protocol_comes_from_the_checkpoint() -> None:
     with MemoryTable(log_of_protocols(checksums=False, first=4)) as table:
         assert f"_delta_log/{3:020}.json" not in table.files()
         found = list(read_protocol_history(table.storage, first=4, last=LAST))

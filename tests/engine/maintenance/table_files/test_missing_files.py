@@ -1,4 +1,4 @@
-"""Looking for files: what is asked of the store, and how often."""
+"""Finding missing files: the requests to the store, and their number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files(count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(FILE_KEY_COLUMNS))
 
 
-def test_each_file_is_asked_for_once(tmp_path: Path) -> None:
+def test_each_file_is_looked_up_once(tmp_path: Path) -> None:
     storage = FaultyStorage(LocalStorage(str(tmp_path)))
     touched(tmp_path, *(f"part={number % 7}/{number}" for number in range(20)))
     assert find_missing_files(files(20), FileAccess(storage)) == []

@@ -129,7 +129,7 @@ def test_the_location_of_a_path(root: str, path: str, location: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "location"),
     [
         ("a%20b", "a b"),
         ("/t/a%20b", "a b"),
@@ -139,9 +139,9 @@ def test_the_location_of_a_path(root: str, path: str, location: str | None) -> N
         ("./a", None),
     ],
 )
-def test_the_place_of_a_path(path: str, place: str | None) -> None:
+def test_paths_are_located_or_decoded(path: str, location: str | None) -> None:
     found = locate_or_decode(texts(["x", path, "y%20z"]), root="/t")
-    assert found.to_pylist() == ["x", place, "y z"]
+    assert found.to_pylist() == ["x", location, "y z"]
 
 
 def test_a_root_that_is_a_link_is_called_by_both_its_names(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_path_that_can_not_be_decoded_is_named_as_a_whole() -> None:
 # Deletion vectors
 
 
-def test_the_files_of_many_vectors_are_those_of_each() -> None:
+def test_many_deletion_vectors_are_located_as_each_alone() -> None:
     stored = [
         prefix + z85.encode(uuid.UUID(int=number * 7919 + 1).bytes)
         for number in range(40)
@@ -214,7 +214,7 @@ def test_what_a_path_protects(path: str, stay: list[str]) -> None:
     ]
 
 
-def test_vectors_are_protected_wherever_they_are() -> None:
+def test_deletion_vectors_are_protected_in_all_storage_types() -> None:
     file = uuid.uuid4()
     far = {"storageType": "p", "pathOrInlineDv": "s3://else/t/vectors/v%20w.bin", "offset": 1}
     inline = {"storageType": "i", "pathOrInlineDv": "abcde"}
@@ -294,7 +294,7 @@ def test_icebergs_metadata_stays_where_it_is_kept(
     assert found.to_pylist() == [hidden, False, False]
 
 
-def test_partition_columns_go_by_both_their_names(tmp_path: Path) -> None:
+def test_partition_columns_count_by_both_their_names(tmp_path: Path) -> None:
     mapped = {
         "name": "_new",
         "type": "string",
@@ -316,7 +316,7 @@ def test_partition_columns_go_by_both_their_names(tmp_path: Path) -> None:
     assert Scope.of(DeltaTable(str(tmp_path)).snapshot()).partitions == ("_new", "_old")
 
 
-def test_other_tables_are_told_by_their_logs() -> None:
+def test_other_tables_are_found_by_their_logs() -> None:
     paths = {
         "a": False,
         "k=1/a": False,
@@ -360,7 +360,7 @@ def test_files_whose_names_are_not_text_stay(tmp_path: Path) -> None:
 
 
 class Listed(MemoryStorage):
-    """A store far away that lists what it is told."""
+    """A remote store that lists the given files."""
 
     capabilities = Capabilities(put_if_absent=True, start_after=True, remote=True)
 
@@ -372,7 +372,7 @@ class Listed(MemoryStorage):
         return (FileInfo(path, size, 1) for path, size in self._infos)
 
 
-def test_objects_that_stand_for_directories_are_no_files() -> None:
+def test_directory_markers_are_not_listed() -> None:
     """As obstore lists the keys ``t/``, ``t/k=1/``, ``t/k=1/l=2/``, ``t/none/`` of a table at ``t``."""
     files = [
         ("k=1/l=2/a", 1),
@@ -419,7 +419,7 @@ def inventory(**columns: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("root", "path", "place"),
+    ("root", "path", "location"),
     [
         ("/t", "a", "a"),
         ("/t", "a%20b", "a%20b"),
@@ -436,9 +436,9 @@ def inventory(**columns: Any) -> pa.Table:
         ("s3://b/t", "b/t/a", "b/t/a"),
     ],
 )
-def test_the_paths_of_an_inventory(root: str, path: str, place: str | None) -> None:
+def test_the_paths_of_an_inventory(root: str, path: str, location: str | None) -> None:
     found = select_inventory_files(inventory(path=[path]), root=root)
-    assert found["path"].to_pylist() == ([] if place is None else [place])
+    assert found["path"].to_pylist() == ([] if location is None else [location])
 
 
 @pytest.mark.parametrize(
@@ -487,13 +487,13 @@ def test_an_inventory_in_seconds_is_refused_as_it_is_read(tmp_path: Path) -> Non
         DeltaTable(str(tmp_path)).vacuum(inventory=rows, dry_run=True)
 
 
-def test_times_up_to_tomorrow_are_taken() -> None:
+def test_times_up_to_tomorrow_are_accepted() -> None:
     for time in (946_684_800_000, NOW_MS + DAY_MS):
         files = select_inventory_files(inventory(modificationTime=[time]), root="/t")
         check_times(files, table="/t", now_ms=NOW_MS)
 
 
-def test_large_texts_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_texts_are_cast_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vacuum_inventory, "_CHUNK_ROWS", 2)
     names = ["a", "b", "c", "d", "e"]
     columns = {"length": [1] * 5, "isDir": [False] * 5, "modificationTime": [NOW_MS] * 5}
@@ -522,12 +522,12 @@ def test_an_inventory_may_lie_in_a_file(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "inventory.parquet")
     # The user names it: it may be a link, as the newest one often is.
     (tmp_path / "latest").symlink_to(tmp_path / "inventory.parquet")
-    for place in (
+    for location in (
         tmp_path / "inventory.parquet",
         f"file://{tmp_path}/inventory.parquet",
         tmp_path / "latest",
     ):
-        found = select_inventory_files(read_inventory(place, {}, table="/t"), root="/t")
+        found = select_inventory_files(read_inventory(location, {}, table="/t"), root="/t")
         assert found.to_pylist() == [{"path": "a", "size": None, "modificationTime": NOW_MS}]
     (tmp_path / "text").write_text("no Parquet")
     with pytest.raises(InvalidArgumentError, match="text can't be read as a Parquet file"):
@@ -626,7 +626,7 @@ def test_what_the_log_can_not_rebuild_is_not_restorable(log: Path) -> None:
     assert find_oldest_restorable(table.snapshot(), gone("b")) == 3
 
 
-def test_a_cleanup_meanwhile_makes_the_log_shorter(
+def test_a_concurrent_cleanup_makes_the_log_shorter(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vacuum_log, "_RUN_BYTES", 1)
