@@ -154,11 +154,14 @@ def read_maintenance_status(newest: Snapshot, *, now_ms: int | None = None) -> M
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return MaintenanceStatus(
-        newest.version, _checkpoint(newest), _cleanup(newest, now_ms), _vacuum(newest, now_ms)
+        newest.version,
+        _read_checkpoint_status(newest),
+        _read_cleanup_status(newest, now_ms),
+        _read_vacuum_status(newest, now_ms),
     )
 
 
-def _checkpoint(newest: Snapshot) -> CheckpointStatus:
+def _read_checkpoint_status(newest: Snapshot) -> CheckpointStatus:
     checkpoint = newest.segment.checkpoint
     version = None if checkpoint is None else checkpoint.version
     since = newest.version - (-1 if version is None else version)
@@ -169,7 +172,7 @@ def _checkpoint(newest: Snapshot) -> CheckpointStatus:
     return CheckpointStatus(version, since, interval, since >= interval)
 
 
-def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
+def _read_cleanup_status(newest: Snapshot, now_ms: int) -> CleanupStatus:
     try:
         plan = plan_metadata_cleanup(
             newest.storage, open_backfilled_part(newest), newest=newest, now_ms=now_ms
@@ -179,7 +182,7 @@ def _cleanup(newest: Snapshot, now_ms: int) -> CleanupStatus:
     return CleanupStatus(plan.num_files, plan.needed, plan.reason)
 
 
-def _vacuum(newest: Snapshot, now_ms: int) -> VacuumStatus:
+def _read_vacuum_status(newest: Snapshot, now_ms: int) -> VacuumStatus:
     storage = newest.storage
     version = read_last_vacuum(storage)
     noted_ms = None

@@ -20,26 +20,28 @@ def format_report(report: Mapping[str, Any]) -> list[str]:
     width = max(map(len, report), default=0)
     lines: list[str] = []
     for key, value in report.items():
-        first, *others = _texts(value, key)
+        first, *others = _format_values(value, key)
         lines.append(f"{key.replace('_', ' '):<{width}}  {first}")
         lines += [f"{'':<{width}}  {text}" for text in others]
     return lines
 
 
-def _texts(value: Any, key: str) -> list[str]:
+def _format_values(value: Any, key: str) -> list[str]:
     if isinstance(value, list):
-        return [_text(entry, key) for entry in value] or ["-"]
+        return [_format_value(entry, key) for entry in value] or ["-"]
     if isinstance(value, Mapping):
-        lines = [f"{name.replace('_', ' ')}: {_text(fact, name)}" for name, fact in value.items()]
+        lines = [
+            f"{name.replace('_', ' ')}: {_format_value(fact, name)}" for name, fact in value.items()
+        ]
         return lines or ["-"]
-    return [_text(value, key)]
+    return [_format_value(value, key)]
 
 
-def _text(value: Any, key: str) -> str:
+def _format_value(value: Any, key: str) -> str:
     if isinstance(value, Mapping):
         facts = {name: fact for name, fact in value.items() if fact is not None}
         return ", ".join(
-            f"{name.replace('_', ' ')} {_text(fact, name)}" for name, fact in facts.items()
+            f"{name.replace('_', ' ')} {_format_value(fact, name)}" for name, fact in facts.items()
         )
     if isinstance(value, bool):
         return "yes" if value else "no"

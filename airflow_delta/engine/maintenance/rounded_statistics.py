@@ -70,14 +70,14 @@ def find_rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[Rounded
         CorruptLogError: a path can't be decoded.
         StorageError: the store failed.
     """
-    columns = dict(_wide_decimals(snapshot))
+    columns = dict(_find_wide_decimals(snapshot))
     if not columns or not files.num_rows:
         return []
     rows = _find_suspects(files["stats"], columns)
     locations = locate_paths(files["path"], root=snapshot.table)
     storage = snapshot.storage
 
-    def compare(row: int) -> RoundedStatistics | None:
+    def _compare(row: int) -> RoundedStatistics | None:
         path = locations[row].as_py()
         if path is None:
             return None
@@ -87,10 +87,10 @@ def find_rounded_statistics(snapshot: Snapshot, files: pa.Table) -> list[Rounded
 
     # A loop over files, since each takes a request.
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        return [found for found in pool.map(compare, rows) if found is not None]
+        return [found for found in pool.map(_compare, rows) if found is not None]
 
 
-def _wide_decimals(snapshot: Snapshot) -> Iterator[tuple[SchemaPath, DecimalType]]:
+def _find_wide_decimals(snapshot: Snapshot) -> Iterator[tuple[SchemaPath, DecimalType]]:
     """Yield the columns whose bounds may have more than 28 digits, by their physical names."""
     mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
     partitioning = snapshot.metadata.partition_columns
@@ -105,29 +105,31 @@ def _find_suspects(stats: pa.ChunkedArray, columns: Mapping[SchemaPath, DecimalT
     found: set[int] = set()
     for path, data_type in columns.items():
         type_: pa.DataType = pa.decimal128(data_type.precision, data_type.scale)
-        least = pa.scalar(Decimal((0, (1,), _KEPT_DIGITS - data_type.scale)), _wide(type_))
+        least = pa.scalar(Decimal((0, (1,), _KEPT_DIGITS - data_type.scale)), _widen(type_))
         for name in reversed(path):
             type_ = pa.struct([(name, type_)])
         parsed = parse_stats(stats, pa.struct([(_MINIMUM, type_), (_MAXIMUM, type_)]))
         for which in range(2):
             bounds = pc.struct_field(parsed, [which, *(0 for _ in path)])
             rows = pc.indices_nonzero(
-                pc.greater_equal(pc.abs(bounds.cast(_wide(bounds.type))), least)
+                pc.greater_equal(pc.abs(bounds.cast(_widen(bounds.type))), least)
             )
             # A loop over bounds of more than 28 digits, which hardly any table has.
             values = bounds.take(rows).to_pylist()
             found.update(
-                row for row, v in zip(rows.to_pylist(), values, strict=True) if _ends_in_zeros(v)
+                row
+                for row, v in zip(rows.to_pylist(), values, strict=True)
+                if _has_trailing_zeros(v)
             )
     return sorted(found)
 
 
-def _wide(type_: pa.DataType) -> pa.DataType:
+def _widen(type_: pa.DataType) -> pa.DataType:
     """Return a type that also holds the power of ten for comparison, whatever the precision of a column."""
     return pa.decimal256(76, type_.scale)
 
 
-def _ends_in_zeros(value: Decimal) -> bool:
+def _has_trailing_zeros(value: Decimal) -> bool:
     digits = value.as_tuple().digits
     return not any(digits[_KEPT_DIGITS:])
 

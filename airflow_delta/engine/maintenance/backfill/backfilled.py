@@ -37,11 +37,11 @@ def open_backfilled(storage: Storage, version: int | None = None) -> Snapshot:
     try:
         return open_snapshot(storage, version, verified=True)
     except VersionNotFoundError:
-        proposed = None if version is None else _proposed(storage, version)
+        proposed = None if version is None else _find_proposed(storage, version)
         if proposed is not None:
             newest = open_newest(storage)
             # Without a commit owner, files in `_commits` are left over from an earlier one.
-            if proposed.version > newest.version and _owner(newest) is not None:
+            if proposed.version > newest.version and _find_owner(newest) is not None:
                 raise _not_backfilled(newest, proposed, newest.version) from None
         raise
 
@@ -58,20 +58,20 @@ def check_backfilled(snapshot: Snapshot) -> None:
         raise _not_backfilled(snapshot, found[-1], found[0].version - 1)
 
 
-def _proposed(storage: Storage, version: int) -> UnbackfilledCommit | None:
+def _find_proposed(storage: Storage, version: int) -> UnbackfilledCommit | None:
     """Find a commit that was proposed as a version; None if there is none."""
     found = next(proposed_commits(storage, version), None)
     return found if found is not None and found.version == version else None
 
 
-def _owner(snapshot: Snapshot) -> str | None:
+def _find_owner(snapshot: Snapshot) -> str | None:
     return commit_owner(supported_features(snapshot.protocol), snapshot.properties)
 
 
 def _not_backfilled(
     snapshot: Snapshot, commit: UnbackfilledCommit, latest: int
 ) -> NotBackfilledError:
-    owner = _owner(snapshot)
+    owner = _find_owner(snapshot)
     return NotBackfilledError(
         f"there can't be a checkpoint or a compaction up to version {commit.version} yet: it is at best "
         f"{commit.path}, which the commit owner {owner!r} must backfill to the log first; the newest "

@@ -72,7 +72,7 @@ class _Content:
     removes: pa.Table
 
 
-def _newest_checkpoint(subject: Subject) -> Iterator[Finding]:
+def _check_newest_checkpoint(subject: Subject) -> Iterator[Finding]:
     """Whether the newest checkpoint can be read, and has the state that the commits lead to."""
     checkpoint = subject.newest_checkpoint
     if checkpoint is None:
@@ -98,7 +98,7 @@ def _newest_checkpoint(subject: Subject) -> Iterator[Finding]:
         yield from _compare(subject, checkpoint, recorded, replayed)
 
 
-CHECKS = (_newest_checkpoint,)
+CHECKS = (_check_newest_checkpoint,)
 
 
 def _read(subject: Subject, checkpoint: Checkpoint) -> _Content:
@@ -178,7 +178,7 @@ def _check_tombstones(
         return
     share = f"{plural(count, 'tombstone')} of {plural(total, 'file action')} ({count / total:.0%})"
     message = f"the checkpoint of version {checkpoint.version} holds {share}"
-    oldest = _oldest_tombstone_ms(subject)
+    oldest = _find_oldest_tombstone_ms(subject)
     old = 0 if oldest is None else pc.sum(expired(recorded.removes, oldest)).as_py() or 0
     if old > _LARGE_SHARE * count:
         yield warning(
@@ -212,7 +212,7 @@ def _compare(
             "the writer, delete the checkpoint and write it again: DeltaTable.checkpoint(version="
             f"{checkpoint.version})",
         )
-    oldest = _oldest_tombstone_ms(subject)
+    oldest = _find_oldest_tombstone_ms(subject)
     if oldest is None:
         return
     needed = unexpired(replayed.removes, oldest)
@@ -240,7 +240,7 @@ def _describe_non_file(
     if recorded.protocol != replayed.protocol:
         yield f"it has the protocol {recorded.protocol}, expected {replayed.protocol}"
     if recorded.metadata != replayed.metadata:
-        fields = _differing_fields(recorded.metadata, replayed.metadata)
+        fields = _list_differing_fields(recorded.metadata, replayed.metadata)
         yield f"its metadata differ in {join_names(fields)}"
     properties = subject.properties
     keeps = properties is None or "delta.setTransactionRetentionDuration" not in properties.raw
@@ -254,7 +254,7 @@ def _describe_non_file(
     yield from _describe_entries("domain", recorded.domains, replayed.domains)
 
 
-def _differing_fields(recorded: Metadata | None, replayed: Metadata | None) -> list[str]:
+def _list_differing_fields(recorded: Metadata | None, replayed: Metadata | None) -> list[str]:
     """Return the fields in which metadata differ."""
     sides = [{} if each is None else each.to_json() for each in (recorded, replayed)]
     return sorted(key for key in {*sides[0], *sides[1]} if sides[0].get(key) != sides[1].get(key))
@@ -273,7 +273,7 @@ def _join_paths(rows: pa.Table) -> str:
     return join_names(rows["path"].slice(0, MAX_NAMED).to_pylist(), rows.num_rows)
 
 
-def _oldest_tombstone_ms(subject: Subject) -> int | None:
+def _find_oldest_tombstone_ms(subject: Subject) -> int | None:
     """The time before which tombstones have expired; None if the retention isn't known."""
     if subject.properties is None:
         return None

@@ -47,7 +47,7 @@ _OVERDUE = 10
 """How many times ``delta.checkpointInterval`` without a checkpoint are a warning."""
 
 
-def _incomplete(subject: Subject) -> Iterator[Finding]:
+def _check_parts(subject: Subject) -> Iterator[Finding]:
     """Whether multi-part checkpoints lack parts."""
     parts: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
     for file in map(parse_log_file, subject.log_files):
@@ -66,7 +66,7 @@ def _incomplete(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _empty(subject: Subject) -> Iterator[Finding]:
+def _check_empty(subject: Subject) -> Iterator[Finding]:
     """Whether checkpoints have zero bytes."""
     kinds = (ClassicCheckpoint, V2Checkpoint, CheckpointPart)
     found = [
@@ -83,7 +83,7 @@ def _empty(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _without_commit(subject: Subject) -> Iterator[Finding]:
+def _check_commit(subject: Subject) -> Iterator[Finding]:
     """Whether the commit of the newest checkpoint is missing."""
     newest = subject.newest_checkpoint
     if newest is None or any(c.version == newest.version for c in subject.listing.commits):
@@ -99,7 +99,7 @@ def _without_commit(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _lag(subject: Subject) -> Iterator[Finding]:
+def _check_lag(subject: Subject) -> Iterator[Finding]:
     """Whether a checkpoint is due."""
     if subject.snapshot is None or subject.properties is None:
         return
@@ -122,7 +122,7 @@ def _lag(subject: Subject) -> Iterator[Finding]:
         yield warning("checkpoint-overdue", message, CHECKPOINT)
 
 
-def _older_ones_open(subject: Subject) -> Iterator[Finding]:
+def _check_older(subject: Subject) -> Iterator[Finding]:
     """Whether the older checkpoints can be opened, and their sidecars exist."""
     newest = subject.newest_checkpoint
     older = [each for each in subject.listing.checkpoints if each != newest]
@@ -139,8 +139,8 @@ def _older_ones_open(subject: Subject) -> Iterator[Finding]:
             )
 
 
-CHECKS = (_incomplete, _empty, _without_commit, _lag)
-DEEP_CHECKS = (_older_ones_open,)
+CHECKS = (_check_parts, _check_empty, _check_commit, _check_lag)
+DEEP_CHECKS = (_check_older,)
 
 
 def _explain_fault(

@@ -29,9 +29,9 @@ __all__ = ["CHECKS", "QUICK_CHECKS"]
 _DELETE = "delete the file, which is optional"
 
 
-def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
+def _check_readable(subject: Subject) -> Iterator[Finding]:
     """Whether the newest checksum can be read."""
-    newest = _newest(subject)
+    newest = _find_newest(subject)
     if newest is None:
         return
     try:
@@ -40,9 +40,9 @@ def _newest_can_be_read(subject: Subject) -> Iterator[Finding]:
         yield warning("checksum-damaged", damage.message, _DELETE)
 
 
-def _commit_is_there(subject: Subject) -> Iterator[Finding]:
+def _check_commit(subject: Subject) -> Iterator[Finding]:
     """Whether the log has the commit of the newest checksum."""
-    newest = _newest(subject)
+    newest = _find_newest(subject)
     if newest is not None and newest.version > subject.version:
         yield error(
             "commit-lost",
@@ -52,9 +52,9 @@ def _commit_is_there(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _lag(subject: Subject) -> Iterator[Finding]:
+def _check_lag(subject: Subject) -> Iterator[Finding]:
     """Whether writers have stopped writing checksums."""
-    newest = _newest(subject)
+    newest = _find_newest(subject)
     if newest is not None and newest.version < subject.latest_logged:
         behind = plural(subject.latest_logged - newest.version, "version")
         yield info(
@@ -64,9 +64,9 @@ def _lag(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _newest_agrees(subject: Subject) -> Iterator[Finding]:
+def _check_newest(subject: Subject) -> Iterator[Finding]:
     """Whether the newest checksum agrees with the state of its version."""
-    newest = _newest(subject)
+    newest = _find_newest(subject)
     if newest is None or newest.version > subject.version:
         return
     try:
@@ -83,20 +83,20 @@ def _newest_agrees(subject: Subject) -> Iterator[Finding]:
         yield error(
             "checksum-disagrees",
             f"the checksum {newest.path} differs from the log: "
-            f"{join_names([_cut(fact) for fact in facts])}",
+            f"{join_names([_shorten(fact) for fact in facts])}",
             f"find out which is right, since the log may have been changed; then {_DELETE}",
         )
 
 
-QUICK_CHECKS = (_commit_is_there, _newest_can_be_read, _lag)
-CHECKS = (_newest_agrees,)
+QUICK_CHECKS = (_check_commit, _check_readable, _check_lag)
+CHECKS = (_check_newest,)
 
 _LONGEST = 200
 
 
-def _newest(subject: Subject) -> Checksum | None:
+def _find_newest(subject: Subject) -> Checksum | None:
     return subject.listing.checksums[-1] if subject.listing.checksums else None
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -36,7 +36,7 @@ __all__ = ["CHECKS", "QUICK_CHECKS"]
 _MANY_COMMITS = 100
 
 
-def _unfinished(subject: Subject) -> Iterator[Finding]:
+def _check_unfinished(subject: Subject) -> Iterator[Finding]:
     """Whether dead writers have left temporary files."""
     hidden = [each for each in subject.log_files if each.name.startswith(".")]
     proposed = ProposedCommits.of(subject.storage)
@@ -53,7 +53,7 @@ def _unfinished(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _not_wanted(subject: Subject) -> Iterator[Finding]:
+def _check_disabled(subject: Subject) -> Iterator[Finding]:
     """Whether cleanups are disabled."""
     if subject.properties is not None and not subject.properties.enable_expired_log_cleanup:
         yield info(
@@ -63,7 +63,7 @@ def _not_wanted(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _overdue(subject: Subject) -> Iterator[Finding]:
+def _check_overdue(subject: Subject) -> Iterator[Finding]:
     """Whether a cleanup would delete much of the log, or can't."""
     if subject.snapshot is None or subject.properties is None:
         return
@@ -80,15 +80,15 @@ def _overdue(subject: Subject) -> Iterator[Finding]:
         return  # `settings` reports it
     except VersionNotFoundError:
         return  # the newest commit is gone, and with it its time; `checkpoints` reports it
-    yield from _due(subject, plan)
-    yield from _blocked(subject, plan)
+    yield from _report_due(subject, plan)
+    yield from _report_blocked(subject, plan)
 
 
-QUICK_CHECKS = (_unfinished, _not_wanted)
-CHECKS = (_overdue,)
+QUICK_CHECKS = (_check_unfinished, _check_disabled)
+CHECKS = (_check_overdue,)
 
 
-def _due(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
+def _report_due(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
     """Report what a cleanup would delete."""
     assert subject.properties is not None
     if not plan.needed:
@@ -100,13 +100,13 @@ def _due(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
         f"{size_text(plan.size_in_bytes)}, are older than delta.logRetentionDuration, "
         f"{duration_text(retention)}"
     )
-    if count >= _MANY_COMMITS and _age_ms(subject) > 2 * retention + DAY_MS:
+    if count >= _MANY_COMMITS and _measure_age_ms(subject) > 2 * retention + DAY_MS:
         yield warning("cleanup-overdue", message, CLEANUP)
     else:
         yield info("cleanup-due", message, CLEANUP)
 
 
-def _blocked(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
+def _report_blocked(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
     """Report why a cleanup can't delete more."""
     assert subject.properties is not None
     wanted, commits = plan.wanted_checkpoint, subject.listing.commits
@@ -119,7 +119,7 @@ def _blocked(subject: Subject, plan: MetadataCleanupPlan) -> Iterator[Finding]:
         )
 
 
-def _age_ms(subject: Subject) -> int:
+def _measure_age_ms(subject: Subject) -> int:
     """The age of the oldest commit, by the time of its file."""
     commits = subject.listing.commits
     return subject.now_ms - commits[0].modified_ms if commits else 0

@@ -55,10 +55,10 @@ class _Seen:
     times: dict[int, int | None] = field(default_factory=dict)
 
 
-def _contents(subject: Subject) -> Iterator[Finding]:
+def _check_contents(subject: Subject) -> Iterator[Finding]:
     """Whether commits can be read, and are consistent."""
     seen = _Seen()
-    for batch in _batches(_present(subject)):
+    for batch in _split_into_batches(_list_present(subject)):
         _read(subject, batch, seen)
     newest = subject.newest_checkpoint
     after = -1 if newest is None else newest.version
@@ -86,13 +86,13 @@ def _contents(subject: Subject) -> Iterator[Finding]:
             "though the protocol allows only one: engines interpret that differently",
             "nothing here: find the writer that is at fault, and compare the table with its source",
         )
-    yield from _timestamps(subject, seen)
+    yield from _check_timestamps(subject, seen)
 
 
-CHECKS = (_contents,)
+CHECKS = (_check_contents,)
 
 
-def _present(subject: Subject) -> Sequence[LogCommit]:
+def _list_present(subject: Subject) -> Sequence[LogCommit]:
     """Return the commits that have content, with those that aren't backfilled at the end."""
     logged: list[LogCommit] = [commit for commit in subject.listing.commits if commit.size]
     if subject.snapshot is None:
@@ -102,7 +102,7 @@ def _present(subject: Subject) -> Sequence[LogCommit]:
     return [*logged, *later]
 
 
-def _batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
+def _split_into_batches(commits: Sequence[LogCommit]) -> Iterator[list[LogCommit]]:
     batch: list[LogCommit] = []
     size = 0
     for commit in commits:
@@ -124,7 +124,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
             kinds=("commitInfo",) if _has_times(subject, commits[-1].version) else (),
             table=subject.table,
         )
-        twice = _contradictory(parsed, subject.table)
+        twice = _find_contradictory(parsed, subject.table)
     except DeltaError as failure:
         if len(commits) > 1:
             middle = len(commits) // 2
@@ -148,7 +148,7 @@ def _read(subject: Subject, commits: list[LogCommit], seen: _Seen) -> None:
         seen.times |= times
 
 
-def _contradictory(parsed: ParsedCommits, table: str) -> set[int]:
+def _find_contradictory(parsed: ParsedCommits, table: str) -> set[int]:
     """Return the versions that have more than one action for a file."""
     actions = parsed.files
     chunks = [
@@ -173,7 +173,7 @@ def _has_times(subject: Subject, version: int) -> bool:
     return source is TimestampSource.COMMIT_INFO
 
 
-def _timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
+def _check_timestamps(subject: Subject, seen: _Seen) -> Iterator[Finding]:
     """Whether in-commit timestamps exist and ascend."""
     wanted = {
         version: time

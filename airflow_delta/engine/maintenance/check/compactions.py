@@ -59,7 +59,7 @@ class _Content:
     non_file_actions: Mapping[tuple[str, str], _NonFileValue]
 
 
-def _contents(subject: Subject) -> Iterator[Finding]:
+def _check_contents(subject: Subject) -> Iterator[Finding]:
     """Whether compactions have the effect of their commits."""
     commits = {commit.version: commit for commit in subject.listing.commits if commit.size}
     newest = sorted(subject.listing.compactions, key=lambda file: file.end)[-_MOST:]
@@ -85,7 +85,7 @@ def _contents(subject: Subject) -> Iterator[Finding]:
         yield from _compare(subject, compaction, recorded, replayed)
 
 
-CHECKS = (_contents,)
+CHECKS = (_check_contents,)
 
 
 def _report_damage(compaction: CompactedCommits, damage: CorruptLogError) -> Finding:
@@ -126,7 +126,9 @@ def _parse(
     )
     check_reconciled(parsed.non_file_actions, compacted, table=subject.table)
     reconciled = reconcile_commits(parsed.files, table=subject.table, compactions=compacted)
-    non_file_actions = {_key(action): _value(action) for action in parsed.non_file_actions}
+    non_file_actions = {
+        _make_key(action): _parse_value(action) for action in parsed.non_file_actions
+    }
     return _Content(
         reconciled.adds.select(add_schema(_COLUMNS).names),
         reconciled.removes.select(remove_schema(_COLUMNS).names),
@@ -134,13 +136,13 @@ def _parse(
     )
 
 
-def _key(action: NonFileAction) -> tuple[str, str]:
+def _make_key(action: NonFileAction) -> tuple[str, str]:
     names = {"txn": "appId", "domainMetadata": "domain"}
     name = names.get(action.kind)
     return action.kind, "" if name is None else str(action.value.get(name))
 
 
-def _value(action: NonFileAction) -> _NonFileValue:
+def _parse_value(action: NonFileAction) -> _NonFileValue:
     # As objects, since writers may leave out null fields.
     return _PARSERS[action.kind](action.value, action.kind)
 

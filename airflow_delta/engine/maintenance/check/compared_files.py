@@ -48,7 +48,7 @@ def compare_files(found: pa.Table, expected: pa.Table, *, table: str) -> FileDif
         expected: the same, with the same columns.
         table: the table's location.
     """
-    found_keys, expected_keys = _keys(found, table), _keys(expected, table)
+    found_keys, expected_keys = _make_keys(found, table), _make_keys(expected, table)
     missing = expected.filter(pc.invert(pc.is_in(expected_keys, value_set=found_keys)))
     indexes = pc.index_in(found_keys, value_set=expected_keys)
     known = indexes.is_valid()
@@ -57,27 +57,27 @@ def compare_files(found: pa.Table, expected: pa.Table, *, table: str) -> FileDif
     ours, theirs = found.filter(known), expected.select(columns).take(indexes.filter(known))
     differing = {}
     for column in columns:
-        unequal = pc.invert(_same(ours[column], theirs[column]))
+        unequal = pc.invert(_are_same(ours[column], theirs[column]))
         if pc.any(unequal).as_py():
             differing[column] = ours.filter(unequal)
     return FileDifferences(missing, found.filter(pc.invert(known)), differing)
 
 
-def _keys(rows: pa.Table, table: str) -> pa.Array:
+def _make_keys(rows: pa.Table, table: str) -> pa.Array:
     # One array, so its offsets may need 64 bits.
     keys = file_keys(rows, table=table).cast(pa.large_string())
     return pa.concat_arrays(keys.chunks) if keys.num_chunks else pa.nulls(0, pa.large_string())
 
 
-def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+def _are_same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     """Where two columns have the same value. Null equals null."""
     if pa.types.is_map(left.type):
-        return _same_maps(left, right)
+        return _are_same_maps(left, right)
     both_null = pc.and_(left.is_null(), right.is_null())
     return pc.or_(both_null, pc.coalesce(pc.equal(left, right), scalar_of(False, pa.bool_())))
 
 
-def _same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+def _are_same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     names = {
         name
         for column in (left, right)
@@ -90,5 +90,5 @@ def _same_maps(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray
         entries = (
             pc.map_lookup(column, scalar_of(name, pa.string()), "first") for column in (left, right)
         )
-        same = pc.and_(same, _same(*entries))
+        same = pc.and_(same, _are_same(*entries))
     return same

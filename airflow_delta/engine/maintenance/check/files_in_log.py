@@ -31,7 +31,7 @@ _MANY_FILES = 1000
 _MUCH_DELETED = 0.1
 
 
-def _each_once(subject: Subject) -> Iterator[Finding]:
+def _check_each_once(subject: Subject) -> Iterator[Finding]:
     """Whether a data file is live more than once."""
     if subject.snapshot is None:
         return
@@ -46,13 +46,13 @@ def _each_once(subject: Subject) -> Iterator[Finding]:
         yield error(
             "file-twice",
             "live more than once, with different deletion vectors or spellings: "
-            f"{plural(len(repeated), 'data file')} ({_names(repeated)}), whose rows are read twice",
+            f"{plural(len(repeated), 'data file')} ({_join_paths(repeated)}), whose rows are read twice",
             "nothing here: find the writer that is at fault, then DeltaTable.restore() or "
             "RestoreOperator to an earlier version",
         )
 
 
-def _partition_values(subject: Subject) -> Iterator[Finding]:
+def _check_partition_values(subject: Subject) -> Iterator[Finding]:
     """Whether each file has a value for each partition column, and for no other."""
     if subject.snapshot is None or subject.schema is None:
         return
@@ -63,7 +63,9 @@ def _partition_values(subject: Subject) -> Iterator[Finding]:
     values = subject.files["partitionValues"]
     found = {name for chunk in values.chunks for name in pc.unique(chunk.keys).to_pylist()}
     # `chunk.keys` may contain entries of other rows than those of the chunk.
-    unknown = [name for name in sorted(found - expected) if pc.any(_have(values, name)).as_py()]
+    unknown = [
+        name for name in sorted(found - expected) if pc.any(_have_entry(values, name)).as_py()
+    ]
     if unknown:
         yield error(
             "partition-value-unknown",
@@ -72,18 +74,18 @@ def _partition_values(subject: Subject) -> Iterator[Finding]:
             "nothing here: find the writer that is at fault",
         )
     for name in sorted(expected):
-        lacking = pc.invert(_have(values, name))
+        lacking = pc.invert(_have_entry(values, name))
         count = pc.sum(lacking).as_py() or 0
         if count:
             yield warning(
                 "partition-value-missing",
                 f"no value for the partition column {name} in {plural(count, 'live file')} "
-                f"({_names(subject.files['path'].filter(lacking))}): engines read null",
+                f"({_join_paths(subject.files['path'].filter(lacking))}): engines read null",
                 "nothing here: find the writer that is at fault",
             )
 
 
-def _statistics(subject: Subject) -> Iterator[Finding]:
+def _check_statistics(subject: Subject) -> Iterator[Finding]:
     """Whether files have statistics, at least their number of rows."""
     if subject.snapshot is None or not subject.files.num_rows:
         return
@@ -108,7 +110,7 @@ def _statistics(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _row_ids(subject: Subject) -> Iterator[Finding]:
+def _check_row_ids(subject: Subject) -> Iterator[Finding]:
     """Whether files have the row ids that row tracking requires, below the high water mark."""
     if subject.snapshot is None:
         return
@@ -120,8 +122,8 @@ def _row_ids(subject: Subject) -> Iterator[Finding]:
         yield error(
             "row-ids-missing",
             f"no baseRowId in {plural(bases.null_count, 'live file')} "
-            f"({_names(subject.files['path'].filter(bases.is_null()))}), though delta.enableRowTracking "
-            "is true",
+            f"({_join_paths(subject.files['path'].filter(bases.is_null()))}), though "
+            "delta.enableRowTracking is true",
             "nothing here: find the writer that is at fault",
         )
     last = pc.max(pc.add(bases, subject.row_counts)).as_py()
@@ -134,7 +136,7 @@ def _row_ids(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _sizes(subject: Subject) -> Iterator[Finding]:
+def _check_sizes(subject: Subject) -> Iterator[Finding]:
     """Whether there are many files, and most of them are small."""
     if subject.snapshot is None:
         return
@@ -150,7 +152,7 @@ def _sizes(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _deleted_rows(subject: Subject) -> Iterator[Finding]:
+def _check_deleted_rows(subject: Subject) -> Iterator[Finding]:
     """Whether deletion vectors delete many rows."""
     if subject.snapshot is None:
         return
@@ -168,7 +170,14 @@ def _deleted_rows(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_each_once, _partition_values, _statistics, _row_ids, _sizes, _deleted_rows)
+CHECKS = (
+    _check_each_once,
+    _check_partition_values,
+    _check_statistics,
+    _check_row_ids,
+    _check_sizes,
+    _check_deleted_rows,
+)
 
 
 def _combine(column: pa.ChunkedArray) -> pa.Array:
@@ -176,10 +185,10 @@ def _combine(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else array_of([], pa.large_string())
 
 
-def _have(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _have_entry(maps: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Which maps have an entry of a name, even if its value is null."""
     return pc.map_lookup(maps, scalar_of(name, pa.string()), "all").is_valid()
 
 
-def _names(paths: pa.ChunkedArray | pa.Array) -> str:
+def _join_paths(paths: pa.ChunkedArray | pa.Array) -> str:
     return join_names(paths.slice(0, MAX_NAMED).to_pylist(), len(paths))

@@ -1,4 +1,4 @@
-"""Check ``_last_checkpoint``: whether it exists, is correct, and points to the newest checkpoint.
+"""Check ``_check_last_checkpoint``: whether it exists, is correct, and points to the newest checkpoint.
 
 Spec: PROTOCOL.md, "Last Checkpoint File". To this engine it is only a hint. Others fail if it points past
 the end of the log, or to parts that don't exist.
@@ -26,7 +26,7 @@ from airflow_delta.engine.maintenance.check.subject import Subject
 __all__ = ["CHECKS"]
 
 
-def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
+def _check_last_checkpoint(subject: Subject) -> Iterator[Finding]:
     """Whether the hint leads readers to the newest checkpoint."""
     newest = subject.newest_checkpoint
     hint, reason = _read(subject)
@@ -79,7 +79,7 @@ def _last_checkpoint(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_last_checkpoint,)
+CHECKS = (_check_last_checkpoint,)
 
 
 def _read(subject: Subject) -> tuple[LastCheckpointHint | None, str | None]:

@@ -32,7 +32,7 @@ _UNPADDED = re.compile(r"[0-9]+\.json")
 _DIGITS = 20
 
 
-def _opens(subject: Subject) -> Iterator[Finding]:
+def _check_opens(subject: Subject) -> Iterator[Finding]:
     """Whether the newest version can be opened at all."""
     refusal = subject.refusal
     # An unsupported feature isn't damage; `settings` reports it.
@@ -44,17 +44,17 @@ def _opens(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _missing_commits(subject: Subject) -> Iterator[Finding]:
+def _check_missing_commits(subject: Subject) -> Iterator[Finding]:
     """Whether commits are missing between existing ones."""
-    gaps = _gaps(subject.listing)
+    gaps = _find_gaps(subject.listing)
     if gaps:
         # A listing may miss a commit made while it ran. A second listing can't miss it.
         again = listing_of(subject.storage.list(LOG_DIRECTORY))
-        gaps = [gap for gap in _gaps(again) if gap.start < subject.latest_logged]
+        gaps = [gap for gap in _find_gaps(again) if gap.start < subject.latest_logged]
     newest = subject.newest_checkpoint
     for gap in gaps:
         lost = gap[0] > (-1 if newest is None else newest.version)
-        which = f"{_commits(gap)} missing while later versions exist"
+        which = f"{_describe_commits(gap)} missing while later versions exist"
         if lost:
             yield error(
                 "commit-missing",
@@ -69,7 +69,7 @@ def _missing_commits(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _commits_under_checkpoints(subject: Subject) -> Iterator[Finding]:
+def _check_commits_of_checkpoints(subject: Subject) -> Iterator[Finding]:
     """Whether commits are missing whose versions have a checkpoint."""
     existing = {commit.version for commit in subject.listing.commits}
     newest = subject.newest_checkpoint
@@ -83,19 +83,19 @@ def _commits_under_checkpoints(subject: Subject) -> Iterator[Finding]:
     if found:
         yield warning(
             "commit-missing",
-            f"{_commits(found)} missing, though each has a checkpoint: the time of the version and its "
-            "changes are unknown",
+            f"{_describe_commits(found)} missing, though each has a checkpoint: the time of the version "
+            "and its changes are unknown",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )
 
 
-def _unreachable_commits(subject: Subject) -> Iterator[Finding]:
+def _check_unreachable_commits(subject: Subject) -> Iterator[Finding]:
     """Whether there are old commits from which no version can be rebuilt."""
     earliest = earliest_version(subject.listing)
     if earliest is None:
         return
     # If the log has a gap, that is reported instead.
-    gaps = _gaps(subject.listing)
+    gaps = _find_gaps(subject.listing)
     first = subject.listing.commits[0].version if subject.listing.commits else earliest
     if not gaps and first < earliest:
         count = sum(commit.version < earliest for commit in subject.listing.commits)
@@ -107,7 +107,7 @@ def _unreachable_commits(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _empty_commits(subject: Subject) -> Iterator[Finding]:
+def _check_empty_commits(subject: Subject) -> Iterator[Finding]:
     """Whether commits have zero bytes."""
     empty = [commit.version for commit in subject.listing.commits if not commit.size]
     newest = subject.newest_checkpoint
@@ -129,7 +129,7 @@ def _empty_commits(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
+def _check_ambiguous_names(subject: Subject) -> Iterator[Finding]:
     """Whether there are names that some engines take for commits, and others don't."""
     odd = [
         info_.name
@@ -146,16 +146,16 @@ def _ambiguous_names(subject: Subject) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _opens,
-    _missing_commits,
-    _commits_under_checkpoints,
-    _unreachable_commits,
-    _empty_commits,
-    _ambiguous_names,
+    _check_opens,
+    _check_missing_commits,
+    _check_commits_of_checkpoints,
+    _check_unreachable_commits,
+    _check_empty_commits,
+    _check_ambiguous_names,
 )
 
 
-def _gaps(listing: Listing) -> list[range]:
+def _find_gaps(listing: Listing) -> list[range]:
     """Return the versions after a commit that are missing before the next commit or checkpoint."""
     commits = {commit.version for commit in listing.commits}
     versions = sorted(commits | {checkpoint.version for checkpoint in listing.checkpoints})
@@ -168,7 +168,7 @@ def _gaps(listing: Listing) -> list[range]:
     ]
 
 
-def _commits(versions: Sequence[int]) -> str:
+def _describe_commits(versions: Sequence[int]) -> str:
     # Not `len`: it overflows for a gap up to an invented version.
     is_one = versions[0] == versions[-1]
     return f"commit {versions[0]} is" if is_one else f"commits {join_ranges(versions)} are"

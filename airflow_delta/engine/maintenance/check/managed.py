@@ -35,7 +35,7 @@ _BACKFILL = "DeltaTable.backfill() or BackfillOperator"
 _LONG_LAG = 100
 
 
-def _owner(subject: Subject) -> Iterator[Finding]:
+def _check_owner(subject: Subject) -> Iterator[Finding]:
     """Whether the commit owner answers, and what it reports about the table."""
     if subject.definition is None:
         return
@@ -80,7 +80,7 @@ def _owner(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_owner,)
+CHECKS = (_check_owner,)
 
 
 def _compare_commits(subject: Subject, owned: OwnedTable) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ _FREE_PREFIXES = (CONSTRAINT_PREFIX, "delta.feature.")
 _PROTECTION = "checkpointProtection"
 
 
-def _protocol(subject: Subject) -> Iterator[Finding]:
+def _check_protocol(subject: Subject) -> Iterator[Finding]:
     """Whether the engine knows all features that the table requires of readers and writers."""
     if subject.definition is None:
         return
@@ -70,7 +70,7 @@ def _protocol(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _schema(subject: Subject) -> Iterator[Finding]:
+def _check_schema(subject: Subject) -> Iterator[Finding]:
     """Whether there is a readable schema."""
     if subject.definition is None or subject.schema is not None:
         return
@@ -90,7 +90,7 @@ def _schema(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _missing_features(subject: Subject) -> Iterator[Finding]:
+def _check_missing_features(subject: Subject) -> Iterator[Finding]:
     """Whether properties need features that the protocol lacks."""
     if subject.definition is None or subject.properties is None:
         return
@@ -117,7 +117,7 @@ def _missing_features(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _properties(subject: Subject) -> Iterator[Finding]:
+def _check_properties(subject: Subject) -> Iterator[Finding]:
     """Whether properties have valid values and known names."""
     if subject.properties is None:
         return
@@ -148,7 +148,7 @@ def _properties(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _retentions(subject: Subject) -> Iterator[Finding]:
+def _check_retentions(subject: Subject) -> Iterator[Finding]:
     """Whether retentions fit together, and leave enough time for readers and writers."""
     if subject.properties is None:
         return
@@ -169,7 +169,7 @@ def _retentions(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _protected_boundary(subject: Subject) -> Iterator[Finding]:
+def _check_protected_boundary(subject: Subject) -> Iterator[Finding]:
     """Whether the version at the boundary of ``checkpointProtection`` has a checkpoint."""
     if subject.definition is None or subject.properties is None:
         return
@@ -189,7 +189,14 @@ def _protected_boundary(subject: Subject) -> Iterator[Finding]:
         )
 
 
-CHECKS = (_protocol, _schema, _missing_features, _properties, _retentions, _protected_boundary)
+CHECKS = (
+    _check_protocol,
+    _check_schema,
+    _check_missing_features,
+    _check_properties,
+    _check_retentions,
+    _check_protected_boundary,
+)
 
 
 def _add(features: list[str]) -> str:

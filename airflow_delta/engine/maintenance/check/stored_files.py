@@ -51,19 +51,19 @@ _AROUND = 8
 _MUCH = 0.5
 
 
-def _files(subject: Subject) -> Iterator[Finding]:
+def _check_files(subject: Subject) -> Iterator[Finding]:
     """Whether all files exist, with the sizes in the log, and which other files do."""
     if subject.snapshot is None:
         return
     rows = subject.files  # opened before the listing, so that all of its files may be listed
     listed = list_files(subject.storage)
-    yield from _missing(subject, rows, listed)
-    yield from _other_sizes(subject, rows, listed)
-    yield from _cut_vectors(subject, rows, listed)
-    yield from _orphans(subject, listed)
+    yield from _check_missing(subject, rows, listed)
+    yield from _check_sizes(subject, rows, listed)
+    yield from _check_deletion_vectors(subject, rows, listed)
+    yield from _check_orphans(subject, listed)
 
 
-def _rounded(subject: Subject) -> Iterator[Finding]:
+def _check_rounded(subject: Subject) -> Iterator[Finding]:
     """Whether bounds of decimals that may have been rounded agree with the files' footers."""
     if subject.snapshot is None or subject.schema is None:
         return
@@ -81,10 +81,10 @@ def _rounded(subject: Subject) -> Iterator[Finding]:
     )
 
 
-CHECKS = (_files, _rounded)
+CHECKS = (_check_files, _check_rounded)
 
 
-def _missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+def _check_missing(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
     there = listed["path"].cast(pa.large_string())
     data = subject.locations
     vectors, absolute = locate_deletion_vectors(rows["deletionVector"], table=subject.table)
@@ -146,7 +146,7 @@ def _find_sizes(paths: pa.ChunkedArray, listed: pa.Table) -> pa.ChunkedArray:
     return listed["size"].take(indexes)
 
 
-def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+def _check_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
     found = _find_sizes(subject.locations, listed)
     differs = pc.coalesce(pc.not_equal(found, rows["size"]), scalar_of(False, pa.bool_()))
     wrong = rows.filter(differs)
@@ -161,7 +161,9 @@ def _other_sizes(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator
         )
 
 
-def _cut_vectors(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator[Finding]:
+def _check_deletion_vectors(
+    subject: Subject, rows: pa.Table, listed: pa.Table
+) -> Iterator[Finding]:
     """Whether files of deletion vectors are long enough for their descriptors."""
     vectors = rows["deletionVector"]
     if vectors.null_count == len(vectors):
@@ -183,7 +185,7 @@ def _cut_vectors(subject: Subject, rows: pa.Table, listed: pa.Table) -> Iterator
         )
 
 
-def _orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
+def _check_orphans(subject: Subject, listed: pa.Table) -> Iterator[Finding]:
     """Report what a vacuum would delete."""
     is_dir = pa.chunked_array([bool_array(np.zeros(listed.num_rows, np.bool_))])
     columns = [listed["path"], listed["size"], is_dir, listed["modificationTime"]]

@@ -238,8 +238,8 @@ def _write(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Writte
 
 
 def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> CheckpointWritten:
-    content, expected = _content(snapshot), read_expected_files(storage, snapshot)
-    oldest_ms = _oldest_tombstone_ms(snapshot)
+    content, expected = _collect_content(snapshot), read_expected_files(storage, snapshot)
+    oldest_ms = _find_oldest_tombstone_ms(snapshot)
     version, table = snapshot.version, snapshot.table
     # Not from the plan: the base may have turned out to be damaged since.
     base = find_classic_base(snapshot) if plan.incremental else None
@@ -248,7 +248,7 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
             storage,
             content,
             base,
-            _commits(storage, snapshot),
+            _reconcile_commits(storage, snapshot),
             oldest_tombstone_ms=oldest_ms,
             version=version,
             table=table,
@@ -269,28 +269,28 @@ def _write_classic(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -
     )
 
 
-def _commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
+def _reconcile_commits(storage: Storage, snapshot: Snapshot) -> ReconciledCommits:
     segment = snapshot.segment
     return SegmentCommits(storage, segment.plan(), table=segment.table).files(None)
 
 
 def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Written:
-    oldest_ms = _oldest_tombstone_ms(snapshot)
+    oldest_ms = _find_oldest_tombstone_ms(snapshot)
     # As in `_write_classic`.
     base = find_incremental_base(snapshot) if plan.incremental else None
     if base is None:
         return write_v2_checkpoint(
             storage,
-            _content(snapshot),
+            _collect_content(snapshot),
             stream_file_actions(snapshot.state, oldest_tombstone_ms=oldest_ms),
             plan.target,
             expected=read_expected_files(storage, snapshot),
         )
     return write_incremental_v2(
         storage,
-        _content(snapshot),
+        _collect_content(snapshot),
         base,
-        _commits(storage, snapshot),
+        _reconcile_commits(storage, snapshot),
         plan.target,
         oldest_tombstone_ms=oldest_ms,
         expected=read_expected_files(storage, snapshot),
@@ -298,7 +298,7 @@ def _write_v2(storage: Storage, snapshot: Snapshot, plan: CheckpointPlan) -> Wri
     )
 
 
-def _content(snapshot: Snapshot) -> NonFileContent:
+def _collect_content(snapshot: Snapshot) -> NonFileContent:
     return NonFileContent(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
@@ -307,7 +307,7 @@ def _content(snapshot: Snapshot) -> NonFileContent:
     )
 
 
-def _oldest_tombstone_ms(snapshot: Snapshot) -> int:
+def _find_oldest_tombstone_ms(snapshot: Snapshot) -> int:
     return time.time_ns() // 1_000_000 - snapshot.properties.deleted_file_retention_ms
 
 

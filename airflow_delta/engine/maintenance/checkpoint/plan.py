@@ -150,7 +150,7 @@ def plan_checkpoint(
         operation=Operation.CHECKPOINT,
     )
     check_backfilled(snapshot)
-    kind = _kind(snapshot, policy)
+    kind = _choose_kind(snapshot, policy)
     while True:
         try:
             return _plan_none(snapshot, kind, policy, if_needed, read_through) or _plan(
@@ -223,7 +223,7 @@ def _has_feature(snapshot: Snapshot) -> bool:
     return _FEATURE in supported_features(snapshot.protocol)
 
 
-def _kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
+def _choose_kind(snapshot: Snapshot, policy: Kind | None) -> Kind:
     supported = _has_feature(snapshot)
     if policy is None:
         return "v2" if supported and snapshot.properties.checkpoint_policy == "v2" else "classic"

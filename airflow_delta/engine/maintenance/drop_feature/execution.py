@@ -127,9 +127,9 @@ class _Run:
                 return self._find_earlier_run(base)
             plan = self._plan(base)
             if dry_run:
-                return self._result("planned", base.version, plan)
+                return self._make_result("planned", base.version, plan)
             try:
-                result = self._step(base, plan)
+                result = self._do_step(base, plan)
             except (CommitConflictError, ConstraintViolationError) as error:
                 conflicts += 1
                 if conflicts == _CONFLICTS or not self._is_worth_another_try(error, plan):
@@ -164,7 +164,7 @@ class _Run:
             return True
         return not plan.preparations and bool(self._plan(self._open(dry_run=True)).preparations)
 
-    def _step(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
+    def _do_step(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
         """Do the next step; return None if there are more."""
         if plan.preparations:
             return self._prepare(base, plan)
@@ -182,14 +182,14 @@ class _Run:
                 write_checked_checkpoint(self.storage, self.owners, base.version)
             return None
         if truncation is not None and truncation.waits:
-            return self._result("waiting", base.version, plan)
+            return self._make_result("waiting", base.version, plan)
         if truncation is not None and truncation.cleanup is not None:
             execute_metadata_cleanup(self.storage, truncation.cleanup)
         version = commit_downgrade(self.storage, self.owners, base, plan).version
         self.commits += 1
         if self.way == "hidden":
             write_checked_checkpoint(self.storage, self.owners, version)
-        return self._result("dropped", version, plan)
+        return self._make_result("dropped", version, plan)
 
     def _prepare(self, base: Snapshot, plan: DropFeaturePlan) -> DropFeatureResult | None:
         step, self.barriers = plan.preparations[0], 0
@@ -201,7 +201,7 @@ class _Run:
             self.commits += 1
             return None
         if self.rewriter is None:
-            return self._result("needs rewrite", base.version, plan)
+            return self._make_result("needs rewrite", base.version, plan)
         if self.rewrites == _REWRITES:
             raise ConstraintViolationError(
                 f"the data files were rewritten {_REWRITES} times without {self.feature}, and there are "
@@ -245,7 +245,7 @@ class _Run:
                 return info.version, "hidden" if hides else "at once"
         return None
 
-    def _result(
+    def _make_result(
         self, status: Status, version: int, plan: DropFeaturePlan | None
     ) -> DropFeatureResult:
         return DropFeatureResult(

@@ -116,22 +116,22 @@ def _has_narrow_types(access: FileAccess, expected: _Expected, path: str) -> boo
 
 
 def _is_any_narrow(fields: list[pa.Field], struct: StructType, *, by_id: bool) -> bool:
-    found = {_key(field, by_id=by_id): field.type for field in fields}
+    found = {_find_key(field, by_id=by_id): field.type for field in fields}
     return any(
         _is_narrow(found[key], field.data_type, by_id=by_id)
         for field in struct
-        if (key := _wanted(field, by_id=by_id)) in found
+        if (key := _make_key(field, by_id=by_id)) in found
     )
 
 
-def _key(field: pa.Field, *, by_id: bool) -> str | None:
+def _find_key(field: pa.Field, *, by_id: bool) -> str | None:
     if not by_id:
         return str(field.name)
     number = (field.metadata or {}).get(_FIELD_ID)
     return None if number is None else number.decode()
 
 
-def _wanted(field: StructField, *, by_id: bool) -> str:
+def _make_key(field: StructField, *, by_id: bool) -> str:
     return str(field_id(field)) if by_id else field.name
 
 

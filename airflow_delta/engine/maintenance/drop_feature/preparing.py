@@ -53,7 +53,9 @@ def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: st
         operation, parameters = "UNSET TBLPROPERTIES", {"properties": [*changes], "ifExists": True}
     else:
         operation, parameters = "SET TBLPROPERTIES", {"properties": dict(changes)}
-    _change(storage, owners, base, turned_off(feature, base.metadata), operation, parameters)
+    _commit_metadata(
+        storage, owners, base, turned_off(feature, base.metadata), operation, parameters
+    )
 
 
 def _hand_back(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
@@ -69,7 +71,7 @@ def _unmap_columns(storage: Storage, owners: CommitOwners, base: Snapshot) -> No
 def _forget_types(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
     metadata = without_recorded_types(base.metadata, table=base.table)
     columns = [".".join(path) for path in changed_columns(base.schema)]
-    _change(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
+    _commit_metadata(storage, owners, base, metadata, "DROP FEATURE", {"columns": columns})
 
 
 def _take_row_ids(storage: Storage, owners: CommitOwners, base: Snapshot) -> None:
@@ -83,7 +85,7 @@ def _keep_vectors(storage: Storage, owners: CommitOwners, base: Snapshot) -> Non
     transaction.commit()
 
 
-def _change(
+def _commit_metadata(
     storage: Storage,
     owners: CommitOwners,
     base: Snapshot,

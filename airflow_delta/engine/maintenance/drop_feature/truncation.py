@@ -164,7 +164,7 @@ def plan_truncation(
         last_trace=last_trace,
         begins_after=begins_after,
         start=start,
-        ready_at_ms=None if start is None else _ready_at(snapshot, start, retention_ms),
+        ready_at_ms=None if start is None else _compute_ready_at(snapshot, start, retention_ms),
         retention_ms=retention_ms,
         cleanup=cleanup,
         unprotects=unprotects,
@@ -179,7 +179,7 @@ def _find_start(storage: Storage, last_trace: int, *, boundary: int) -> tuple[in
     return after, min((version for version in versions if version > after), default=None)
 
 
-def _ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
+def _compute_ready_at(snapshot: Snapshot, start: int, retention_ms: int) -> int:
     """Return when a version will be old enough. Cut-offs are whole minutes."""
     time_ms = snapshot.timeline.timestamp_ms(start)
     return time_ms + -time_ms % _MINUTE_MS + retention_ms

@@ -107,7 +107,7 @@ def _reconcile(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
     """Reconcile commits, keeping every remove."""
     parsed = parse_commits(commits, columns=(), kinds=_STATE_KINDS, table=table)
     files = reconcile_commits(parsed.files, table=table)
-    newest = {_identity(action): action for action in parsed.non_file_actions}
+    newest = {_make_key(action): action for action in parsed.non_file_actions}
     non_file_actions = sorted(newest.values(), key=attrgetter("position"))
     positions = [
         np.fromiter(
@@ -127,7 +127,7 @@ def _reconcile(commits: Sequence[tuple[int, bytes]], table: str) -> _Effect:
     )
 
 
-def _identity(action: NonFileAction) -> tuple[str, str | None]:
+def _make_key(action: NonFileAction) -> tuple[str, str | None]:
     """Return the key of an action. A newer action replaces an older one with the same key."""
     where = f"commit {action.version}: {action.kind}"
     if action.kind == "txn":

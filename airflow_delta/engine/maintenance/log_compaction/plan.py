@@ -195,7 +195,7 @@ def plan_log_compaction(
             commits = _take_oldest(commits)
     _check_size(commits, segment.table)
     plan = LogCompactionPlan(segment.table, segment.version, commits)
-    return _unless_present(storage, plan)
+    return _skip_existing(storage, plan)
 
 
 def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogCompactionResult:
@@ -215,7 +215,7 @@ def execute_log_compaction(storage: Storage, plan: LogCompactionPlan) -> LogComp
     if not plan.needed or plan.path is None:
         return LogCompactionResult(plan, written=False)
     lines = reconcile_lines(
-        list(_contents(storage, plan)),
+        list(_read_contents(storage, plan)),
         start=plan.commits[0].version,
         end=plan.commits[-1].version,
         table=plan.table,
@@ -328,7 +328,7 @@ def _check_size(commits: Sequence[LogCommit], table: str) -> None:
         )
 
 
-def _unless_present(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPlan:
+def _skip_existing(storage: Storage, plan: LogCompactionPlan) -> LogCompactionPlan:
     assert plan.path is not None
     try:
         size = storage.head(plan.path).size
@@ -340,7 +340,7 @@ def _unless_present(storage: Storage, plan: LogCompactionPlan) -> LogCompactionP
     return LogCompactionPlan(plan.table, plan.version, plan.commits, reason)
 
 
-def _contents(storage: Storage, plan: LogCompactionPlan) -> Iterator[tuple[int, bytes]]:
+def _read_contents(storage: Storage, plan: LogCompactionPlan) -> Iterator[tuple[int, bytes]]:
     for first in range(0, len(plan.commits), _RUN_FILES):
         run = plan.commits[first : first + _RUN_FILES]
         contents = storage.read_many([commit.path for commit in run])

@@ -111,10 +111,10 @@ def find_first_unknown(storage: Storage, log: OldLog, *, before: int) -> Unknown
     Raises:
         StorageError: the store failed.
     """
-    for starts, last in _rebuildable(log, before):
+    for starts, last in _list_rebuildable(log, before):
         for start in starts:
             try:
-                found = _first_unknown_in(storage, first=start, last=last)
+                found = _find_first_unknown_in(storage, first=start, last=last)
             except _UnreadableError:
                 continue  # a damaged checkpoint rebuilds nothing; begin with the next one
             if found is not None:
@@ -127,7 +127,7 @@ class _UnreadableError(Exception):
     """The checkpoint that a range of versions begins with is damaged or gone."""
 
 
-def _first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProtocol | None:
+def _find_first_unknown_in(storage: Storage, *, first: int, last: int) -> UnknownProtocol | None:
     """Find it among consecutive versions, the first of which is 0 or has a checkpoint.
 
     Raises:
@@ -152,7 +152,7 @@ def _is_written(name: str) -> bool:
     return name in FEATURES and FEATURES[name].append is not Support.NO
 
 
-def _rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]]:
+def _list_rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]]:
     """Yield ranges of the versions that can be rebuilt and have commits, ascending.
 
     Yields:
@@ -160,14 +160,14 @@ def _rebuildable(log: OldLog, before: int) -> Iterator[tuple[Sequence[int], int]
         version.
     """
     checkpoints = sorted({checkpoint.version for checkpoint in log.checkpoints})
-    for run in _runs(log.commits.below(before).versions):
+    for run in _split_into_runs(log.commits.below(before).versions):
         # A checkpoint of the version before the first commit serves as well.
         first = bisect_left(checkpoints, run.start - 1)
         starts = [0] if run.start == 0 else checkpoints[first : bisect_left(checkpoints, run.stop)]
         yield starts, run[-1]
 
 
-def _runs(versions: Sequence[int]) -> Iterator[range]:
+def _split_into_runs(versions: Sequence[int]) -> Iterator[range]:
     """Split ascending versions into ranges without gaps."""
     start = 0
     while start < len(versions):

@@ -307,11 +307,11 @@ def find_hadoop_checksums(
         if name.endswith(".crc"):
             of = parse_log_file(FileInfo(f"{directory}/{name[1:-4]}", 0, 0))
             if of is not None and _is_expired(of, start, keeps_checkpoints=keeps_checkpoints):
-                found.append((_version(of), info))
+                found.append((_get_version(of), info))
     return FileGroup.of("Hadoop checksums", found)
 
 
-def _version(file: LogFile) -> int:
+def _get_version(file: LogFile) -> int:
     return file.start if isinstance(file, CompactedCommits) else file.version
 
 

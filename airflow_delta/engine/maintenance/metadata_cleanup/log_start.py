@@ -67,8 +67,8 @@ def find_log_start(
 
     def newest(limit: int) -> Checkpoint | None:
         """Return the newest checkpoint up to a version that the log may begin with."""
-        for checkpoint in _candidates(log, limit):
-            reason = _why_not(storage, snapshot, log, checkpoint, cutoff)
+        for checkpoint in _list_candidates(log, limit):
+            reason = _explain_why_not(storage, snapshot, log, checkpoint, cutoff)
             if reason is None:
                 return checkpoint
             reasons.append(reason)
@@ -85,13 +85,13 @@ def find_log_start(
             start = newest(unknown.version)
             more = cutoff.commit if cutoff.commit >= boundary else None
     if start is None:
-        reasons.append(_no_checkpoint(cutoff, more))
+        reasons.append(_explain_no_checkpoint(cutoff, more))
         return LogStart(None, protected, more, tuple(reasons))
     hampered = start.version < cutoff.commit and bool(reasons or protected)
     return LogStart(start, protected, more if hampered else None, tuple(reasons))
 
 
-def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
+def _list_candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
     """Yield the checkpoints up to a version, newest first: for each version the one that readers choose."""
     last = None
     for checkpoint in reversed(log.checkpoints):
@@ -100,7 +100,7 @@ def _candidates(log: OldLog, limit: int) -> Iterator[Checkpoint]:
             yield checkpoint
 
 
-def _why_not(
+def _explain_why_not(
     storage: Storage,
     snapshot: Snapshot,
     log: OldLog,
@@ -130,7 +130,7 @@ def _explain_protected(unknown: UnknownProtocol, boundary: int) -> str:
     )
 
 
-def _no_checkpoint(cutoff: CleanupCutoff, wanted: int | None) -> str:
+def _explain_no_checkpoint(cutoff: CleanupCutoff, wanted: int | None) -> str:
     if wanted is None:
         return "no older version has a complete checkpoint to begin with, so all commits are needed"
     return (

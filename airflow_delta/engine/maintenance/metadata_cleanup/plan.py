@@ -198,7 +198,7 @@ def plan_metadata_cleanup(
     check_writable(newest.protocol, newest.metadata, table=newest.table, operation=Operation.COMMIT)
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if cutoff is None:
-        older_than_ms = _milliseconds(older_than, snapshot.table)
+        older_than_ms = _to_milliseconds(older_than, snapshot.table)
         cutoff = choose_cutoff(
             snapshot, now_ms=now_ms, newest=newest, older_than_ms=older_than_ms, force=force
         )
@@ -228,7 +228,7 @@ def open_backfilled_part(newest: Snapshot) -> Snapshot:
     return open_earlier(newest, first.version - 1)
 
 
-def _milliseconds(older_than: timedelta | None, table: str) -> int | None:
+def _to_milliseconds(older_than: timedelta | None, table: str) -> int | None:
     if older_than is None:
         return None
     check_type("older_than", older_than, timedelta, "a timedelta", table=table)
@@ -304,12 +304,12 @@ class _Planning:
             find_hadoop_checksums(hidden, version, keeps_checkpoints=protected),
         )
         deletes = tuple(group for group in groups if group.count)
-        kept = self._kept_checkpoints()
+        kept = self._check_kept_checkpoints()
         readable = {version for version, reason in kept.items() if reason is None}
         earliest = _extend_back(version, readable)
         keeps = (
-            *self._kept_of_log(cutoff.commit),
-            *_kept_sidecars(sidecars),
+            *self._list_kept_of_log(cutoff.commit),
+            *_list_kept_sidecars(sidecars),
             KeptFiles(
                 "files in the making",
                 unfinished.kept,
@@ -326,12 +326,12 @@ class _Planning:
             earliest_version=earliest,
             protected_versions=tuple(sorted(found for found in readable if found < earliest)),
             wanted_checkpoint=self.start.wanted,
-            reason=self._reason(kept, deletes, earliest),
+            reason=self._explain(kept, deletes, earliest),
             begins_with=self.checkpoint,
             sidecars=sidecars,
         )
 
-    def _kept_checkpoints(self) -> dict[int, str | None]:
+    def _check_kept_checkpoints(self) -> dict[int, str | None]:
         """Return the versions whose protected checkpoints stay; each with why it can't be read, else None.
 
         The checkpoints are read to their ends, because the commits that could replace them are deleted.
@@ -346,7 +346,7 @@ class _Planning:
                 kept[version] = explain_unreliable(self.storage, checkpoint)
         return kept
 
-    def _kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:
+    def _list_kept_of_log(self, cutoff_commit: int) -> Iterator[KeptFiles]:
         version, boundary = self.version, self.start.protected_before
         yield KeptFiles(
             "commits",
@@ -357,7 +357,7 @@ class _Planning:
         files = self.log.checkpoint_files
         if boundary:
             protected = sum(1 for of, _ in files if of < version)
-            yield KeptFiles("checkpoints", protected, _protection(boundary))
+            yield KeptFiles("checkpoints", protected, _explain_protection(boundary))
         whole = {file.path for found in self.log.checkpoints for file in found.files}
         unfinished = sum(1 for of, info in files if of >= version and info.path not in whole)
         yield KeptFiles(
@@ -366,12 +366,12 @@ class _Planning:
             f"they are incomplete, but no older than version {version}: a writer may be making them",
         )
 
-    def _reason(
+    def _explain(
         self, kept: Mapping[int, str | None], deletes: tuple[FileGroup, ...], earliest: int
     ) -> str | None:
         reasons = [*self.start.reasons]
         if any(version < earliest for version in kept):
-            reasons.append(_protection(self.start.protected_before))
+            reasons.append(_explain_protection(self.start.protected_before))
         reasons += [reason for reason in kept.values() if reason is not None]
         if not (deletes or reasons):
             reasons.append(
@@ -380,14 +380,14 @@ class _Planning:
         return "; ".join(reasons) or None
 
 
-def _protection(boundary: int) -> str:
+def _explain_protection(boundary: int) -> str:
     return (
         f"checkpoints below version {boundary} are deleted only all at once, when the log can begin with "
         "one of that version or later (checkpointProtection)"
     )
 
 
-def _kept_sidecars(plan: SidecarPlan) -> Iterator[KeptFiles]:
+def _list_kept_sidecars(plan: SidecarPlan) -> Iterator[KeptFiles]:
     yield KeptFiles(
         "sidecars", plan.num_named, plan.reason or "remaining checkpoints refer to them"
     )

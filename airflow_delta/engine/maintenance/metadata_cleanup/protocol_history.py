@@ -56,13 +56,13 @@ def read_protocol_history(
             table=storage.root,
         )
     yield first, current
-    for version, protocol in _in_commits(storage, first + 1, last):
+    for version, protocol in _read_commits(storage, first + 1, last):
         if protocol != current:
             yield version, protocol
             current = protocol
 
 
-def _in_commits(storage: Storage, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
+def _read_commits(storage: Storage, first: int, last: int) -> Iterator[tuple[int, Protocol]]:
     """Yield the protocol actions of commits, each with its version, ascending."""
     if first > last:
         return

@@ -70,7 +70,7 @@ def find_unfinished_files(
     found += [info for info in storage.list(_DIRECTORY) if _IN_DIRECTORY.fullmatch(info.name)]
     abandoned = [
         (version, info)
-        for info, version in ((info, _version(info.name)) for info in found)
+        for info, version in ((info, _parse_version(info.name)) for info in found)
         if info.modified_ms <= before_ms and (version is None or version <= latest)
     ]
     return UnfinishedFiles(
@@ -78,6 +78,6 @@ def find_unfinished_files(
     )
 
 
-def _version(name: str) -> int | None:
+def _parse_version(name: str) -> int | None:
     match = _VERSION.match(name)
     return None if match is None else int(match[1])

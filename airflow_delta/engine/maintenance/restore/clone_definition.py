@@ -75,20 +75,20 @@ def stage_clone_definition(transaction: OptimisticTransaction, source: Snapshot)
         InvalidTableError: protocol and metadata contradict each other.
     """
     base = transaction.snapshot
-    protocol, metadata = _protocol(base, source), _metadata(base, source)
+    protocol, metadata = _compute_protocol(base, source), _compute_metadata(base, source)
     # The commit checks this too, but only after the files have been copied.
     check_writable(protocol, metadata, table=transaction.table, operation=Operation.COMMIT)
     if base is None or protocol != base.protocol:
         transaction.set_protocol(protocol)
     transaction.set_metadata(metadata)
-    for domain in _domains(base, source):
+    for domain in _compute_domains(base, source):
         transaction.declare(SystemDomain(domain))
     if base is not None:
         for column, value in find_furthest_identity_values(base, source).items():
             transaction.use_identity_values(column, value)
 
 
-def _protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
+def _compute_protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
     supported = supported_features(source.protocol)
     wanted = supported - OF_THE_LOG
     if unknown := sorted(wanted - FEATURES.keys()):
@@ -104,7 +104,7 @@ def _protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
     return source.protocol if wanted == supported else protocol_of(wanted)
 
 
-def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
+def _compute_metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
     """Compute the metadata. The commit moves the high water marks of identity columns."""
     if base is None:
         made = replace(source.metadata, id=unique_text(), created_time=time.time_ns() // 1_000_000)
@@ -131,7 +131,7 @@ def _metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
     return replace(made, configuration=configuration)
 
 
-def _domains(base: Snapshot | None, source: Snapshot) -> Iterator[DomainMetadata]:
+def _compute_domains(base: Snapshot | None, source: Snapshot) -> Iterator[DomainMetadata]:
     """Yield the clustering columns, if they change."""
     wanted = source.domains.get(clustering.DOMAIN)
     held = None if base is None else base.domains.get(clustering.DOMAIN)

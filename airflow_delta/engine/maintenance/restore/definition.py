@@ -110,14 +110,14 @@ def find_furthest_identity_values(base: Snapshot, target: Snapshot) -> Mapping[s
     """
     marks = {
         name: column.high_water_mark
-        for name, column in _identity_columns(base).items()
+        for name, column in _find_identity_columns(base).items()
         if column.high_water_mark is not None
     }
-    then = _identity_columns(target)
+    then = _find_identity_columns(target)
     return {column.name: marks[name] for name, column in then.items() if name in marks}
 
 
-def _identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
+def _find_identity_columns(snapshot: Snapshot) -> Mapping[str, IdentityColumn]:
     """Return the identity columns by their physical names; none if the protocol lacks the feature."""
     if "identityColumns" not in supported_features(snapshot.protocol):
         return {}

@@ -50,15 +50,15 @@ def compare_versions(base: Snapshot, target: Snapshot) -> FileDifferences:
         CorruptLogError: the files of one of them can't be read.
         StorageError: the store failed.
     """
-    now, then = _keys(base), _keys(target)
+    now, then = _make_keys(base), _make_keys(target)
     return FileDifferences(
-        restored=_files_of(target, _without(then, now), of=len(then)),
-        removed=_files_of(base, _without(now, then), of=len(now)),
-        renumbered=_files_of(target, _keys_without_ids(base, target), of=len(then)),
+        restored=_read_files(target, _without(then, now), of=len(then)),
+        removed=_read_files(base, _without(now, then), of=len(now)),
+        renumbered=_read_files(target, _find_keys_without_ids(base, target), of=len(then)),
     )
 
 
-def _keys_without_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
+def _find_keys_without_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
     """Return the keys of files in both versions that have row ids only in the earlier one."""
     if ROW_TRACKING not in supported_features(target.protocol):
         return pa.chunked_array([], pa.string())
@@ -70,7 +70,7 @@ def _keys_without_ids(base: Snapshot, target: Snapshot) -> pa.ChunkedArray:
     return keys.filter(pc.is_in(keys, value_set=file_keys(without, table=base.table)))
 
 
-def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
+def _make_keys(snapshot: Snapshot) -> pa.ChunkedArray:
     return file_keys(snapshot.files(columns=FILE_KEY_COLUMNS), table=snapshot.table)
 
 
@@ -78,7 +78,7 @@ def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
     return keys.filter(pc.invert(pc.is_in(keys, value_set=others)))
 
 
-def _files_of(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table:
+def _read_files(snapshot: Snapshot, keys: pa.ChunkedArray, *, of: int) -> pa.Table:
     """Read the files with some keys.
 
     Args:

@@ -90,7 +90,7 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
         return PastFiles(0, 0)
     now = newest.files(columns=FILE_KEY_COLUMNS)
     then = snapshot.files(columns=FILE_KEY_COLUMNS)
-    paths, vectors = _others(then["path"], then["deletionVector"], now)
+    paths, vectors = _drop_known(then["path"], then["deletionVector"], now)
     locations = locate_files(paths, vectors, root=snapshot.table)
     if not len(locations):
         return PastFiles(0, 0)
@@ -108,11 +108,11 @@ def check_version_files(snapshot: Snapshot, newest: Snapshot, access: FileAccess
             f"delta.deletedFileRetentionDuration; read {whole}, or put the files back from a backup; "
             "raise that property to keep versions for longer",
         )
-    exposed = locate_files(*_others(paths, vectors, newest.tombstones()), root=snapshot.table)
+    exposed = locate_files(*_drop_known(paths, vectors, newest.tombstones()), root=snapshot.table)
     return PastFiles(len(locations), len(exposed))
 
 
-def _others(
+def _drop_known(
     paths: pa.ChunkedArray, vectors: pa.ChunkedArray, known: pa.Table
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Drop the paths, and the stored deletion vectors, that other actions have as well.
@@ -126,11 +126,11 @@ def _others(
     return (
         _without(paths, paths, known["path"]),
         # New inline vectors stay in; they have no file, so nobody looks them up.
-        _without(vectors, _stored(vectors), _stored(known["deletionVector"].drop_null())),
+        _without(vectors, _get_stored(vectors), _get_stored(known["deletionVector"].drop_null())),
     )
 
 
-def _stored(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+def _get_stored(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     """The part of each descriptor that names its file. A file holds many vectors, each at its offset."""
     return pc.struct_field(vectors, "pathOrInlineDv")
 

@@ -80,7 +80,7 @@ def locate_deletion_vectors(
         pc.if_else(pc.equal(kinds, scalar_of(kind, pa.string())), values, nothing)
         for kind in (RELATIVE_PATH, ABSOLUTE_PATH)
     )
-    return map_chunks(_files, relative), absolute
+    return map_chunks(_locate, relative), absolute
 
 
 def are_irregular(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -112,17 +112,17 @@ def check_deletion_vector_paths(paths: pa.ChunkedArray, *, table: str) -> None:
         )
 
 
-def _files(values: pa.Array) -> pa.Array:
+def _locate(values: pa.Array) -> pa.Array:
     """Find the file of each vector that is named by a UUID: null stays null."""
     # Many vectors share a file, each at an offset of its own.
     distinct = pc.unique(values).drop_null()
     if not len(distinct):
         return pa.nulls(len(values), pa.string())
-    return _named(distinct).take(pc.index_in(values, value_set=distinct))
+    return _make_names(distinct).take(pc.index_in(values, value_set=distinct))
 
 
-def _named(values: pa.Array) -> pa.Array:
-    digits = _last_digits(values)
+def _make_names(values: pa.Array) -> pa.Array:
+    digits = _decode_digits(values)
     numbers = None if digits is None else digits.reshape(-1, 4, 5).astype(np.int64) @ _POWERS
     if digits is None or numbers is None or (digits == _NO_DIGIT).any() or (numbers >> 32).any():
         return array_of([path_by_uuid(value) for value in values.to_pylist()], pa.string())
@@ -139,7 +139,7 @@ def _named(values: pa.Array) -> pa.Array:
     return pc.if_else(in_folder, joined_text(prefixes, "/", files), files)
 
 
-def _last_digits(values: pa.Array) -> np.ndarray[Any, Any] | None:
+def _decode_digits(values: pa.Array) -> np.ndarray[Any, Any] | None:
     """The last twenty bytes of each text; None where one is shorter."""
     ends = offsets_view(values)[1:]
     if (np.diff(offsets_view(values)) < _DIGITS).any():

@@ -72,7 +72,7 @@ def make_listing_batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
     Args:
         infos: files of a table's directory.
     """
-    return _batch([info for info in infos if info.path and not info.path.startswith(_LOG)])
+    return _make_batch([info for info in infos if info.path and not info.path.startswith(_LOG)])
 
 
 def find_directory_markers(empty: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.Array:
@@ -87,7 +87,10 @@ def find_directory_markers(empty: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa
     # A loop over directories, since a directory may have subdirectories only. Only candidates are kept:
     # all parents together may be many times as much text as the paths.
     parents = {
-        folder[:end] for folder in folders for end in _ends(folder) if folder[:end] in candidates
+        folder[:end]
+        for folder in folders
+        for end in _list_ends(folder)
+        if folder[:end] in candidates
     }
     return array_of([path for path in empty.to_pylist() if path in parents], pa.string())
 
@@ -104,8 +107,8 @@ def drop_duplicates(files: pa.Table) -> pa.Table:
     if len(distinct) == files.num_rows:
         return files
     # Not Arrow's own grouping, which loads pandas.
-    paths = _vector(pc.index_in(names, value_set=distinct).cast(pa.int64()))
-    times = _vector(pc.coalesce(files["modificationTime"], scalar_of(0, pa.int64())))
+    paths = _to_vector(pc.index_in(names, value_set=distinct).cast(pa.int64()))
+    times = _to_vector(pc.coalesce(files["modificationTime"], scalar_of(0, pa.int64())))
     order = np.lexsort((-times, paths))
     is_first = np.empty(len(order), np.bool_)
     is_first[order] = np.diff(paths[order], prepend=-1) != 0
@@ -149,20 +152,20 @@ def _without_directories(files: pa.Table) -> pa.Table:
     return files.filter(pc.invert(pc.is_in(files["path"], value_set=names)))
 
 
-def _ends(folder: str) -> list[int]:
+def _list_ends(folder: str) -> list[int]:
     """The end of each directory in a path: of the path itself and of its parents."""
     return [index for index, sign in enumerate(f"{folder}/") if sign == "/"]
 
 
-def _vector(column: pa.ChunkedArray) -> Int64Vector:
+def _to_vector(column: pa.ChunkedArray) -> Int64Vector:
     return np.concatenate([int64_view(chunk) for chunk in column.chunks])
 
 
-def _batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
+def _make_batch(infos: Sequence[FileInfo]) -> pa.RecordBatch:
     try:
         paths = array_of([info.path for info in infos], pa.string())
     except UnicodeEncodeError:
-        return _batch([info for info in infos if _is_text(info.path)])
+        return _make_batch([info for info in infos if _is_text(info.path)])
     columns = [
         paths,
         array_of([info.size for info in infos], pa.int64()),

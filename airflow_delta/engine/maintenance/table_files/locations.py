@@ -55,7 +55,7 @@ def locate_paths(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     Raises:
         CorruptLogError: a path can't be decoded.
     """
-    plain = _inside(paths, root=root)
+    plain = _locate_inside(paths, root=root)
     irregular = pc.match_substring_regex(plain, IRREGULAR)
     return pc.if_else(irregular, scalar_of(None, pa.string()), plain)
 
@@ -77,22 +77,24 @@ def locate_or_decode(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     return pc.if_else(outside, decode_paths(paths), inside)
 
 
-def _inside(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
+def _locate_inside(paths: pa.ChunkedArray, *, root: str) -> pa.ChunkedArray:
     """Return the decoded paths below the root; null for what is outside."""
     plain, far = decode_paths(paths), are_absolute(paths)
     if far is None:
         return plain
     bases = list_root_prefixes(root)
 
-    def _inside_of(chunk: pa.Array) -> pa.Array:
+    def _locate_chunk(chunk: pa.Array) -> pa.Array:
         # A loop in Python: only clones have absolute paths.
         inside = [
-            path if path is None or not is_absolute(path) else _below(bases, resolve(root, path))
+            path
+            if path is None or not is_absolute(path)
+            else _strip_prefix(bases, resolve(root, path))
             for path in chunk.to_pylist()
         ]
         return array_of(inside, pa.string())
 
-    return pc.if_else(far, map_chunks(_inside_of, paths), plain)
+    return pc.if_else(far, map_chunks(_locate_chunk, paths), plain)
 
 
 def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -101,7 +103,7 @@ def decode_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     Raises:
         CorruptLogError: a path can't be decoded.
     """
-    return map_chunks(_decoded, paths)
+    return map_chunks(_decode_chunk, paths)
 
 
 def are_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -134,12 +136,12 @@ def map_chunks(
     return pa.chunked_array([function(chunk) for chunk in column.chunks], pa.string())
 
 
-def _below(bases: tuple[str, ...], location: str) -> str | None:
+def _strip_prefix(bases: tuple[str, ...], location: str) -> str | None:
     base = next((base for base in bases if location.startswith(base)), None)
     return None if base is None else location.removeprefix(base)
 
 
-def _decoded(paths: pa.Array) -> pa.Array:
+def _decode_chunk(paths: pa.Array) -> pa.Array:
     escaped = pc.match_substring(paths, "%")
     if not pc.any(escaped).as_py():
         return paths
@@ -148,7 +150,7 @@ def _decoded(paths: pa.Array) -> pa.Array:
     folders = pc.replace_substring_regex(encoded, "[^/]*$", "")
     names = pc.replace_substring_regex(encoded, "(?s)^.*/", "")
     try:
-        plain = joined_text(_each_decoded(folders), _each_decoded(names))
+        plain = joined_text(_decode_each(folders), _decode_each(names))
     except CorruptLogError:
         # Decode again one by one, so that the error names the whole path.
         for path in encoded.to_pylist():
@@ -157,7 +159,7 @@ def _decoded(paths: pa.Array) -> pa.Array:
     return pc.replace_with_mask(paths, escaped, plain)
 
 
-def _each_decoded(texts: pa.Array) -> pa.Array:
+def _decode_each(texts: pa.Array) -> pa.Array:
     """Decode each text, in Python but only once for equal ones."""
     distinct = pc.unique(texts)
     plain = array_of([decode_path(text) for text in distinct.to_pylist()], pa.string())

@@ -51,7 +51,7 @@ def read_commits(
     end = min(versions.stop - commits.first, len(commits))
     indexes = range(max(versions.start - commits.first, 0), max(end, 0))
     found = (commits[index] for index in (reversed(indexes) if newest_first else indexes))
-    for run in _runs(found):
+    for run in _split_into_runs(found):
         ordered = run[::-1] if newest_first else run
         parsed = parse_commit_files(
             snapshot.storage, ordered, columns=REMOVE_COLUMNS, table=snapshot.table
@@ -93,12 +93,12 @@ def read_removes_since(
             f"{first} are gone; ask for a shorter retention, and set that property for the future",
             table=snapshot.table,
         )
-    versions = range(0 if by is None else by + 1, _forgetful_until(snapshot) + 1)
+    versions = range(0 if by is None else by + 1, _find_forgetful_until(snapshot) + 1)
     found = read_commits(snapshot, versions) if versions else ()
     return [unexpired(commits.files.removes, time_ms - 1) for _, commits in found]
 
 
-def _forgetful_until(snapshot: Snapshot) -> int:
+def _find_forgetful_until(snapshot: Snapshot) -> int:
     """Return the last version whose tombstones the state may lack; -1 if it has all."""
     segment = snapshot.segment
     if segment.compactions:
@@ -106,7 +106,7 @@ def _forgetful_until(snapshot: Snapshot) -> int:
     return -1 if segment.checkpoint is None else segment.checkpoint.version
 
 
-def _runs(commits: Iterable[LogCommit]) -> Iterator[list[LogCommit]]:
+def _split_into_runs(commits: Iterable[LogCommit]) -> Iterator[list[LogCommit]]:
     run: list[LogCommit] = []
     size, enough = 0, _FIRST_RUN_BYTES
     for commit in commits:

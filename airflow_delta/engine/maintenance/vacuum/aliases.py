@@ -43,7 +43,7 @@ def fold_case(texts: pa.ChunkedArray) -> pa.ChunkedArray:
         return lower
     # A loop in Python, since Arrow has no case folding; few tables have such names.
     distinct = pc.unique(lower.filter(other))
-    plain = array_of([_folded(text) for text in distinct.to_pylist()], pa.string()).cast(_TEXT)
+    plain = array_of([_fold_text(text) for text in distinct.to_pylist()], pa.string()).cast(_TEXT)
     known = plain.take(pc.index_in(lower, value_set=distinct))
     return pc.coalesce(known, lower)
 
@@ -68,18 +68,18 @@ def may_be_aliases(
     if listed is None:
         return pc.is_in(fold_case(candidates), value_set=fold_case(near))
     far = needed.far.filter(pc.is_in(fold_names(needed.far), value_set=names))
-    lost = fold_names(_not_there(near, far, listed))
+    lost = fold_names(_find_unlisted(near, far, listed))
     return pc.is_in(names, value_set=lost)
 
 
-def _not_there(
+def _find_unlisted(
     near: pa.ChunkedArray, far: pa.ChunkedArray, listed: pa.ChunkedArray
 ) -> pa.ChunkedArray:
     """Return the needed paths that aren't listed in any of their own spellings."""
     if len(near):
         near = near.filter(pc.invert(pc.is_in(near, value_set=listed.cast(_TEXT))))
     # Loops over needed files that share a name with a candidate and aren't listed: mostly none.
-    spelled = {path: {*_spellings(path)} for path in (*near.to_pylist(), *far.to_pylist())}
+    spelled = {path: {*_list_spellings(path)} for path in (*near.to_pylist(), *far.to_pylist())}
     if not spelled:
         return pa.chunked_array([array_of([], pa.string())])
     names = {text.rpartition("/")[2] for texts in spelled.values() for text in texts}
@@ -99,12 +99,12 @@ def _not_there(
     return pa.chunked_array([array_of(lost, pa.string())])
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     # Normalize again: folding case may break the normal form.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def _spellings(path: str) -> Iterator[str]:
+def _list_spellings(path: str) -> Iterator[str]:
     """Yield the path as it is and decoded, each with and without its dot segments."""
     for text in (path, unquote(path)):
         yield text

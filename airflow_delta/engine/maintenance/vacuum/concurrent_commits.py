@@ -84,7 +84,7 @@ class Deletions:
         newest = self._look()
         lost = sorted(self._brought_back - self._spared)
         if lost:
-            raise _lost_files(newest.table, newest.version, lost)
+            raise _lost_files_error(newest.table, newest.version, lost)
         if not self._spared:
             return self._plan.files
         spared = array_of(sorted(self._spared), pa.string())
@@ -95,7 +95,7 @@ class Deletions:
         known = self._newest
         if known is None:
             newest = open_for_vacuum(self._storage, self._owners)
-            self._mark_brought_back(_added_since(self._plan, newest))
+            self._mark_brought_back(_collect_added_since(self._plan, newest))
         else:
             owned = self._owners.owner_of(self._storage, known.protocol, known.metadata)
             concurrent = load_concurrent_commits(known, self._owners, owned)
@@ -105,7 +105,7 @@ class Deletions:
             check_writable(
                 newest.protocol, newest.metadata, table=known.table, operation=Operation.COMMIT
             )
-            self._mark_brought_back(_added_by(concurrent.commits.parsed, known.table))
+            self._mark_brought_back(_collect_added(concurrent.commits.parsed, known.table))
         self._newest = newest
         return newest
 
@@ -125,7 +125,7 @@ class Deletions:
             self._brought_back.update(paths.filter(stay).to_pylist())
 
 
-def _added_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
+def _collect_added_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
     """Collect the files that commits have added since the plan was made."""
     if newest.version < plan.version:
         raise CommitConflictError(
@@ -142,15 +142,15 @@ def _added_since(plan: VacuumPlan, newest: Snapshot) -> References | None:
     if not commits:
         return None
     parsed = parse_common_columns(newest.storage, commits, table=newest.table)
-    return _added_by(parsed, newest.table)
+    return _collect_added(parsed, newest.table)
 
 
-def _added_by(parsed: ParsedCommits, table: str) -> References | None:
+def _collect_added(parsed: ParsedCommits, table: str) -> References | None:
     adds = parsed.files.adds
     return collect_references([adds.select(_KEY)], table=table) if adds.num_rows else None
 
 
-def _lost_files(table: str, version: int, lost: list[str]) -> ObjectNotFoundError:
+def _lost_files_error(table: str, version: int, lost: list[str]) -> ObjectNotFoundError:
     return ObjectNotFoundError(
         f"a commit has brought back {len(lost)} files while the vacuum deleted them, such as "
         f"{', '.join(lost[:_SHOWN])}: version {version} can't be read as a whole. Restore a version that "

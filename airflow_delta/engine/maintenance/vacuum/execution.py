@@ -85,7 +85,7 @@ def execute_vacuum(
             storage.delete(deletions.drop_needed(paths))
 
         workers = _WORKERS if storage.capabilities.remote else 1
-        for _ in map_ordered(_delete, _batches(plan), workers=workers):
+        for _ in map_ordered(_delete, _split_into_batches(plan), workers=workers):
             pass
         files = deletions.finish()
     if plan.vacuumed is not None:
@@ -93,7 +93,7 @@ def execute_vacuum(
     return VacuumResult(plan, files.num_rows, pc.sum(files["size"]).as_py() or 0)
 
 
-def _batches(plan: VacuumPlan) -> Iterator[list[str]]:
+def _split_into_batches(plan: VacuumPlan) -> Iterator[list[str]]:
     paths = plan.files["path"]
     for start in range(0, len(paths), _BATCH):
         yield paths.slice(start, _BATCH).to_pylist()

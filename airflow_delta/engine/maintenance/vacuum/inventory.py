@@ -98,13 +98,13 @@ def select_inventory_files(inventory: pa.Table, *, root: str) -> pa.Table:
     Raises:
         InvalidArgumentError: a column is of the wrong type, or has a null where there must be none.
     """
-    paths = _locate(_typed(inventory, "path", pa.string(), root), root)
+    paths = _locate(_cast_column(inventory, "path", pa.string(), root), root)
     columns = {
         "path": paths,
-        "size": _typed(inventory, "length", pa.int64(), root),
-        "modificationTime": _times(inventory, root),
+        "size": _cast_column(inventory, "length", pa.int64(), root),
+        "modificationTime": _read_times(inventory, root),
     }
-    is_file = pc.invert(_typed(inventory, "isDir", pa.bool_(), root))
+    is_file = pc.invert(_cast_column(inventory, "isDir", pa.bool_(), root))
     ours = pc.invert(pc.starts_with(paths, _LOG))
     # A path without a location is null in the mask, so the filter drops it.
     return drop_duplicates(pa.table(columns, LISTED_SCHEMA).filter(pc.and_(is_file, ours)))
@@ -138,7 +138,7 @@ def _locate(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
     return pc.if_else(pc.match_substring_regex(locations, IRREGULAR), nothing, locations)
 
 
-def _times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
+def _read_times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
     column = inventory["modificationTime"]
     if pa.types.is_timestamp(column.type):
         # Finer times are truncated; times without a zone count as UTC.
@@ -148,7 +148,7 @@ def _times(inventory: pa.Table, table: str) -> pa.ChunkedArray:
             "modificationTime",
             whole.cast(pa.int64()),
         )
-    return _typed(inventory, "modificationTime", pa.int64(), table)
+    return _cast_column(inventory, "modificationTime", pa.int64(), table)
 
 
 def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> None:
@@ -186,7 +186,7 @@ def check_times(files: pa.Table, *, table: str, now_ms: int | None = None) -> No
         )
 
 
-def _typed(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa.ChunkedArray:
+def _cast_column(inventory: pa.Table, name: str, type_: pa.DataType, table: str) -> pa.ChunkedArray:
     column = inventory[name]
     integers = pa.types.is_integer(type_) and pa.types.is_integer(column.type)
     texts = pa.types.is_string(type_) and pa.types.is_large_string(column.type)

@@ -110,17 +110,17 @@ def read_named_files(snapshot: Snapshot, versions: range, cutoff_ms: int) -> Nam
         far = absolute.drop_null()
         unknown = pa.nulls(removes.num_rows, pa.int64())
         tables += [
-            _files(locate_paths(removes["path"], root=snapshot.table), removes["size"]),
-            _files(_below(relative), unknown),
-            _files(locate_paths(far, root=snapshot.table), unknown[: len(far)]),
-            *_change_data(commits.non_file_actions, snapshot.table),
+            _make_rows(locate_paths(removes["path"], root=snapshot.table), removes["size"]),
+            _make_rows(_drop_irregular(relative), unknown),
+            _make_rows(locate_paths(far, root=snapshot.table), unknown[: len(far)]),
+            *_read_change_data(commits.non_file_actions, snapshot.table),
         ]
     named = pa.concat_tables(tables)
     files = drop_duplicates(named.filter(named["path"].is_valid()))
     return NamedFiles(files, range(versions.start, end))
 
 
-def _change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:
+def _read_change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Iterator[pa.Table]:
     # A loop over change data files: the reader of commits returns them as dicts.
     files = [
         AddCdcFile.from_json(action.value, f"commit {action.version}: cdc")
@@ -130,13 +130,13 @@ def _change_data(non_file_actions: Sequence[NonFileAction], table: str) -> Itera
     if files:
         paths = pa.chunked_array([array_of([file.path for file in files], pa.string())])
         sizes = array_of([file.size for file in files], pa.int64())
-        yield _files(locate_paths(paths, root=table), sizes)
+        yield _make_rows(locate_paths(paths, root=table), sizes)
 
 
-def _below(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+def _drop_irregular(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the deletion vector files below the table; null for paths that name no file there."""
     return pc.if_else(are_irregular(paths), scalar_of(None, pa.string()), paths)
 
 
-def _files(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:
+def _make_rows(paths: pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table([paths, sizes, pa.nulls(len(paths), pa.int64())], schema=LISTED_SCHEMA)

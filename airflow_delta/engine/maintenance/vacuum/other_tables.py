@@ -50,7 +50,7 @@ def drop_other_tables(
     if not files.num_rows or (is_listed and storage.capabilities.remote):
         return files, kept
     folders = pc.replace_substring_regex(files["path"], "(?s)(^|/)[^/]*$", "")
-    others = _in_other_tables({*pc.unique(folders).to_pylist()} - {""}, storage)
+    others = _find_in_other_tables({*pc.unique(folders).to_pylist()} - {""}, storage)
     if not others:
         return files, kept
     foreign = pc.is_in(folders, value_set=array_of(sorted(others), pa.string()))
@@ -59,7 +59,7 @@ def drop_other_tables(
     return ours, replace(kept, other_tables=kept.other_tables + num_foreign)
 
 
-def _in_other_tables(folders: set[str], storage: Storage) -> set[str]:
+def _find_in_other_tables(folders: set[str], storage: Storage) -> set[str]:
     """Return the directories that have the log of another table, or lie below one that has."""
     # A loop over directories: the store is asked for each of them.
     deep = {folder for folder in folders if folder.count("/") >= _MOST_LEVELS}

@@ -118,14 +118,14 @@ class VacuumPlan:
     @property
     def total(self) -> FileTotals:
         """All files that are to be deleted."""
-        return _totals(self.files)
+        return _add_up(self.files)
 
     @property
     def by_kind(self) -> Mapping[str, FileTotals]:
         """The files that are to be deleted, by kind, with an entry for every kind."""
         kinds = self.files["kind"]
         return {
-            kind: _totals(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
+            kind: _add_up(self.files.filter(pc.equal(kinds, scalar_of(kind, pa.string()))))
             for kind in KINDS
         }
 
@@ -358,5 +358,5 @@ def explain_nothing_to_delete(num_found: int, kept: KeptFiles) -> str:
     )
 
 
-def _totals(files: pa.Table) -> FileTotals:
+def _add_up(files: pa.Table) -> FileTotals:
     return FileTotals(files.num_rows, pc.sum(files["size"]).as_py() or 0)

@@ -58,8 +58,8 @@ class References:
     def __or__(self, others: References) -> References:
         """The files of both."""
         return References(
-            _joined([*self.near.chunks, *others.near.chunks]),
-            _joined([*self.far.chunks, *others.far.chunks]),
+            _join([*self.near.chunks, *others.near.chunks]),
+            _join([*self.far.chunks, *others.far.chunks]),
         )
 
     def protect(self, locations: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -99,12 +99,12 @@ def collect_references(actions: Iterable[pa.Table], *, table: str) -> References
         for paths in (rows["path"], absolute.drop_null()):
             far_mask = are_absolute(paths)
             near_paths = paths if far_mask is None else paths.filter(pc.invert(far_mask))
-            near += _spellings(near_paths)
+            near += _list_spellings(near_paths)
             if far_mask is not None:
                 absolute_paths = paths.filter(far_mask)
-                far += _spellings(absolute_paths)
-                near += _spellings(_without_authority(absolute_paths))
-    return References(_joined(near), _joined(far))
+                far += _list_spellings(absolute_paths)
+                near += _list_spellings(_without_authority(absolute_paths))
+    return References(_join(near), _join(far))
 
 
 def get_file_names(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -112,7 +112,7 @@ def get_file_names(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(paths.cast(_TEXT), "(?s)^.*/", "")
 
 
-def _spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
+def _list_spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
     plain = decode_paths(paths)
     literal = paths.filter(pc.match_substring(paths, "%"))
     return [*_with_resolved(plain), *_with_resolved(literal)]
@@ -121,16 +121,16 @@ def _spellings(paths: pa.ChunkedArray) -> list[pa.Array]:
 def _with_resolved(texts: pa.ChunkedArray) -> list[pa.Array]:
     """Return the texts, and the irregular ones once more, as a file system resolves them."""
     irregular = texts.filter(pc.match_substring_regex(texts, IRREGULAR))
-    resolved = map_chunks(_resolved, irregular)
+    resolved = map_chunks(_resolve, irregular)
     return [*texts.chunks, *resolved.chunks]
 
 
-def _resolved(texts: pa.Array) -> pa.Array:
+def _resolve(texts: pa.Array) -> pa.Array:
     # A loop in Python: no known writer makes such paths.
     return array_of([posixpath.normpath(text) for text in texts.to_pylist()], pa.string())
 
 
-def _joined(chunks: list[pa.Array]) -> pa.ChunkedArray:
+def _join(chunks: list[pa.Array]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(_TEXT) for chunk in chunks], _TEXT)
 
 
