@@ -83,7 +83,7 @@ def _check_commits_of_checkpoints(subject: Subject) -> Iterator[Finding]:
     if found:
         yield warning(
             "commit-missing",
-            f"{_describe_commits(found)} missing, though each has a checkpoint: the time of the version "
+            f"{_describe_commits(found)} missing, and only a checkpoint of each version exists: its time "
             "and its changes are unknown",
             f"{PUT_FILE_BACK}; newer versions don't need it",
         )

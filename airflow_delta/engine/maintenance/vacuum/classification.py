@@ -105,7 +105,7 @@ def classify_candidates(
 def make_is_expired(
     protected: References, retention: Retention, *, deleted: pa.Table | None = None
 ) -> IsGone:
-    """Make an `IsGone` that assumes that every file is gone which may be: removed long ago, and not needed.
+    """Make an `IsGone` for all files that may be deleted: removed long ago, and not needed.
 
     Args:
         protected: the files that the table needs.

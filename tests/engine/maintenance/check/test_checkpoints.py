@@ -158,9 +158,9 @@ WRONG = {
         "protocol": (3, 7, frozenset({"deletionVectors"}), frozenset({"deletionVectors"}))
     },
     "its metadata differ in name": {"metadata": {**(SOUND.metadata or {}), "name": "other"}},
-    "it is wrong about 1 transaction (app)": {"transactions": {"app": (2, None)}},
-    "it is wrong about 1 transaction (app": {"transactions": {}},
-    "it is wrong about 1 domain (d)": {"domains": {}},
+    "it differs in 1 transaction (app)": {"transactions": {"app": (2, None)}},
+    "it differs in 1 transaction (app": {"transactions": {}},
+    "it differs in 1 domain (d)": {"domains": {}},
 }
 
 
@@ -324,7 +324,7 @@ def test_a_checksum_of_a_version_that_isnt_there() -> None:
     for depth in ("quick", "files"):
         report = checked(files, depth=depth)
         assert codes(report) == {"commit-lost": "error"}
-        assert "version 5 was, and the log ends at 4" in only(report, "commit-lost").message
+        assert "version 5 did too, but the log ends at 4" in only(report, "commit-lost").message
 
 
 def test_checksums_that_cant_be_read() -> None:
@@ -352,7 +352,7 @@ def test_compactions_that_agree() -> None:
         ([*HISTORY[2]], "lacks 1 live file"),
         ([*HISTORY[2], *HISTORY[3], file("z")], "has wrongly 1 live file"),
         ([*HISTORY[2], HISTORY[3][0], file("c", size=7)], "another size of 1 file"),
-        ([HISTORY[2][0], *HISTORY[3]], "is wrong about 1 other action"),
+        ([HISTORY[2][0], *HISTORY[3]], "differs in 1 other action"),
     ],
 )
 def test_compactions_that_disagree(actions: list[Action], message: str) -> None:

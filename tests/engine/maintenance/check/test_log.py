@@ -55,7 +55,7 @@ def test_a_missing_commit_that_a_checkpoint_makes_up_for() -> None:
     del files[commit_file(1)]
     report = checked(files)
     assert codes(report) == {"commit-missing": "warning"}
-    assert "commit 1 is missing, and a checkpoint" in only(report, "commit-missing").message
+    assert "commit 1 is missing, and only a checkpoint" in only(report, "commit-missing").message
 
 
 def test_a_checkpoint_without_the_commits_before_it_is_no_gap() -> None:

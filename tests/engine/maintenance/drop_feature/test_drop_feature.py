@@ -415,5 +415,5 @@ def test_features_that_are_dropped_at_once_need_no_truncation(tmp_path: Path, na
 def test_protection_is_dropped_with_what_it_protects(tmp_path: Path) -> None:
     delta = created(tmp_path, {"delta.checkpointPolicy": "v2"})
     delta.drop_feature("v2Checkpoint")
-    with pytest.raises(InvalidArgumentError, match="say truncate_history=True"):
+    with pytest.raises(InvalidArgumentError, match="set truncate_history=True"):
         delta.drop_feature(PROTECTION)

@@ -124,7 +124,7 @@ def _never(uri: str, rewrite: Rewrite) -> None:
 
 def test_a_rewriter_that_does_nothing_is_called_three_times(with_vectors: DeltaTable) -> None:
     calls: list[Rewrite] = []
-    with pytest.raises(ConstraintViolationError, match="anew 3 times without deletionVectors"):
+    with pytest.raises(ConstraintViolationError, match="rewritten 3 times without deletionVectors"):
         with_vectors.drop_feature(
             "deletionVectors", rewriter=lambda _, rewrite: calls.append(rewrite)
         )
@@ -217,7 +217,7 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     written(delta, "a.parquet", {"id": numbers(1, bits=32)})
     delta.alter.change_type("id", LONG)
     Path(tmp_path, "a.parquet").write_bytes(b"no Parquet at all")
-    with pytest.raises(CorruptLogError, match=r"the data file a\.parquet is no Parquet"):
+    with pytest.raises(CorruptLogError, match=r"the data file a\.parquet can't be read as Parquet"):
         delta.drop_feature("typeWidening")
 
 
