@@ -1,4 +1,4 @@
-"""Write docs/reference/features.md from the registry, so that the page can't say anything else."""
+"""Write docs/reference/features.md from the registry, so that both agree."""
 
 from __future__ import annotations
 

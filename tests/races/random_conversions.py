@@ -20,7 +20,7 @@ from airflow_delta.engine.transaction.conversion import (
     convert_to_file_system,
     convert_to_managed,
 )
-from tests.races.random_writers import Work, protocol_of
+from tests.races.random_writers import Work, lowest_protocol
 from tests.races.replayed_log import Log
 from tests.races.stepped_world import World
 from tests.table_builder import State, state_of
@@ -125,12 +125,12 @@ def _stage(work: Work, base: Snapshot, owner: str | None) -> None:
     work.base, work.metadata = base.version, base.metadata
     listed = base.protocol.writer_features or frozenset({"appendOnly", "invariants"})
     if owner is None:
-        work.protocol = protocol_of(listed - {"managedCommit"})
+        work.protocol = lowest_protocol(listed - {"managedCommit"})
         old = base.metadata.configuration
         kept = {name: old[name] for name in old.keys() - {_OWNER, _CONF}}
         work.metadata = replace(base.metadata, configuration=kept)
     else:
-        work.protocol = protocol_of(listed | {"inCommitTimestamp", "managedCommit"})
+        work.protocol = lowest_protocol(listed | {"inCommitTimestamp", "managedCommit"})
         _configure(work, {_TIMESTAMPS: "true", _OWNER: owner})
 
 

@@ -165,7 +165,7 @@ class Table:
             for name in ("RowId", "RowCommitVersion"):
                 configuration[f"delta.rowTracking.materialized{name}ColumnName"] = f"_{name}"
         columns = ["part"] if self.partitioned else []
-        first.append({"protocol": protocol_of(self.features).to_json()})
+        first.append({"protocol": lowest_protocol(self.features).to_json()})
         first.append(metadata(configuration=configuration, partition_columns=columns))
         names = [f"{part}{number}" for part in PARTS for number in range(2)]
         for number, name in enumerate(names):
@@ -192,7 +192,7 @@ class Table:
         return AddFile(path, values, len(path), 1, data_change=changes, stats=stats)
 
 
-def protocol_of(features: frozenset[str]) -> Protocol:
+def lowest_protocol(features: frozenset[str]) -> Protocol:
     """The protocol that lists features; the oldest that anybody writes for none."""
     if not features:
         fields: Action = {"minReaderVersion": 1, "minWriterVersion": 2}
@@ -394,7 +394,7 @@ class Writer:
         old = work.protocol or transaction.snapshot.protocol
         listed = old.writer_features or frozenset({"appendOnly", "invariants"})
         if not listed >= {*features}:
-            work.protocol = protocol_of(listed | {*features})
+            work.protocol = lowest_protocol(listed | {*features})
             transaction.set_protocol(work.protocol)
 
     def _configure(

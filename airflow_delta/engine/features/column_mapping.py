@@ -41,11 +41,11 @@ __all__ = [
     "check_mapping",
     "field_id",
     "mapping_mode",
+    "metadata_without_mapping",
     "partition_fields",
     "physical_name",
     "physical_paths",
     "physical_schema",
-    "unmapped",
     "without_mapping",
 ]
 
@@ -220,7 +220,7 @@ def without_mapping(schema: StructType) -> StructType:
     return map_fields(schema, _strip)
 
 
-def unmapped(metadata: Metadata, *, table: str) -> Metadata:
+def metadata_without_mapping(metadata: Metadata, *, table: str) -> Metadata:
     """The metadata of a table whose files call the columns by their logical names from then on.
 
     Args:

@@ -10,12 +10,12 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.engine.model.schema import StructType
 
-__all__ = ["check_column_names", "check_named"]
+__all__ = ["check_column_names", "check_names_not_empty"]
 
 _UNFIT_CHARACTERS = frozenset(" ,;{}()\n\t=")
 
 
-def check_named(schema: StructType, *, table: str) -> None:
+def check_names_not_empty(schema: StructType, *, table: str) -> None:
     """Make sure that every column has a name. The protocol doesn't say so; SQL has none for others.
 
     Raises:

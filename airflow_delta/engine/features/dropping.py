@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_delta.engine.errors import ConstraintViolationError, InvalidArgumentError
-from airflow_delta.engine.features.column_mapping import unmapped
+from airflow_delta.engine.features.column_mapping import metadata_without_mapping
 from airflow_delta.engine.features.feature import Drop
-from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_of
+from airflow_delta.engine.features.negotiation.lowest_protocol import lowest_protocol
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns, without_type_changes
@@ -30,12 +30,12 @@ __all__ = [
     "PROTECTION_BOUNDARY",
     "TYPE_WIDENING",
     "check_droppable",
+    "disable_feature",
     "find_feature",
     "how_to_drop",
     "metadata_traces",
     "metadata_without",
     "protocol_without",
-    "turned_off",
     "without_recorded_types",
 ]
 
@@ -119,7 +119,7 @@ def check_droppable(feature: str, protocol: Protocol, metadata: Metadata, *, tab
             table,
         )
     if feature == "columnMapping":
-        unmapped(metadata, table=table)
+        metadata_without_mapping(metadata, table=table)
 
 
 def _in_the_way(feature: str, what: str, table: str) -> ConstraintViolationError:
@@ -152,7 +152,7 @@ def _use_of(feature: str, properties: TableProperties) -> str:
     return f"{name} is {properties.raw.get(name)!r}"
 
 
-def turned_off(feature: str, metadata: Metadata) -> Metadata:
+def disable_feature(feature: str, metadata: Metadata) -> Metadata:
     """The metadata with the properties that stop a feature's use; the same object if they have them.
 
     Args:
@@ -161,7 +161,7 @@ def turned_off(feature: str, metadata: Metadata) -> Metadata:
     """
     drop = FEATURES[feature].drop
     assert isinstance(drop, Drop)
-    changes: Mapping[str, str | None] = drop.turned_off
+    changes: Mapping[str, str | None] = drop.disabling_properties
     if all(metadata.configuration.get(name) == value for name, value in changes.items()):
         return metadata
     kept = {name: v for name, v in metadata.configuration.items() if name not in changes}
@@ -194,9 +194,11 @@ def metadata_without(features: frozenset[str], metadata: Metadata, *, table: str
     """
     if "columnMapping" in features:
         # Where it was turned off by others, ids and names may be left, which mean nothing.
-        metadata = unmapped(metadata, table=table)
+        metadata = metadata_without_mapping(metadata, table=table)
     drops = [FEATURES[name].drop for name in features]
-    gone = frozenset[str]().union(*(drop.removed for drop in drops if isinstance(drop, Drop)))
+    gone = frozenset[str]().union(
+        *(drop.removed_properties for drop in drops if isinstance(drop, Drop))
+    )
     kept = {name: v for name, v in metadata.configuration.items() if name not in gone}
     return replace(metadata, configuration=kept)
 
@@ -211,4 +213,4 @@ def protocol_without(
         protocol: the protocol, all of whose features are known.
         added: features that it gets instead.
     """
-    return protocol_of(supported_features(protocol) - features | added)
+    return lowest_protocol(supported_features(protocol) - features | added)

@@ -46,17 +46,19 @@ class Drop:
 
     Attributes:
         note: what that takes, as a phrase, for plans and the reference.
-        hides_history: whether versions that have the feature can be misread, or damaged, by who doesn't
-            know it, so that they must be hidden behind checkpoints or be gone.
-        turned_off: table properties that stop its use, to be set by a commit of its own before anything
-            else is done; None for one that is to be removed.
-        removed: table properties that go along with it.
+        hides_history: whether clients that don't know the feature can misread or damage older versions
+            that use it. Such versions must be hidden behind checkpoints, or deleted.
+        disabling_properties: table properties that stop the use of the feature, by name. A commit of its
+            own sets them before anything else is done; it removes those whose value is None.
+        removed_properties: table properties that are removed together with the feature.
     """
 
     note: str
     hides_history: bool = False
-    turned_off: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
-    removed: frozenset[str] = frozenset()
+    disabling_properties: Mapping[str, str | None] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    removed_properties: frozenset[str] = frozenset()
 
 
 _STAYS = "there is no procedure that would free a table of it"

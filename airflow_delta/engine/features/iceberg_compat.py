@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.column_mapping import ID, PHYSICAL_NAME
-from airflow_delta.engine.features.nested_ids import NESTED_IDS, nested_places
+from airflow_delta.engine.features.nested_ids import NESTED_IDS, nested_paths
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
@@ -169,7 +169,7 @@ def _missing_ids(schema: StructType) -> Iterator[str]:
             owners[number] = ".".join(path)
     for path, field in fields:
         ids = _nested_ids(field)
-        for place in nested_places(field.data_type):
+        for place in nested_paths(field.data_type):
             name = ".".join((*path, *place))
             number = ids.get(place)
             if number is None:

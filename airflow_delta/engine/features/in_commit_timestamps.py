@@ -31,8 +31,8 @@ __all__ = [
     "is_enabled",
     "next_in_commit_timestamp",
     "record_enablement",
-    "searched_versions",
     "timestamp_source",
+    "versions_to_search",
 ]
 
 _FEATURE = "inCommitTimestamp"
@@ -144,7 +144,7 @@ def timestamp_source(
     return TimestampSource.COMMIT_INFO
 
 
-def searched_versions(
+def versions_to_search(
     timestamp_ms: int, protocol: Protocol, metadata: Metadata, *, latest: int, table: str
 ) -> range:
     """The versions among which the one of a timestamp is to be looked for.

@@ -16,7 +16,7 @@ __all__ = ["LATER"]
 _NARROW_TYPES = Drop(
     "data files with columns of narrower types are written anew, by Spark",
     hides_history=True,
-    turned_off=MappingProxyType({"delta.enableTypeWidening": None}),
+    disabling_properties=MappingProxyType({"delta.enableTypeWidening": None}),
 )
 
 # Harmless to read by what their names promise and by the published text of later editions.
@@ -68,7 +68,7 @@ _READABLE = (
         append=Support.IF_ENFORCED,
         drop=Drop(
             "nothing has to be done before",
-            removed=frozenset(
+            removed_properties=frozenset(
                 {
                     "delta.enableMaterializePartitionColumnsFeature",
                     "delta.writePartitionColumnsToParquet",

@@ -5,9 +5,9 @@ feature ``managedCommit`` and the property ``delta.managedCommit.commitOwner`` c
 table with one and without the other is invalid, as nobody could say where its next commit belongs. While
 they are there in-commit timestamps are on, since a commit may come to the log long after it was made.
 
-A table is given to an owner, and taken back, by one commit each. What such a commit writes is worked out
-here (`managed`, `unmanaged`), and so is which changes there can't be (`check_ownership`): an owner doesn't
-hand a table to another one, nor is its configuration, by which it finds its table, anybody's to change.
+One commit gives a table to an owner, and one commit takes it back. `assign_owner` and `remove_owner`
+compute the table properties that these commits write. `check_ownership` refuses all other changes: an owner
+can't hand a table to another one, and its configuration, by which it finds its table, can't change.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = [
     "OWNER",
     "TABLE_ID",
     "TIMESTAMPS_FEATURE",
-    "asked_owner",
+    "assign_owner",
     "check_conf",
     "check_ownership",
     "check_timestamps",
     "commit_owner",
-    "managed",
-    "unmanaged",
+    "remove_owner",
+    "request_owner",
     "unseen_commits",
 ]
 
@@ -117,7 +117,7 @@ def check_conf(conf: Mapping[str, str] | None, *, table: str) -> None:
         check_text(f"conf[{name!r}]", value, table=table)
 
 
-def asked_owner(
+def request_owner(
     properties: Mapping[str, str], owner: str | None, conf: Mapping[str, str] | None, *, table: str
 ) -> dict[str, str]:
     """The properties that ask for a commit owner, for a new table.
@@ -150,7 +150,7 @@ def asked_owner(
     return {**properties, OWNER: owner, _CONF: json.dumps(dict(conf or {}))}
 
 
-def managed(
+def assign_owner(
     configuration: Mapping[str, str],
     owner: str,
     conf: Mapping[str, str],
@@ -201,7 +201,7 @@ def _check_no_secret(conf: Mapping[str, str], table: str) -> None:
             )
 
 
-def unmanaged(
+def remove_owner(
     configuration: Mapping[str, str], *, keep_in_commit_timestamps: bool = True
 ) -> dict[str, str]:
     """The properties of a table that is taken back from its commit owner.

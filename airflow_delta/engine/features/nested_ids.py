@@ -24,13 +24,13 @@ from airflow_delta.engine.features.column_mapping import physical_name
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
 from airflow_delta.engine.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
-__all__ = ["NESTED_IDS", "assign_nested_ids", "highest_nested_id", "nested_places"]
+__all__ = ["NESTED_IDS", "assign_nested_ids", "highest_nested_id", "nested_paths"]
 
 NESTED_IDS = "delta.columnMapping.nested.ids"
 """The key of the ids in a column's metadata."""
 
 
-def nested_places(data_type: DataType) -> Iterator[SchemaPath]:
+def nested_paths(data_type: DataType) -> Iterator[SchemaPath]:
     """The elements, keys and values of a type that belong to no field inside it, outer ones first."""
     inner: dict[str, DataType] = {}
     match data_type:
@@ -42,7 +42,7 @@ def nested_places(data_type: DataType) -> Iterator[SchemaPath]:
             pass
     for name, inside in inner.items():
         yield (name,)
-        yield from ((name, *place) for place in nested_places(inside))
+        yield from ((name, *place) for place in nested_paths(inside))
 
 
 def highest_nested_id(schema: StructType) -> int:
@@ -64,7 +64,7 @@ def assign_nested_ids(schema: StructType, *, last: int) -> tuple[StructType, int
     def _assign(field: StructField) -> StructField:
         nonlocal last
         ids = dict(_ids(field))
-        for place in nested_places(field.data_type):
+        for place in nested_paths(field.data_type):
             name = ".".join((physical_name(field, "name"), *place))
             if name not in ids:
                 last += 1

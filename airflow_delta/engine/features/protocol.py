@@ -27,9 +27,9 @@ from airflow_delta.engine.features.negotiation.protocol_lists import (
     check_lists,
     check_versions,
     check_writer_lists,
+    features_for_readers,
     legacy_features,
-    listed_for_writers_only,
-    reader_side,
+    misplaced_reader_features,
     supported_features,
 )
 from airflow_delta.engine.features.registry import FEATURES
@@ -109,7 +109,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None, *, tabl
     check_versions(protocol, table)
     _check_version("reader", protocol.min_reader_version, FEATURES_READER_VERSION, table)
     check_lists(protocol, table)
-    binding = reader_side(protocol) | listed_for_writers_only(protocol)
+    binding = features_for_readers(protocol) | misplaced_reader_features(protocol)
     refused = [
         (name, FEATURES[name].note if name in FEATURES else _UNKNOWN)
         for name in sorted(binding)
@@ -197,7 +197,7 @@ def describe_features(
             name=name,
             supported=True,
             active=True,
-            can_read=name not in reader_side(protocol),
+            can_read=name not in features_for_readers(protocol),
             can_write=False,
             note=_UNKNOWN,
         )

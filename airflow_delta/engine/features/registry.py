@@ -130,7 +130,7 @@ _TABLE_FEATURES = (
         drop=Drop(
             "data files with deletion vectors are written anew, by Spark, without the deleted rows",
             hides_history=True,
-            turned_off=MappingProxyType({"delta.enableDeletionVectors": None}),
+            disabling_properties=MappingProxyType({"delta.enableDeletionVectors": None}),
         ),
     ),
     Feature(
@@ -144,10 +144,10 @@ _TABLE_FEATURES = (
         concurrent=True,
         drop=Drop(
             "row tracking is suspended, and the files lose their row ids, in batches",
-            turned_off=MappingProxyType(
+            disabling_properties=MappingProxyType(
                 {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
             ),
-            removed=frozenset(
+            removed_properties=frozenset(
                 {
                     "delta.enableRowTracking",
                     "delta.rowTrackingSuspended",
@@ -185,7 +185,7 @@ _TABLE_FEATURES = (
         drop=Drop(
             "the checkpoint policy becomes classic, and there are classic checkpoints after all others",
             hides_history=True,
-            turned_off=MappingProxyType({"delta.checkpointPolicy": "classic"}),
+            disabling_properties=MappingProxyType({"delta.checkpointPolicy": "classic"}),
         ),
     ),
     Feature(
@@ -239,7 +239,7 @@ _TABLE_FEATURES = (
         concurrent=True,
         drop=Drop(
             "in-commit timestamps are turned off: the times of all versions are those of their files",
-            removed=frozenset(
+            removed_properties=frozenset(
                 {
                     "delta.enableInCommitTimestamps",
                     "delta.inCommitTimestampEnablementVersion",
@@ -268,7 +268,7 @@ _TABLE_FEATURES = (
         active=lambda properties, _: properties.require_checkpoint_protection_before_version > 0,
         drop=Drop(
             "the history that it protects must be truncated",
-            removed=frozenset({"delta.requireCheckpointProtectionBeforeVersion"}),
+            removed_properties=frozenset({"delta.requireCheckpointProtectionBeforeVersion"}),
         ),
     ),
 )

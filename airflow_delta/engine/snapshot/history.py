@@ -30,8 +30,8 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.features.in_commit_timestamps import (
     TimestampSource,
-    searched_versions,
     timestamp_source,
+    versions_to_search,
 )
 from airflow_delta.engine.log.commit_file import read_commit_info, read_commit_infos
 from airflow_delta.engine.log.commit_run import CommitRun, ScannedLog, scan_log
@@ -167,7 +167,7 @@ class Timeline:
             if can_return_latest:
                 return last
             raise self._out_of_range(timestamp_ms, first, last, end)
-        searched = searched_versions(
+        searched = versions_to_search(
             timestamp_ms, self._protocol, self._metadata, latest=last, table=self._table
         )
         low, high = max(first, searched.start), searched.stop - 1

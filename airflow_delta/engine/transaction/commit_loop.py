@@ -98,11 +98,11 @@ class CommitLoop:
         request: what is to be committed.
 
     Attributes:
-        tried: what was sent to the store by now, or is about to be, by version.
+        sent: what was sent to the store by now, or is about to be, by version.
     """
 
     def __init__(self, request: CommitRequest) -> None:
-        self.tried: dict[int, CommitResult] = {}
+        self.sent: dict[int, CommitResult] = {}
         self._request = request
         self._storage, self._owned = request.storage, request.owned
         self._base, self._seen_s = request.base, request.seen_s
@@ -112,7 +112,7 @@ class CommitLoop:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             prepared = self._prepared()
             if self._put(prepared, attempt):
-                return self.tried[prepared.context.version]
+                return self.sent[prepared.context.version]
             # First the pause: what is built on should be as new as can be when the put is sent.
             pause(attempt)
             if (made := self._follow_winners(prepared)) is not None:
@@ -164,8 +164,10 @@ class CommitLoop:
             base=base,
             operation=self._request.provenance.operation,
             enforced=self._request.enforced,
-            restored=actions.restored,
-            cloned=actions.purpose.version if isinstance(actions.purpose, CloneVersion) else None,
+            restored_version=actions.restored_version,
+            cloned_version=actions.purpose.version
+            if isinstance(actions.purpose, CloneVersion)
+            else None,
         )
 
     def _put(self, prepared: Prepared, attempt: int) -> bool:
@@ -195,7 +197,7 @@ class CommitLoop:
         if not self._is_current():
             return False
         # Before the put: whatever interrupts it, the commit may have been made from here on.
-        self.tried[context.version] = result
+        self.sent[context.version] = result
         path = committer.commit(context.version, data, txn_id=self._request.provenance.txn_id)
         if path is None:
             return False
@@ -248,7 +250,7 @@ class CommitLoop:
         txn_id = self._request.provenance.txn_id
         if self._base is None:
             if (read_commit_info(self._storage, 0) or {}).get("txnId") == txn_id:
-                return self.tried[0]
+                return self.sent[0]
             raise TableAlreadyExistsError(
                 "another writer created the table first; open it instead",
                 table=self._storage.root,
@@ -262,7 +264,7 @@ class CommitLoop:
         )
         for winner in meanwhile.winners:
             if winner.info.txn_id == txn_id:
-                return self.tried[winner.version]
+                return self.sent[winner.version]
             check_conflicts(current, winner)
         self._base, self._seen_s = meanwhile.newest(), seen_s
         return None

@@ -170,7 +170,7 @@ def _metadata(current: CurrentCommit, winner: WinningCommit) -> str | None:
 
 def _domain(current: CurrentCommit, winner: WinningCommit) -> str | None:
     staged = current.actions.domains.keys() - {ROW_TRACKING_DOMAIN}
-    if current.actions.restored is not None:
+    if current.actions.restored_version is not None:
         # It leaves the domains of an earlier version, which a new domain must not join.
         staged |= winner.domains - {ROW_TRACKING_DOMAIN}
     shared = winner.domains & (staged | current.reads.domains)

@@ -1,4 +1,4 @@
-"""What staged actions are checked against: the table as the commit will leave it."""
+"""`CommitContext`: the table as a commit will leave it. The stages check the staged actions against it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ __all__ = ["CommitContext"]
 
 @dataclass(frozen=True, slots=True)
 class CommitContext:
-    """The table that one attempt to commit will give.
+    """The table as it will be after one attempt to commit.
 
     Attributes:
         table: its location.
         version: the version that the commit makes.
-        timestamp_ms: the time of the commit, in epoch ms; its in-commit timestamp where the table has
-            them.
-        protocol: the protocol that the commit leaves: its own, or else that of `base`.
-        metadata: the metadata that the commit leaves, likewise.
-        base: the version before; None for a new table.
-        operation: what the commit calls itself.
+        timestamp_ms: the time of the commit, in epoch ms; its in-commit timestamp if the table has them.
+        protocol: the protocol after the commit: the one that it sets, or else that of `base`.
+        metadata: the metadata after the commit, likewise.
+        base: the version before the commit; None for a new table.
+        operation: the name of the operation in ``commitInfo``.
         enforced: the features whose rules about rows the writer of the data files has enforced.
-        restored: the earlier version that the commit brings back; None for all but restores.
-        cloned: the version of another table that the commit makes a clone of; None for all but those.
+        restored_version: the earlier version that the commit restores; None if it is no restore.
+        cloned_version: the version of another table that the commit clones; None if it makes no clone.
     """
 
     table: str
@@ -43,17 +42,17 @@ class CommitContext:
     base: Snapshot | None = None
     operation: str = ""
     enforced: frozenset[str] = frozenset()
-    restored: Snapshot | None = None
-    cloned: Snapshot | None = None
+    restored_version: Snapshot | None = None
+    cloned_version: Snapshot | None = None
 
     @property
-    def written_for(self) -> Snapshot | None:
-        """The version whose protocol and metadata tell how the files that stay were written.
+    def files_source(self) -> Snapshot | None:
+        """The version whose protocol and metadata the kept files were written under.
 
-        That is `base`; but a restore leaves just the files of the version that it brings back, and a
-        clone copies of those of another table's. What was asked of them there is asked of them again.
+        This is `base` for most commits. After a restore the table has only files of the restored version,
+        and after a clone only copies of the cloned version's files.
         """
-        return self.restored or self.cloned or self.base
+        return self.restored_version or self.cloned_version or self.base
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
@@ -79,7 +78,7 @@ class CommitContext:
         )
 
     def path_key(self, file: AddFile | RemoveFile | AddCdcFile) -> str:
-        """The same text for all spellings of a file's path.
+        """A key that is equal for all spellings of a file's path.
 
         Raises:
             ConstraintViolationError: the path is no well-formed URI.

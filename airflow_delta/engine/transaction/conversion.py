@@ -26,12 +26,12 @@ from airflow_delta.engine.features.managed_commits import (
     FEATURE,
     TABLE_ID,
     TIMESTAMPS_FEATURE,
+    assign_owner,
     check_conf,
     commit_owner,
-    managed,
-    unmanaged,
+    remove_owner,
 )
-from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
+from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.arguments import check_text
@@ -97,11 +97,11 @@ def convert_to_managed(
     if present is not None:
         _check_is_asked_for(base, present, owner, conf)
         return ConversionResult(base.version, present, converted=False)
-    configuration = managed(
+    configuration = assign_owner(
         base.metadata.configuration, owner, conf or {}, table_id=unique_text(), table=table
     )
     metadata = replace(base.metadata, configuration=configuration)
-    protocol = upgraded_protocol(base.protocol, metadata, before=base.metadata, table=table)
+    protocol = upgrade_protocol(base.protocol, metadata, before=base.metadata, table=table)
     added = {
         name: value
         for name, value in configuration.items()
@@ -152,7 +152,7 @@ def convert_to_file_system(
     protocol = replace(
         base.protocol, writer_features=(base.protocol.writer_features or frozenset()) - lost
     )
-    configuration = unmanaged(
+    configuration = remove_owner(
         base.metadata.configuration, keep_in_commit_timestamps=keep_in_commit_timestamps
     )
     metadata = replace(base.metadata, configuration=configuration)

@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import TableAlreadyExistsError, TableNotFoundError
-from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
-from airflow_delta.engine.features.managed_commits import asked_owner
+from airflow_delta.engine.features.column_changes.column_paths import ColumnName, column_path
+from airflow_delta.engine.features.managed_commits import request_owner
 from airflow_delta.engine.features.requests.new_table import NewTable, new_table
 from airflow_delta.engine.log.newest import find_latest_version
 from airflow_delta.engine.model.arguments import check_list, check_text, check_type
@@ -79,7 +79,7 @@ def create_table(
     check_text("description", description, optional=True, table=table)
     wanted = {} if properties is None else properties
     if owner is not None or conf is not None:
-        wanted = asked_owner(wanted, owner, conf, table=table)
+        wanted = request_owner(wanted, owner, conf, table=table)
     _check_is_free(storage)
     made = new_table(
         schema,

@@ -63,7 +63,7 @@ class Actions:
     purpose: Purpose | None = None
 
     @property
-    def restored(self) -> Snapshot | None:
+    def restored_version(self) -> Snapshot | None:
         """The earlier version that the commit restores; None for all commits but those of a restore."""
         return self.purpose.version if isinstance(self.purpose, RestoreVersion) else None
 
@@ -107,7 +107,7 @@ class StagedActions:
     identity_marks: dict[str, int] = field(default_factory=dict)
     purpose: Purpose | None = None
 
-    def frozen(self) -> Actions:
+    def freeze(self) -> Actions:
         """What is staged by now."""
         return Actions(
             self.protocol,

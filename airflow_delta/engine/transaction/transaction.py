@@ -109,7 +109,7 @@ class OptimisticTransaction:
         self._owned: OwnedTable | None = None
         self._staged = StagedActions()
         self._reads = Reads()
-        self._was_tried = False
+        self._was_sent = False
         if unknown := sorted(self._enforced - FEATURES.keys()):
             raise InvalidArgumentError(
                 f"enforces: expected {_FEATURES}, found {unknown}",
@@ -378,12 +378,12 @@ class OptimisticTransaction:
                 whether the commit was made.
             StorageError: the store failed and the commit was not made.
         """
-        if self._was_tried:
+        if self._was_sent:
             raise InvalidArgumentError(
                 "this transaction was committed already, or tried to be; begin a new one",
                 table=self.table,
             )
-        actions = self._staged.frozen()
+        actions = self._staged.freeze()
         if actions.is_empty:
             raise InvalidArgumentError("there is nothing to commit", table=self.table)
         provenance = Provenance(
@@ -410,7 +410,7 @@ class OptimisticTransaction:
         try:
             return loop.run()
         finally:
-            self._was_tried = bool(loop.tried)
+            self._was_sent = bool(loop.sent)
 
     def _existing(self) -> Snapshot:
         if self._snapshot is None:

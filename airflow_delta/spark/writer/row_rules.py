@@ -1,8 +1,8 @@
 """Check that the columns of a DataFrame fit the schema of a table.
 
 Columns are matched by name, in any order. Their types must be equal, including nested fields. A
-nullable type isn't an error, because the column may have no nulls: `row_checks` checks NOT NULL row
-by row. Only in arrays and maps, where it can't, the types must exclude nulls.
+nullable type isn't an error, because the column may have no nulls: `rules.row_rules` checks NOT NULL
+row by row. Only in arrays and maps the types must exclude nulls.
 
 Spec: PROTOCOL.md, "Column Invariants" (nullability) and "Schema Serialization Format"; edge cases
 G17 and G18.

@@ -29,10 +29,10 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.model.paths import encode_path, resolve
 from airflow_delta.spark.reader.columns import quoted
 from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
+from airflow_delta.spark.rules.row_rules import checked, row_rules
 from airflow_delta.spark.runtime.executor_errors import errors_of_executors
 from airflow_delta.spark.runtime.locations import hadoop_path
 from airflow_delta.spark.writer.partitioning import directory_text, partition_values
-from airflow_delta.spark.writer.row_checks import with_row_checks
 from airflow_delta.spark.writer.row_rules import check_rows_fit, stored_columns
 from airflow_delta.spark.writer.statistics import file_statistics, indexed_columns
 from airflow_delta.spark.writer.target import (
@@ -211,9 +211,10 @@ def _write_rows(rows: DataFrame, target: WriteTarget, path: str) -> None:
         directory_text(rows[quoted(column.name)], column.data_type).alias(column.name)
         for column in target.partition_fields
     ]
-    checked = with_row_checks(rows, target.schema, table=table).select(columns)
+    rules = row_rules(target.schema, target.properties, table=table)
+    checked_rows = checked(rows, rules, table=table).select(columns)
     with errors_of_executors():
-        write_data_files(checked, path, partition_by=target.partition_by)
+        write_data_files(checked_rows, path, partition_by=target.partition_by)
 
 
 def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> list[AddFile]:

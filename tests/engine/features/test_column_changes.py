@@ -19,16 +19,16 @@ from airflow_delta.engine.features.column_changes.attributes import (
     with_default,
     with_nullable,
 )
+from airflow_delta.engine.features.column_changes.column_paths import column_path, field_at
 from airflow_delta.engine.features.column_changes.dependents import (
     check_no_expressions,
-    check_not_laid_out_by,
+    check_not_in_layout,
 )
-from airflow_delta.engine.features.column_changes.places import column_path, field_at
 from airflow_delta.engine.features.column_changes.position import Position, position_of
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.column_changes.statistics_columns import (
-    with_dropped,
-    with_renamed,
+    drop_listed_column,
+    rename_listed_column,
 )
 from airflow_delta.engine.features.column_changes.structure import (
     add_fields,
@@ -438,7 +438,7 @@ def test_what_is_dropped_too_holds_nothing() -> None:
 )
 def test_the_layout_holds_its_columns(path: tuple[str, ...], reason: str | None) -> None:
     def _check() -> None:
-        check_not_laid_out_by(
+        check_not_in_layout(
             SCHEMA,
             properties(),
             path,
@@ -456,7 +456,7 @@ def test_the_layout_holds_its_columns(path: tuple[str, ...], reason: str | None)
 def test_a_column_that_files_hold_themselves_is_left() -> None:
     schema = StructType((StructField("p", LONG), StructField("id", LONG)))
     with pytest.raises(InvalidArgumentError, match="only partition columns would be left"):
-        check_not_laid_out_by(
+        check_not_in_layout(
             schema, properties(), ("id",), partition_columns=["p"], clustering_columns=[]
         )
 
@@ -475,9 +475,9 @@ def test_the_list_of_columns_with_statistics_follows(
 ) -> None:
     key = "delta.dataSkippingStatsColumns"
     configuration = {key: listed, "x": "1"}
-    assert with_renamed(configuration, ("s",), "t u") == {key: renamed, "x": "1"}
-    assert with_dropped(configuration, ("s",)) == {key: dropped, "x": "1"}
-    assert with_dropped({"x": "1"}, ("s",)) == {"x": "1"}
+    assert rename_listed_column(configuration, ("s",), "t u") == {key: renamed, "x": "1"}
+    assert drop_listed_column(configuration, ("s",)) == {key: dropped, "x": "1"}
+    assert drop_listed_column({"x": "1"}, ("s",)) == {"x": "1"}
 
 
 @pytest.mark.parametrize("character", " ,;{}()\n\t=")

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_mapping import unmapped
+from airflow_delta.engine.features.column_mapping import metadata_without_mapping
 from airflow_delta.engine.features.dropping import (
+    disable_feature,
     find_feature,
     metadata_traces,
     protocol_without,
-    turned_off,
     without_recorded_types,
 )
 from airflow_delta.engine.features.feature import Drop
@@ -115,10 +115,10 @@ def test_what_is_turned_off_leaves_no_traces(
     before = of({**traced, "mine": "stays"})
     (trace,) = metadata_traces(feature, before, table="t")
     assert trace == f"{next(iter(traced))} is {next(iter(traced.values()))!r}"
-    after = turned_off(feature, before)
+    after = disable_feature(feature, before)
     assert after.configuration == {**off, "mine": "stays"}
     assert metadata_traces(feature, after, table="t") == ()
-    assert turned_off(feature, after) is after
+    assert disable_feature(feature, after) is after
 
 
 def test_recorded_types_are_a_trace() -> None:
@@ -137,7 +137,7 @@ def test_columns_without_mapping_keep_the_rest() -> None:
         {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1", "mine": "x"},
         **{"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "p", "comment": "c"},
     )
-    after = unmapped(before, table="t")
+    after = metadata_without_mapping(before, table="t")
     assert after.configuration == {"mine": "x"}
     assert json.loads(after.schema_string or "")["fields"][0]["metadata"] == {"comment": "c"}
 

@@ -8,8 +8,8 @@ from airflow_delta.engine.features.in_commit_timestamps import (
     is_enabled,
     next_in_commit_timestamp,
     record_enablement,
-    searched_versions,
     timestamp_source,
+    versions_to_search,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol
 
@@ -72,7 +72,7 @@ def test_where_the_timestamp_of_a_version_is(
 def test_the_enablement_divides_the_versions_that_time_travel_searches(
     configuration: dict[str, str], timestamp: int, versions: range
 ) -> None:
-    found = searched_versions(timestamp, SUPPORTED, table(configuration), latest=9, table="tbl")
+    found = versions_to_search(timestamp, SUPPORTED, table(configuration), latest=9, table="tbl")
     assert found == versions
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.managed_commits import (
+    assign_owner,
     check_ownership,
     check_timestamps,
     commit_owner,
-    managed,
-    unmanaged,
+    remove_owner,
     unseen_commits,
 )
 from airflow_delta.engine.model.properties import TableProperties
@@ -54,7 +54,7 @@ def test_a_table_is_given_away_and_taken_back() -> None:
     """As the example in managed-commits.md, "Managed Commit Enablement", with what the engine adds."""
     before = {"appendOnly": "true", TIMESTAMPS: "false"}
     conf = {"endpoint": "http://sample-url.com/commit", "authenticationMode": "oauth2"}
-    made = managed(before, "commit-owner-1", conf, table_id="t-1", table="tbl")
+    made = assign_owner(before, "commit-owner-1", conf, table_id="t-1", table="tbl")
     assert json.loads(made[CONF]) == {**conf, "tableId": "t-1"}
     assert {**made, CONF: ""} == {
         "appendOnly": "true",
@@ -63,14 +63,14 @@ def test_a_table_is_given_away_and_taken_back() -> None:
         CONF: "",
     }
     assert commit_owner(FEATURE, TableProperties(made, "tbl")) == "commit-owner-1"
-    assert unmanaged(made) == {"appendOnly": "true", TIMESTAMPS: "true"}
+    assert remove_owner(made) == {"appendOnly": "true", TIMESTAMPS: "true"}
 
 
 def test_a_table_gets_its_id_from_the_engine_and_its_owner_a_name() -> None:
     with pytest.raises(InvalidArgumentError, match=r"tbl: .*brings tableId='mine': leave it out"):
-        managed({}, "owner", {"tableId": "mine"}, table_id="t-1", table="tbl")
+        assign_owner({}, "owner", {"tableId": "mine"}, table_id="t-1", table="tbl")
     with pytest.raises(InvalidArgumentError, match=r"tbl: .*found an empty text"):
-        managed({}, "", {}, table_id="t-1", table="tbl")
+        assign_owner({}, "", {}, table_id="t-1", table="tbl")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_table_gets_its_id_from_the_engine_and_its_owner_a_name() -> None:
 )
 def test_what_is_named_like_a_secret_does_not_get_into_a_table(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"'{name}' .* like a secret") as caught:
-        managed({}, "owner", {name: "hidden"}, table_id="t-1", table="tbl")
+        assign_owner({}, "owner", {name: "hidden"}, table_id="t-1", table="tbl")
     assert (caught.value.table, caught.value.option) == ("tbl", name)
     assert "hidden" not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_what_is_named_like_a_secret_does_not_get_into_a_table(name: str) -> Non
 def test_a_url_with_a_password_does_not_get_into_a_table() -> None:
     for url in ("https://user:hidden@host/path", "postgresql+psycopg://:hidden@host"):
         with pytest.raises(InvalidArgumentError, match=r"'endpoint' .* with a password") as caught:
-            managed({}, "owner", {"endpoint": url}, table_id="t-1", table="tbl")
+            assign_owner({}, "owner", {"endpoint": url}, table_id="t-1", table="tbl")
         assert "hidden" not in str(caught.value)
 
 
@@ -115,7 +115,7 @@ def test_a_url_with_a_password_does_not_get_into_a_table() -> None:
     ],
 )
 def test_what_is_no_secret_gets_into_a_table(name: str, value: str) -> None:
-    made = managed({}, "owner", {name: value}, table_id="t-1", table="tbl")
+    made = assign_owner({}, "owner", {name: value}, table_id="t-1", table="tbl")
     assert properties(**made).commit_owner_conf[name] == value
 
 

@@ -7,7 +7,7 @@ from airflow_delta.engine.features.nested_ids import (
     NESTED_IDS,
     assign_nested_ids,
     highest_nested_id,
-    nested_places,
+    nested_paths,
 )
 from airflow_delta.engine.features.schema_walk import all_fields
 from airflow_delta.engine.model.schema import (
@@ -81,4 +81,4 @@ def test_columns_without_any_get_no_key() -> None:
     ],
 )
 def test_the_places_that_belong_to_a_column(data_type: DataType, places: list[str]) -> None:
-    assert [".".join(place) for place in nested_places(data_type)] == places
+    assert [".".join(place) for place in nested_paths(data_type)] == places

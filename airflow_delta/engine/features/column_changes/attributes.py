@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_changes.dependents import made_by
-from airflow_delta.engine.features.column_changes.places import (
+from airflow_delta.engine.features.column_changes.column_paths import (
     change_field,
+    display_path,
     field_at,
-    shown,
     type_at,
 )
+from airflow_delta.engine.features.column_changes.dependents import value_sources
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.schema import StructField, StructType
@@ -38,7 +38,7 @@ def with_nullable(schema: StructType, path: SchemaPath, *, nullable: bool) -> St
         around = [path[:end] for end in range(len(path))]
         if not all(isinstance(type_at(schema, place), StructType) for place in around):
             raise InvalidArgumentError(
-                f"{shown(path)} lies inside an array or a map, where nothing enforces NOT NULL",
+                f"{display_path(path)} lies inside an array or a map, where nothing enforces NOT NULL",
                 column=path,
             )
     return change_field(schema, path, lambda field: replace(field, nullable=nullable))
@@ -72,13 +72,15 @@ def with_default(schema: StructType, path: SchemaPath, expression: str | None) -
         raise InvalidArgumentError(
             f"{expression!r} is no default: expected SQL, such as \"'none'\""
         )
-    if made_by(field):
+    if value_sources(field):
         raise InvalidArgumentError(
-            f"{shown(path)} can't have a default: its values come from {made_by(field)}",
+            f"{display_path(path)} can't have a default: its values come from {value_sources(field)}",
             column=path,
         )
     names = {name.lower() for name in schema.names}
-    used = sorted(shown(name) for name in columns_in_sql(expression) if name[0].lower() in names)
+    used = sorted(
+        display_path(name) for name in columns_in_sql(expression) if name[0].lower() in names
+    )
     if used:
         raise InvalidArgumentError(
             f"the default {expression!r} refers to the columns {used}; a default is the same for all "

@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_changes.places import shown, type_at
+from airflow_delta.engine.features.column_changes.column_paths import display_path, type_at
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.features.column_mapping import physical_paths
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructField, StructType
 
-__all__ = ["check_no_expressions", "check_not_laid_out_by", "made_by"]
+__all__ = ["check_no_expressions", "check_not_in_layout", "value_sources"]
 
 _IN_METADATA = {
     "delta.generationExpression": "the generated column {}",
@@ -30,7 +30,7 @@ _IN_METADATA = {
 _MAKES_VALUES = ("delta.generationExpression", "delta.identity.")
 
 
-def made_by(field: StructField) -> list[str]:
+def value_sources(field: StructField) -> list[str]:
     """The keys in a column's metadata by which writers make its values, none for most columns."""
     return sorted(key for key in field.metadata if key.startswith(_MAKES_VALUES))
 
@@ -64,13 +64,14 @@ def check_no_expressions(
     ]
     if found:
         raise InvalidArgumentError(
-            f"{shown(path)} can't be {verb}: {'; '.join(found)} may refer to it; drop what does first",
+            f"{display_path(path)} can't be {verb}: {'; '.join(found)} may refer to it; drop what does "
+            "first",
             table=properties.table,
             column=path,
         )
 
 
-def check_not_laid_out_by(
+def check_not_in_layout(
     schema: StructType,
     properties: TableProperties,
     path: SchemaPath,
@@ -105,7 +106,7 @@ def check_not_laid_out_by(
     else:
         return
     raise InvalidArgumentError(
-        f"{shown(path)} can't be dropped: {problem}", table=properties.table, column=path
+        f"{display_path(path)} can't be dropped: {problem}", table=properties.table, column=path
     )
 
 
@@ -118,7 +119,7 @@ def _expressions(
     for path, field in all_fields(schema):
         for key, what in _IN_METADATA.items():
             if key in field.metadata:
-                yield path, what.format(shown(path)), _text(field.metadata[key])
+                yield path, what.format(display_path(path)), _text(field.metadata[key])
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.model.schema import StructField, StructType
 from airflow_delta.engine.model.sql_names import sql_name
 
-__all__ = ["Position", "place_fields", "position_of"]
+__all__ = ["Position", "insert_fields", "position_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def position_of(*, first: bool, after: str | None) -> Position | None:
     return Position(after) if first or after is not None else None
 
 
-def place_fields(
+def insert_fields(
     struct: StructType, fields: Sequence[StructField], position: Position | None
 ) -> StructType:
     """The struct with columns put in, one behind the other.

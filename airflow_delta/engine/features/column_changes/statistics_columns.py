@@ -12,10 +12,12 @@ from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import STATISTICS_COLUMNS
 from airflow_delta.engine.model.sql_names import split_names, sql_name
 
-__all__ = ["with_dropped", "with_renamed"]
+__all__ = ["drop_listed_column", "rename_listed_column"]
 
 
-def with_renamed(configuration: Mapping[str, str], path: SchemaPath, name: str) -> dict[str, str]:
+def rename_listed_column(
+    configuration: Mapping[str, str], path: SchemaPath, name: str
+) -> dict[str, str]:
     """The properties once a column has another name.
 
     Args:
@@ -30,7 +32,7 @@ def with_renamed(configuration: Mapping[str, str], path: SchemaPath, name: str) 
     return _changed(configuration, path, _renamed)
 
 
-def with_dropped(configuration: Mapping[str, str], path: SchemaPath) -> dict[str, str]:
+def drop_listed_column(configuration: Mapping[str, str], path: SchemaPath) -> dict[str, str]:
     """The properties once a column is dropped; the list may be empty then, and stays.
 
     Args:

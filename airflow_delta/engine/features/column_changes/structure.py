@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
-from airflow_delta.engine.features.column_changes.places import (
+from airflow_delta.engine.features.column_changes.column_paths import (
     change_field,
     change_struct,
+    display_path,
     field_at,
-    shown,
     type_at,
 )
-from airflow_delta.engine.features.column_changes.position import Position, place_fields
+from airflow_delta.engine.features.column_changes.position import Position, insert_fields
 from airflow_delta.engine.features.column_changes.widening import TYPE_CHANGES
 from airflow_delta.engine.features.column_mapping import without_mapping
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, map_fields
@@ -60,7 +60,7 @@ def add_fields(
         raise InvalidArgumentError("there are no columns to add")
     added = map_fields(without_mapping(_struct(fields, inside)), _without_history)
     for path, field in all_fields(added):
-        _check_new(field, shown((*inside, *path)))
+        _check_new(field, display_path((*inside, *path)))
     return change_struct(
         schema, inside, lambda struct: _placed(struct, tuple(added), position, inside)
     )
@@ -74,13 +74,13 @@ def rename_field(schema: StructType, path: SchemaPath, name: str) -> StructType:
             the name that it has.
     """
     if name in ("", path[-1]):
-        raise InvalidArgumentError(f"{name!r} is no new name for the column {shown(path)}")
+        raise InvalidArgumentError(f"{name!r} is no new name for the column {display_path(path)}")
     field = field_at(schema, path)
     try:
         return change_field(schema, path, lambda _: replace(field, name=name))
     except InvalidTableError as error:
         raise InvalidArgumentError(
-            f"{shown(path)} can't be renamed to {name!r}: {error.message}", column=path
+            f"{display_path(path)} can't be renamed to {name!r}: {error.message}", column=path
         ) from error
 
 
@@ -93,10 +93,12 @@ def drop_field(schema: StructType, path: SchemaPath) -> StructType:
     field = field_at(schema, path)
     if type_at(schema, path[:-1]) == StructType((field,)):
         instead = (
-            f"of {shown(path[:-1])}; drop that instead" if path[:-1] else "of the table; keep one"
+            f"of {display_path(path[:-1])}; drop that instead"
+            if path[:-1]
+            else "of the table; keep one"
         )
         raise InvalidArgumentError(
-            f"{shown(path)} can't be dropped: no column would be left {instead}", column=path
+            f"{display_path(path)} can't be dropped: no column would be left {instead}", column=path
         )
     return change_struct(schema, path[:-1], lambda struct: _without(struct, field))
 
@@ -109,7 +111,7 @@ def move_field(schema: StructType, path: SchemaPath, position: Position) -> Stru
     """
     field = field_at(schema, path)
     return change_struct(
-        schema, path[:-1], lambda struct: place_fields(_without(struct, field), [field], position)
+        schema, path[:-1], lambda struct: insert_fields(_without(struct, field), [field], position)
     )
 
 
@@ -131,10 +133,10 @@ def _placed(
     inside: SchemaPath,
 ) -> StructType:
     try:
-        return place_fields(struct, fields, position)
+        return insert_fields(struct, fields, position)
     except InvalidTableError as error:
         raise InvalidArgumentError(
-            f"{shown(inside) or 'the table'} has such a column already: {error.message}",
+            f"{display_path(inside) or 'the table'} has such a column already: {error.message}",
             column=inside,
         ) from error
 

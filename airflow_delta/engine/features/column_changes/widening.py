@@ -19,15 +19,15 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_delta.engine.errors import InvalidArgumentError
-from airflow_delta.engine.features.column_changes.dependents import made_by
-from airflow_delta.engine.features.column_changes.places import (
+from airflow_delta.engine.features.column_changes.column_paths import (
     change_field,
     change_type_at,
+    display_path,
     field_around,
     field_at,
-    shown,
     type_at,
 )
+from airflow_delta.engine.features.column_changes.dependents import value_sources
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.type_widening import can_widen
 from airflow_delta.engine.model.schema import (
@@ -79,14 +79,15 @@ def widen(
     owner, rest = field_around(schema, path)
     if not _may_widen(old_type, new_type, for_iceberg=for_iceberg):
         raise InvalidArgumentError(
-            f"{shown(path)} is of the type {old_type}, and can't become {new_type}: expected one that "
-            "readers can make of each of its values"
+            f"{display_path(path)} is of the type {old_type}, and can't become {new_type}: expected a type "
+            "into which readers can convert each of its values"
             + (", Iceberg's as well, as Iceberg compatibility is in force" if for_iceberg else ""),
             column=path,
         )
-    if found := made_by(field_at(schema, owner)):
+    if found := value_sources(field_at(schema, owner)):
         raise InvalidArgumentError(
-            f"the type of {shown(path)} can't change: its values come from {found}", column=path
+            f"the type of {display_path(path)} can't change: its values come from {found}",
+            column=path,
         )
     change: dict[str, Any] = {
         "toType": data_type_to_json(new_type),

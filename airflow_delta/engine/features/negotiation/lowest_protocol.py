@@ -18,7 +18,7 @@ before                 needed                      after
 What higher versions promise beside what is needed binds nobody as long as no metadata makes use of it.
 
 Only when a feature is dropped the protocol shrinks, to the lowest that supports just what is left
-(`protocol_of`): versions before table features where there are such for exactly that, or else lists.
+(`lowest_protocol`): versions before table features where there are such for exactly that, or else lists.
 
 A version before table features asks for all that it implies; reader version 3 and writer version 7 ask for
 nothing but lists.
@@ -38,7 +38,7 @@ from airflow_delta.engine.features.negotiation.protocol_lists import (
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.actions import Protocol
 
-__all__ = ["protocol_of", "protocol_of_versions", "protocol_with"]
+__all__ = ["lowest_protocol", "protocol_of_versions", "protocol_with"]
 
 
 def protocol_of_versions(reader: int | None, writer: int | None) -> Protocol:
@@ -58,7 +58,7 @@ def protocol_of_versions(reader: int | None, writer: int | None) -> Protocol:
     return Protocol(reader, FEATURES_WRITER_VERSION, for_readers, promised)
 
 
-def protocol_of(features: frozenset[str]) -> Protocol:
+def lowest_protocol(features: frozenset[str]) -> Protocol:
     """The lowest protocol that supports features, and no others.
 
     Args:

@@ -29,9 +29,9 @@ __all__ = [
     "check_lists",
     "check_versions",
     "check_writer_lists",
+    "features_for_readers",
     "legacy_features",
-    "listed_for_writers_only",
-    "reader_side",
+    "misplaced_reader_features",
     "supported_features",
 ]
 
@@ -59,17 +59,17 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
         writer = legacy_features(protocol.min_reader_version, protocol.min_writer_version)
     else:
         writer = protocol.writer_features or frozenset()
-    return writer | reader_side(protocol)
+    return writer | features_for_readers(protocol)
 
 
-def reader_side(protocol: Protocol) -> frozenset[str]:
+def features_for_readers(protocol: Protocol) -> frozenset[str]:
     """The features that the protocol states for readers."""
     if protocol.min_reader_version == FEATURES["columnMapping"].reader_version:
         return frozenset({"columnMapping"})
     return protocol.reader_features or frozenset()
 
 
-def listed_for_writers_only(protocol: Protocol) -> frozenset[str]:
+def misplaced_reader_features(protocol: Protocol) -> frozenset[str]:
     """Reader-writer features that only ``writerFeatures`` lists.
 
     They should be in both lists, but some writers left them out of the readers' one while they
@@ -78,7 +78,7 @@ def listed_for_writers_only(protocol: Protocol) -> frozenset[str]:
     listed = protocol.writer_features or frozenset()
     return frozenset(
         name
-        for name in listed - reader_side(protocol)
+        for name in listed - features_for_readers(protocol)
         if name in FEATURES and FEATURES[name].kind is Kind.READER_WRITER
     )
 
@@ -139,7 +139,7 @@ def check_lists(protocol: Protocol, table: str) -> None:
 
 def check_writer_lists(protocol: Protocol, supported: frozenset[str], table: str) -> None:
     """What only a writer insists on: both lists for reader-writer features, and dependencies."""
-    stray = listed_for_writers_only(protocol)
+    stray = misplaced_reader_features(protocol)
     if stray:
         raise InvalidTableError(
             f"the protocol lists {sorted(stray)} in writerFeatures, but reader version "

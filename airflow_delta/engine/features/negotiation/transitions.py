@@ -50,7 +50,7 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import ArrayType, MapType, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 
-__all__ = ["Condition", "Demand", "check_transition", "demands"]
+__all__ = ["Condition", "FileRequirement", "check_transition", "find_requirements"]
 
 # Feature and name of what a key in a column's metadata says about the values of rows.
 _ROW_RULES = {
@@ -67,7 +67,7 @@ class Condition(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class FileRequirement:
     """One thing that a change demands.
 
     Attributes:
@@ -126,9 +126,9 @@ def check_transition(
     )
 
 
-def demands(
+def find_requirements(
     old: tuple[Protocol, Metadata], new: tuple[Protocol, Metadata], *, table: str
-) -> tuple[Demand, ...]:
+) -> tuple[FileRequirement, ...]:
     """What a change of a table demands of the files that it has.
 
     Args:
@@ -139,7 +139,7 @@ def demands(
     Raises:
         InvalidTableError: a schema or property can't be read, or a partition column isn't there.
     """
-    return tuple(_demands(_Side.of(*old, table), _Side.of(*new, table)))
+    return tuple(_requirements(_Side.of(*old, table), _Side.of(*new, table)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +233,17 @@ def _nullability(schema: StructType) -> dict[SchemaPath, bool]:
     return found
 
 
-def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
+def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
     if old.mapped and not new.mapped:
         # What else can be told of columns is told by what files call them, which nothing is left of.
-        yield Demand(
+        yield FileRequirement(
             Condition.NO_FILES,
             "without column mapping the columns of the data files wouldn't be found any more; take all "
             "files out by the same commit, and add them written anew",
         )
         return
     if new.row_tracking and not old.row_tracking:
-        yield Demand(
+        yield FileRequirement(
             Condition.ROW_IDS,
             "row tracking can be enabled once every file has row ids; add the feature rowTracking first, "
             "and then the files that lack them once more, as they are and with dataChange=false: that "
@@ -252,13 +252,13 @@ def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
     compat = new.iceberg_compat
     if compat is not None and compat != old.iceberg_compat:
         if compat == 2:
-            yield Demand(
+            yield FileRequirement(
                 Condition.NO_FILES,
                 "icebergCompatV2 needs files with materialised partition columns and ids of nested "
                 "fields, which those of the table lack; create a new table with it",
             )
         elif new.partition_columns and old.iceberg_compat is None:
-            yield Demand(
+            yield FileRequirement(
                 Condition.NO_FILES,
                 "icebergCompatV1 needs files with materialised partition columns, which those of the "
                 "table lack; create a new table with it",
@@ -266,13 +266,13 @@ def _demands(old: _Side, new: _Side) -> Iterator[Demand]:
     rules = [new.row_rules[rule] for rule in sorted(new.row_rules.keys() - old.row_rules.keys())]
     rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]
     for rule in rules:
-        yield Demand(
+        yield FileRequirement(
             Condition.NO_FILES,
             f"nobody has checked the rows of the table against the {rule}; the engine doesn't see rows, "
             "so have an engine that runs SQL do it",
         )
     if [*new.partition_columns] != [*old.partition_columns]:
-        yield Demand(
+        yield FileRequirement(
             Condition.NO_FILES,
             f"the files are partitioned by {[*old.partition_columns.values()]}; create a new table with "
             "other partition columns",

@@ -2,7 +2,7 @@
 
 Features come from three sides:
 
-* asked for, by name or by a version;
+* requested, by name or by a version;
 * used by the schema or the properties, such as a ``timestamp_ntz`` column or
   ``delta.enableDeletionVectors``;
 * required by other features.
@@ -40,9 +40,9 @@ from airflow_delta.engine.model.schema_json import parse_schema
 __all__ = [
     "check_metadata",
     "check_no_shrinking",
-    "grown_protocol",
+    "extend_protocol",
     "needed_features",
-    "upgraded_protocol",
+    "upgrade_protocol",
 ]
 
 _PREVIEW = "-preview"
@@ -50,12 +50,12 @@ _MAPPING = "columnMapping"
 _NOTHING = Protocol(1, 1)
 
 
-def upgraded_protocol(
+def upgrade_protocol(
     protocol: Protocol,
     metadata: Metadata,
     *,
     before: Metadata | None = None,
-    asked: frozenset[str] = frozenset(),
+    requested: frozenset[str] = frozenset(),
     table: str,
 ) -> Protocol:
     """The protocol that a table needs once it has new metadata.
@@ -63,8 +63,8 @@ def upgraded_protocol(
     Args:
         protocol: the protocol that it has.
         metadata: the metadata that it is to have.
-        before: the metadata that it has; see `grown_protocol`.
-        asked: features that it is to support, whether or not it uses them.
+        before: the metadata that it has; see `extend_protocol`.
+        requested: features that it is to support, whether or not it uses them.
         table: the table's location, for messages.
 
     Returns:
@@ -74,36 +74,36 @@ def upgraded_protocol(
         UnsupportedFeatureError: the table needs a feature that the engine can't write, or doesn't know.
         InvalidTableError: metadata and features don't fit together; see `check_metadata`.
     """
-    upgraded = grown_protocol(protocol, metadata, before=before, asked=asked, table=table)
+    upgraded = extend_protocol(protocol, metadata, before=before, requested=requested, table=table)
     check_metadata(upgraded, metadata, table=table)
     return upgraded
 
 
-def grown_protocol(
+def extend_protocol(
     protocol: Protocol,
     metadata: Metadata,
     *,
     before: Metadata | None = None,
-    asked: frozenset[str] = frozenset(),
+    requested: frozenset[str] = frozenset(),
     least: Protocol = _NOTHING,
     table: str,
 ) -> Protocol:
-    """As `upgraded_protocol`, for metadata that may lack ids and names that the features need.
+    """As `upgrade_protocol`, for metadata that may lack ids and names that the features need.
 
     Args:
         protocol: the protocol that the table has.
         metadata: the metadata that it is to have.
         before: the metadata that it has. A mode of column mapping that its protocol doesn't support
             comes into force only if something asks for column mapping or requires it.
-        asked: features that it is to support, whether or not it uses them.
+        requested: features that it is to support, whether or not it uses them.
         least: a protocol that it must not fall behind either.
         table: the table's location, for messages.
 
     Raises:
-        UnsupportedFeatureError: the engine doesn't know a feature that is asked for.
+        UnsupportedFeatureError: the engine doesn't know a feature that is requested.
         InvalidTableError: the schema or a property that decides can't be read.
     """
-    unknown = asked - FEATURES.keys()
+    unknown = requested - FEATURES.keys()
     if unknown:
         raise UnsupportedFeatureError(
             f"the engine doesn't know the features {sorted(unknown)}; it knows "
@@ -118,7 +118,9 @@ def grown_protocol(
     if before is not None and _MAPPING not in supported:
         mode = TableProperties(before.configuration, table).column_mapping_mode
         ignored = frozenset({_MAPPING}) if mode != "none" else ignored
-    needed = needed_features(properties, schema, asked=asked, supported=supported, ignored=ignored)
+    needed = needed_features(
+        properties, schema, requested=requested, supported=supported, ignored=ignored
+    )
     reached = (
         protocol.min_reader_version >= least.min_reader_version
         and protocol.min_writer_version >= least.min_writer_version
@@ -132,24 +134,24 @@ def needed_features(
     properties: TableProperties,
     schema: StructType,
     *,
-    asked: frozenset[str] = frozenset(),
+    requested: frozenset[str] = frozenset(),
     supported: frozenset[str] = frozenset(),
     ignored: frozenset[str] = frozenset(),
 ) -> frozenset[str]:
     """The features that a table must support.
 
     A preview of a feature is taken in place of the feature itself only where the table has it or is
-    asked to have it.
+    requested to have it.
 
     Args:
         properties: its properties.
         schema: its schema.
-        asked: known features that are asked for by name.
+        requested: known features that are requested by name.
         supported: those that it supports already.
         ignored: those whose use by the metadata counts for nothing.
     """
-    used = _used_features(properties, schema, asked | supported) - ignored
-    return _with_required(asked | used)
+    used = _used_features(properties, schema, requested | supported) - ignored
+    return _with_required(requested | used)
 
 
 def check_no_shrinking(

@@ -20,7 +20,7 @@ from airflow_delta.engine.features.row_tracking import (
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import StructField, StructType
 
-__all__ = ["with_assigned"]
+__all__ = ["assign_metadata"]
 
 # As the reference implementation begins them.
 _HIDDEN_COLUMNS = {
@@ -29,7 +29,7 @@ _HIDDEN_COLUMNS = {
 }
 
 
-def with_assigned(
+def assign_metadata(
     schema: StructType,
     configuration: Mapping[str, str],
     *,

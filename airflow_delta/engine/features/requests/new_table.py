@@ -5,7 +5,7 @@ has the versions that all writers in use give it. The properties are those of th
 that speak about the protocol, and with what the features need (see `assigned`):
 
 ===========================  ====================================================================
-asked for                    what comes with it
+requested                    what comes with it
 ===========================  ====================================================================
 column mapping               ids and physical names of all columns that have none
 Iceberg compatibility        column mapping by name, unless a mode is given; ids of nested fields
@@ -29,9 +29,9 @@ from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.clustering import clustering_domain
 from airflow_delta.engine.features.clustering_choice import clustering_paths
 from airflow_delta.engine.features.column_mapping import without_mapping
-from airflow_delta.engine.features.column_names import check_column_names, check_named
+from airflow_delta.engine.features.column_names import check_column_names, check_names_not_empty
 from airflow_delta.engine.features.known_properties import check_values
-from airflow_delta.engine.features.managed_commits import managed
+from airflow_delta.engine.features.managed_commits import assign_owner
 from airflow_delta.engine.features.negotiation.lowest_protocol import (
     protocol_of_versions,
     protocol_with,
@@ -40,8 +40,11 @@ from airflow_delta.engine.features.negotiation.upgrade import (
     check_metadata,
     needed_features,
 )
-from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
-from airflow_delta.engine.features.requests.requested_properties import Asked, read_asked
+from airflow_delta.engine.features.requests.assigned_metadata import assign_metadata
+from airflow_delta.engine.features.requests.requested_properties import (
+    RequestedProperties,
+    parse_requested_properties,
+)
 from airflow_delta.engine.features.statistics_columns import check_statistics_columns
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.model.arguments import check_texts
@@ -130,13 +133,13 @@ def new_table(
         InvalidTableError: schema, partitioning and properties don't fit together; see
             `upgrade.check_metadata`.
     """
-    check_named(schema, table=table)
+    check_names_not_empty(schema, table=table)
     partition_columns = _partition_columns(schema, partition_by, table)
-    asked = read_asked(properties, table=table)
-    check_values(TableProperties(asked.properties, table))
-    implied = _with_implied(asked.properties, unique, table)
+    requested = parse_requested_properties(properties, table=table)
+    check_values(TableProperties(requested.properties, table))
+    implied = _with_implied(requested.properties, unique, table)
     mode = TableProperties(implied, table).column_mapping_mode
-    made, configuration = with_assigned(
+    made, configuration = assign_metadata(
         without_mapping(schema) if mode == "none" else schema,
         implied,
         mapped=mode != "none",
@@ -151,12 +154,12 @@ def new_table(
         check_column_names(StructType(in_files), table=table)
     check_statistics_columns(made, partition_columns, facts)
     domains: tuple[DomainMetadata, ...] = ()
-    chosen = asked.features
+    chosen = requested.features
     if cluster_by:
         paths = clustering_paths(made, cluster_by, partition_columns, facts, mode=mode)
         domains = (clustering_domain(paths),)
         chosen |= {"clustering"}
-    protocol = _protocol(needed_features(facts, made, asked=chosen), asked)
+    protocol = _protocol(needed_features(facts, made, requested=chosen), requested)
     new = NewTable(protocol, made, partition_columns, configuration, domains)
     check_metadata(protocol, new.metadata(id=""), table=table)
     return new
@@ -171,17 +174,19 @@ def _with_implied(
         configuration = {_MODE: "name", **configuration}
     if facts.commit_owner is None:
         return configuration
-    made = managed(
+    made = assign_owner(
         configuration, facts.commit_owner, facts.commit_owner_conf, table_id=unique(), table=table
     )
-    # In-commit timestamps that are asked to be off stay so, for the commit to refuse.
+    # In-commit timestamps that are requested to be off stay so, for the commit to refuse.
     return {**made, _TIMESTAMPS: configuration.get(_TIMESTAMPS, made[_TIMESTAMPS])}
 
 
-def _protocol(needed: frozenset[str], asked: Asked) -> Protocol:
-    """The lowest versions that support the features and are no lower than asked for."""
-    made = protocol_with(needed, protocol_of_versions(asked.reader_version, asked.writer_version))
-    if asked.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
+def _protocol(needed: frozenset[str], requested: RequestedProperties) -> Protocol:
+    """The lowest versions that support the features and are no lower than requested."""
+    made = protocol_with(
+        needed, protocol_of_versions(requested.reader_version, requested.writer_version)
+    )
+    if requested.writer_version or made.min_writer_version >= _DEFAULT_WRITER_VERSION:
         return made
     return Protocol(made.min_reader_version, _DEFAULT_WRITER_VERSION)
 

@@ -32,10 +32,13 @@ from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_o
 from airflow_delta.engine.features.negotiation.transitions import check_transition
 from airflow_delta.engine.features.negotiation.upgrade import (
     check_metadata,
-    grown_protocol,
+    extend_protocol,
 )
-from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
-from airflow_delta.engine.features.requests.requested_properties import Asked, read_asked
+from airflow_delta.engine.features.requests.assigned_metadata import assign_metadata
+from airflow_delta.engine.features.requests.requested_properties import (
+    RequestedProperties,
+    parse_requested_properties,
+)
 from airflow_delta.engine.features.statistics_columns import (
     STATISTICS_COLUMNS,
     check_statistics_columns,
@@ -45,7 +48,7 @@ from airflow_delta.engine.model.properties import CONSTRAINT_PREFIX, TableProper
 from airflow_delta.engine.model.schema import StructField
 from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
 
-__all__ = ["changed_properties"]
+__all__ = ["change_properties"]
 
 _OTHERWISE: Mapping[str, str] = {
     CONSTRAINT_PREFIX: "a constraint is added and dropped by operations of their own, because the rows "
@@ -55,7 +58,7 @@ _OTHERWISE: Mapping[str, str] = {
 }
 
 
-def changed_properties(
+def change_properties(
     protocol: Protocol,
     metadata: Metadata,
     *,
@@ -87,10 +90,10 @@ def changed_properties(
             or can't write.
         InvalidTableError: protocol and metadata don't fit together; see `upgrade.check_metadata`.
     """
-    asked = read_asked(set or {}, table=table)
+    requested = parse_requested_properties(set or {}, table=table)
     removed = frozenset(_present_name(key, metadata.configuration) for key in unset)
-    _check_removable(removed, asked, metadata, if_exists=if_exists, table=table)
-    for name in (*asked.properties, *removed):
+    _check_removable(removed, requested, metadata, if_exists=if_exists, table=table)
+    for name in (*requested.properties, *removed):
         for prefix, reason in _OTHERWISE.items():
             if name.startswith(prefix):
                 raise InvalidArgumentError(
@@ -99,25 +102,25 @@ def changed_properties(
                     property=name,
                 )
     kept = {name: value for name, value in metadata.configuration.items() if name not in removed}
-    changed = replace(metadata, configuration={**kept, **asked.properties})
+    changed = replace(metadata, configuration={**kept, **requested.properties})
     # Not the others: a malformed one must not stop the change of another.
-    check_values(TableProperties(asked.properties, table))
-    grown = grown_protocol(
+    check_values(TableProperties(requested.properties, table))
+    grown = extend_protocol(
         protocol,
         changed,
         before=metadata,
-        asked=asked.features | _mapping_asked(asked.properties, table),
-        least=protocol_of_versions(asked.reader_version, asked.writer_version),
+        requested=requested.features | _requested_mapping(requested.properties, table),
+        least=protocol_of_versions(requested.reader_version, requested.writer_version),
         table=table,
     )
     check_transition(metadata, changed, protocols=(protocol, grown), table=table)
-    if STATISTICS_COLUMNS in asked.properties:
+    if STATISTICS_COLUMNS in requested.properties:
         check_statistics_columns(
             parse_schema(changed.schema_string, table),
             changed.partition_columns,
             TableProperties(changed.configuration, table),
         )
-    made = _with_assigned((protocol, metadata), (grown, changed), unique, table)
+    made = _assign_metadata((protocol, metadata), (grown, changed), unique, table)
     check_metadata(grown, made, table=table)
     return grown, made
 
@@ -131,11 +134,16 @@ def _present_name(key: str, configuration: Mapping[str, str]) -> str:
 
 
 def _check_removable(
-    removed: frozenset[str], asked: Asked, metadata: Metadata, *, if_exists: bool, table: str
+    removed: frozenset[str],
+    requested: RequestedProperties,
+    metadata: Metadata,
+    *,
+    if_exists: bool,
+    table: str,
 ) -> None:
     for name in removed:
         check_removable(name, table=table)
-    both = sorted(removed & asked.properties.keys())
+    both = sorted(removed & requested.properties.keys())
     if both:
         raise InvalidArgumentError(f"the properties {both} are both set and unset", table=table)
     absent = sorted(removed - metadata.configuration.keys())
@@ -146,12 +154,12 @@ def _check_removable(
         )
 
 
-def _mapping_asked(properties: Mapping[str, str], table: str) -> frozenset[str]:
+def _requested_mapping(properties: Mapping[str, str], table: str) -> frozenset[str]:
     mode = TableProperties(properties, table).column_mapping_mode
     return frozenset() if mode == "none" else frozenset({"columnMapping"})
 
 
-def _with_assigned(
+def _assign_metadata(
     old: tuple[Protocol, Metadata],
     new: tuple[Protocol, Metadata],
     unique: Callable[[], str],
@@ -170,7 +178,7 @@ def _with_assigned(
         # What the files call a column that wasn't mapped when they were written.
         return field.name if mode == "none" else physical_name(field, mode)
 
-    schema, configuration = with_assigned(
+    schema, configuration = assign_metadata(
         schema,
         changed.configuration,
         mapped=mapped,

@@ -1,6 +1,6 @@
 """What a user's properties ask for: some are stored with the table, others are about its protocol.
 
-Spec: PROTOCOL.md, "Table Features for New and Existing Tables"; edge case E18. A feature is asked for
+Spec: PROTOCOL.md, "Table Features for New and Existing Tables"; edge case E18. A feature is requested
 by ``delta.feature.<name>`` = ``supported``, in any case, or by a version that implies it.
 """
 
@@ -23,16 +23,16 @@ from airflow_delta.engine.features.protocol import FEATURES_READER_VERSION, FEAT
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.model.arguments import check_mapping
 
-__all__ = ["Asked", "read_asked"]
+__all__ = ["RequestedProperties", "parse_requested_properties"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked for.
+class RequestedProperties:
+    """What is requested.
 
     Attributes:
         properties: those to store, with names and values as they are stored.
-        features: those asked for by name.
+        features: those requested by name.
         reader_version: the least reader version; None for any.
         writer_version: the least writer version; None for any.
     """
@@ -43,7 +43,7 @@ class Asked:
     writer_version: int | None
 
 
-def read_asked(given: Mapping[str, str], *, table: str) -> Asked:
+def parse_requested_properties(given: Mapping[str, str], *, table: str) -> RequestedProperties:
     """Take apart what a user gives.
 
     Args:
@@ -52,11 +52,11 @@ def read_asked(given: Mapping[str, str], *, table: str) -> Asked:
 
     Raises:
         InvalidArgumentError: a name is unknown, is given twice in different case, or is for commits
-            alone to write; a value is no text; or what is asked of the protocol makes no sense.
-        UnsupportedFeatureError: the engine doesn't know a feature or version that is asked for.
+            alone to write; a value is no text; or what is requested of the protocol makes no sense.
+        UnsupportedFeatureError: the engine doesn't know a feature or version that is requested.
     """
     named = _by_stored_name(given, table)
-    return Asked(
+    return RequestedProperties(
         {
             name: canonical_value(name, value)
             for name, value in named.items()
@@ -90,7 +90,7 @@ def _by_stored_name(given: Mapping[str, str], table: str) -> dict[str, str]:
 
 def _features(named: Mapping[str, str], table: str) -> frozenset[str]:
     by_lower_case = {name.lower(): name for name in FEATURES}
-    asked = set()
+    requested = set()
     for key, value in named.items():
         if not key.startswith(FEATURE_PREFIX):
             continue
@@ -106,8 +106,8 @@ def _features(named: Mapping[str, str], table: str) -> frozenset[str]:
                 table=table,
                 features=(name,),
             )
-        asked.add(by_lower_case[name.lower()])
-    return frozenset(asked)
+        requested.add(by_lower_case[name.lower()])
+    return frozenset(requested)
 
 
 def _version(named: Mapping[str, str], key: str, newest: int, table: str) -> int | None:

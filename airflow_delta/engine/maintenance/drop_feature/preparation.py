@@ -27,7 +27,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta.engine.features.dropping import TYPE_WIDENING, metadata_traces, turned_off
+from airflow_delta.engine.features.dropping import (
+    TYPE_WIDENING,
+    disable_feature,
+    metadata_traces,
+)
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.managed_commits import FEATURE as MANAGED_COMMIT
 from airflow_delta.engine.features.registry import FEATURES
@@ -92,7 +96,7 @@ def plan_preparations(base: Snapshot, feature: str, access: FileAccess) -> Itera
     if feature == MANAGED_COMMIT:
         yield Preparation("hand back", "take the table back from its commit owner")
         return
-    off = turned_off(feature, base.metadata)
+    off = disable_feature(feature, base.metadata)
     active = bool(metadata_traces(feature, base.metadata, table=base.table))
     if off is not base.metadata and (active or feature == ROW_TRACKING):
         yield Preparation("turn off", _describe_changes(feature))
@@ -134,6 +138,6 @@ def _describe_changes(feature: str) -> str:
     assert isinstance(drop, Drop)
     changes = (
         f"remove {name}" if value is None else f"set {name} to {value}"
-        for name, value in drop.turned_off.items()
+        for name, value in drop.disabling_properties.items()
     )
     return " and ".join(changes)

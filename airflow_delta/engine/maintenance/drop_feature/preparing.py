@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.features.dropping import turned_off, without_recorded_types
+from airflow_delta.engine.features.dropping import disable_feature, without_recorded_types
 from airflow_delta.engine.features.feature import Drop
 from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.type_widening import changed_columns
@@ -47,14 +47,14 @@ def turn_off(storage: Storage, owners: CommitOwners, base: Snapshot, feature: st
     """
     drop = FEATURES[feature].drop
     assert isinstance(drop, Drop)
-    changes = drop.turned_off
+    changes = drop.disabling_properties
     parameters: Mapping[str, Any]
     if None in changes.values():
         operation, parameters = "UNSET TBLPROPERTIES", {"properties": [*changes], "ifExists": True}
     else:
         operation, parameters = "SET TBLPROPERTIES", {"properties": dict(changes)}
     _commit_metadata(
-        storage, owners, base, turned_off(feature, base.metadata), operation, parameters
+        storage, owners, base, disable_feature(feature, base.metadata), operation, parameters
     )
 
 

@@ -6,7 +6,7 @@ rewritten and how, and a `Rewriter` (Spark) does it:
 * ``deletionVectors``: files with a deletion vector, or whose path a removed file with one has
   (``snapshot/feature_usage.py``). The commits remove them, and add files without the deleted rows.
 * ``columnMapping``: all files. One commit removes them, adds files whose columns have their logical names,
-  and sets the metadata for these (`features.column_mapping.unmapped`).
+  and sets the metadata for these (`metadata_without_mapping`).
 * ``typeWidening``: files with a column whose type is narrower than the table's. The commits remove them,
   and add files whose columns have the table's types.
 

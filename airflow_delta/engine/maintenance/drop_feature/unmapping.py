@@ -1,7 +1,7 @@
 """Stage the metadata of a table whose column mapping is turned off.
 
 The columns' ids and physical names leave the schema, and the properties of column mapping leave the
-metadata (`features.column_mapping.unmapped`). The domain of a clustered table has physical names, so it
+metadata (`metadata_without_mapping`). The domain of a clustered table has physical names, so it
 changes too (PROTOCOL.md, "Clustered Table"). The same commit must remove all files whose columns have
 physical names.
 """
@@ -13,7 +13,11 @@ from airflow_delta.engine.features.clustering import (
     clustering_domain,
     parse_clustering_columns,
 )
-from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths, unmapped
+from airflow_delta.engine.features.column_mapping import (
+    mapping_mode,
+    metadata_without_mapping,
+    physical_paths,
+)
 from airflow_delta.engine.transaction.intent import SystemDomain
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
@@ -35,7 +39,7 @@ def unmap_columns(transaction: OptimisticTransaction) -> None:
     """
     # All files are removed, so any file added or removed meanwhile is a conflict.
     base = transaction.read_table()
-    transaction.set_metadata(unmapped(base.metadata, table=base.table))
+    transaction.set_metadata(metadata_without_mapping(base.metadata, table=base.table))
     domain = base.domains.get(DOMAIN)
     if domain is None:
         return

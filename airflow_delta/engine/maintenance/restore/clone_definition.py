@@ -32,10 +32,10 @@ from dataclasses import replace
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features import clustering
 from airflow_delta.engine.features.in_commit_timestamps import ENABLEMENT_PROPERTIES
-from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_of, protocol_with
+from airflow_delta.engine.features.negotiation.lowest_protocol import lowest_protocol, protocol_with
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
-from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
+from airflow_delta.engine.features.requests.assigned_metadata import assign_metadata
 from airflow_delta.engine.features.row_tracking import (
     MATERIALIZED_ROW_COMMIT_VERSION_COLUMN,
     MATERIALIZED_ROW_ID_COLUMN,
@@ -101,7 +101,7 @@ def _compute_protocol(base: Snapshot | None, source: Snapshot) -> Protocol:
     if base is not None:
         lacking = wanted - supported_features(base.protocol)
         return protocol_with(lacking, base.protocol) if lacking else base.protocol
-    return source.protocol if wanted == supported else protocol_of(wanted)
+    return source.protocol if wanted == supported else lowest_protocol(wanted)
 
 
 def _compute_metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
@@ -120,7 +120,7 @@ def _compute_metadata(base: Snapshot | None, source: Snapshot) -> Metadata:
     left_out = (*left_out, _TRANSACTION_RETENTION)
     kept = {k: v for k, v in made.configuration.items() if not k.startswith(left_out)}
     # Only the names of hidden columns may be missing.
-    _, configuration = with_assigned(
+    _, configuration = assign_metadata(
         source.schema,
         {**kept, **own},
         mapped=False,

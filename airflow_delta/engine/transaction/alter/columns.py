@@ -18,21 +18,21 @@ from airflow_delta.engine.features.column_changes.attributes import (
     with_default,
     with_nullable,
 )
-from airflow_delta.engine.features.column_changes.dependents import (
-    check_no_expressions,
-    check_not_laid_out_by,
-)
-from airflow_delta.engine.features.column_changes.places import (
+from airflow_delta.engine.features.column_changes.column_paths import (
     ColumnName,
     column_path,
+    display_path,
     field_at,
-    shown,
     type_at,
+)
+from airflow_delta.engine.features.column_changes.dependents import (
+    check_no_expressions,
+    check_not_in_layout,
 )
 from airflow_delta.engine.features.column_changes.position import Position
 from airflow_delta.engine.features.column_changes.statistics_columns import (
-    with_dropped,
-    with_renamed,
+    drop_listed_column,
+    rename_listed_column,
 )
 from airflow_delta.engine.features.column_changes.structure import (
     add_fields,
@@ -45,7 +45,7 @@ from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.column_names import check_column_names
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.requests.assigned_metadata import with_assigned
+from airflow_delta.engine.features.requests.assigned_metadata import assign_metadata
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.arguments import check_list, check_text, wrong_argument
@@ -66,19 +66,19 @@ from airflow_delta.engine.transaction.alter.plan import Alteration
 from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = [
-    "added",
-    "commented",
-    "defaulted",
-    "dropped",
-    "moved",
-    "nullable",
-    "renamed",
-    "undefaulted",
-    "widened",
+    "add_columns",
+    "change_type",
+    "drop_columns",
+    "drop_default",
+    "move_column",
+    "rename_column",
+    "set_comment",
+    "set_default",
+    "set_nullable",
 ]
 
 
-def added(
+def add_columns(
     base: Snapshot, fields: Sequence[StructField], inside: ColumnName, position: Position | None
 ) -> Alteration:
     """New columns; see `add_fields`."""
@@ -88,14 +88,14 @@ def added(
     if _mode(base) == "none":
         check_column_names(StructType(tuple(fields)), table=base.table)
     columns = [
-        {"column": _described((*path, field.name), field.data_type, metadata=field.metadata)}
+        {"column": _column_parameter((*path, field.name), field.data_type, metadata=field.metadata)}
         | ({"position": place.sql} if place else {})
         for field, place in zip(fields, _positions(fields, position), strict=True)
     ]
     return Alteration("ADD COLUMNS", {"columns": columns}, _with_schema(base, schema))
 
 
-def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
+def rename_column(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     """A column under another name; see `rename_field`."""
     path = column_path(column)
     check_text("new_name", name)
@@ -103,7 +103,7 @@ def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     schema = rename_field(base.schema, path, name)
     check_no_expressions(base.schema, base.properties, path, verb="renamed")
     metadata = _with_schema(
-        base, schema, configuration=with_renamed(base.metadata.configuration, path, name)
+        base, schema, configuration=rename_listed_column(base.metadata.configuration, path, name)
     )
     if len(path) == 1:
         by = tuple(name if other == path[0] else other for other in metadata.partition_columns)
@@ -115,7 +115,7 @@ def renamed(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     return Alteration("RENAME COLUMN", parameters, metadata)
 
 
-def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
+def drop_columns(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     """Fewer columns; see `drop_field`. Files keep their values, which no reader sees any more."""
     paths = _columns_to_drop(columns)
     _check_is_mapped(base, "dropped")
@@ -124,7 +124,7 @@ def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     by = parse_clustering_columns(clustering.configuration, table=base.table) if clustering else ()
     for path in paths:
         remaining, schema = schema, drop_field(schema, path)
-        check_not_laid_out_by(
+        check_not_in_layout(
             remaining,
             base.properties,
             path,
@@ -132,7 +132,7 @@ def dropped(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
             clustering_columns=by,
         )
         check_no_expressions(base.schema, base.properties, path, verb="dropped", leaving=paths)
-        configuration = with_dropped(configuration, path)
+        configuration = drop_listed_column(configuration, path)
     parameters = {"columns": [sql_name(path) for path in paths]}
     metadata = _with_schema(base, schema, configuration=configuration)
     return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
@@ -146,18 +146,20 @@ def _columns_to_drop(columns: Sequence[ColumnName]) -> list[SchemaPath]:
         raise wrong_argument("columns", expected, columns)
     for number, path in enumerate(paths):
         if path in paths[:number]:
-            raise InvalidArgumentError(f"columns: {shown(path)} is listed twice", column=path)
+            raise InvalidArgumentError(
+                f"columns: {display_path(path)} is listed twice", column=path
+            )
     return paths
 
 
-def widened(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteration:
+def change_type(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteration:
     """A wider type; see `widen`."""
     path = column_path(column)
     check_data_type("new_type", new_type)
     if not base.properties.type_widening_enabled:
         raise InvalidArgumentError(
-            f"the type of {shown(path)} can't change, as type widening isn't enabled; set the property "
-            "delta.enableTypeWidening to true first"
+            f"the type of {display_path(path)} can't change, as type widening isn't enabled; set the "
+            "property delta.enableTypeWidening to true first"
         )
     supported = supported_features(base.protocol)
     preview = "typeWidening-preview" in supported and "typeWidening" not in supported
@@ -169,36 +171,36 @@ def widened(base: Snapshot, column: ColumnName, new_type: DataType) -> Alteratio
         version=base.version + 1 if preview else None,
     )
     check_no_expressions(base.schema, base.properties, path, verb="given another type")
-    return _changed(base, path, schema)
+    return _column_change(base, path, schema)
 
 
-def nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration:
+def set_nullable(base: Snapshot, column: ColumnName, *, allowed: bool) -> Alteration:
     """A column that may, or may not, hold null; see `with_nullable`."""
     path = column_path(column)
-    return _changed(base, path, with_nullable(base.schema, path, nullable=allowed))
+    return _column_change(base, path, with_nullable(base.schema, path, nullable=allowed))
 
 
-def commented(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
+def set_comment(base: Snapshot, column: ColumnName, comment: str | None) -> Alteration:
     """A column with another comment; see `with_comment`."""
     path = column_path(column)
     check_text("comment", comment, optional=True)
-    return _changed(base, path, with_comment(base.schema, path, comment))
+    return _column_change(base, path, with_comment(base.schema, path, comment))
 
 
-def defaulted(base: Snapshot, column: ColumnName, expression: str) -> Alteration:
+def set_default(base: Snapshot, column: ColumnName, expression: str) -> Alteration:
     """A column with another default; see `with_default`."""
     path = column_path(column)
     check_text("expression", expression)
-    return _changed(base, path, with_default(base.schema, path, expression))
+    return _column_change(base, path, with_default(base.schema, path, expression))
 
 
-def undefaulted(base: Snapshot, column: ColumnName) -> Alteration:
+def drop_default(base: Snapshot, column: ColumnName) -> Alteration:
     """A column without a default; see `with_default`."""
     path = column_path(column)
-    return _changed(base, path, with_default(base.schema, path, None))
+    return _column_change(base, path, with_default(base.schema, path, None))
 
 
-def moved(base: Snapshot, column: ColumnName, position: Position | None) -> Alteration:
+def move_column(base: Snapshot, column: ColumnName, position: Position | None) -> Alteration:
     """A column at another place; see `move_field`.
 
     Raises:
@@ -207,30 +209,30 @@ def moved(base: Snapshot, column: ColumnName, position: Position | None) -> Alte
     path = column_path(column)
     if position is None:
         raise InvalidArgumentError(f"where shall {column!r} go? Give first=True, or after=…")
-    made = _changed(base, path, move_field(base.schema, path, position))
+    made = _column_change(base, path, move_field(base.schema, path, position))
     return replace(made, parameters={**made.parameters, "position": position.sql})
 
 
-def _changed(base: Snapshot, path: SchemaPath, schema: StructType) -> Alteration:
+def _column_change(base: Snapshot, path: SchemaPath, schema: StructType) -> Alteration:
     """The alteration of one column, whose path stays."""
     parent, name = type_at(schema, path[:-1]), path[-1]
     match parent:
         case StructType():
             field = field_at(schema, path)
-            column = _described(
+            column = _column_parameter(
                 path, field.data_type, nullable=field.nullable, metadata=field.metadata
             )
         case ArrayType():
-            column = _described(path, parent.element_type, nullable=parent.contains_null)
+            column = _column_parameter(path, parent.element_type, nullable=parent.contains_null)
         case MapType():
             may_be_null = name == "value" and parent.value_contains_null
-            column = _described(path, type_at(schema, path), nullable=may_be_null)
+            column = _column_parameter(path, type_at(schema, path), nullable=may_be_null)
         case _:
             raise TypeError(parent)
     return Alteration("CHANGE COLUMN", {"column": column}, _with_schema(base, schema))
 
 
-def _described(
+def _column_parameter(
     path: SchemaPath,
     data_type: DataType,
     *,
@@ -283,7 +285,7 @@ def _with_schema(
     """The table's metadata with other columns, which get the ids and names that they need."""
     made = dict(base.metadata.configuration if configuration is None else configuration)
     if _mode(base) != "none":
-        schema, made = with_assigned(
+        schema, made = assign_metadata(
             schema,
             made,
             mapped=True,

@@ -2,7 +2,7 @@
 
 An alteration is worked out of the newest version as new metadata; the protocol follows from them, or
 comes with them where more is asked for (`features.upgrade`). What it demands of the files that are there
-is judged with each attempt (`prepare.transitions`), so that files that arrive meanwhile count.
+is judged with each attempt (`prepare.existing_files`), so that files that arrive meanwhile count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
+from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
@@ -79,7 +79,7 @@ def commit_alteration(
         operation_parameters=alteration.parameters,
         owners=owners,
     )
-    protocol = alteration.protocol or upgraded_protocol(
+    protocol = alteration.protocol or upgrade_protocol(
         base.protocol, metadata, before=base.metadata, table=table
     )
     if alteration.relies_on is not None:

@@ -29,13 +29,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
-from airflow_delta.engine.features.column_changes.places import ColumnName
+from airflow_delta.engine.features.column_changes.column_paths import ColumnName
 from airflow_delta.engine.features.column_changes.position import position_of
 from airflow_delta.engine.model.schema import DataType, StructField
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.alter import columns as columns_of
-from airflow_delta.engine.transaction.alter import rules as rules_of
+from airflow_delta.engine.transaction.alter import columns as column_alterations
+from airflow_delta.engine.transaction.alter import table_settings
 from airflow_delta.engine.transaction.alter.plan import Alteration, commit_alteration
 from airflow_delta.engine.transaction.result import CommitResult
 
@@ -78,7 +78,7 @@ class TableAlteration:
                 commits or operations of their own.
             ConstraintViolationError: the data files aren't as a property wants them.
         """
-        return self._commit(lambda base: rules_of.properties_set(base, properties))
+        return self._commit(lambda base: table_settings.set_properties(base, properties))
 
     def unset_properties(self, names: Iterable[str], *, if_exists: bool = False) -> CommitResult:
         """Remove table properties. The protocol keeps the features that they had brought.
@@ -91,7 +91,7 @@ class TableAlteration:
             InvalidArgumentError: a property isn't there, or is removed by operations of its own.
         """
         return self._commit(
-            lambda base: rules_of.properties_unset(base, names, if_exists=if_exists)
+            lambda base: table_settings.unset_properties(base, names, if_exists=if_exists)
         )
 
     def add_feature(self, name: str) -> CommitResult:
@@ -103,7 +103,7 @@ class TableAlteration:
         Raises:
             UnsupportedFeatureError: the engine doesn't know the feature, or can't write it.
         """
-        return self._commit(lambda base: rules_of.with_feature(base, name))
+        return self._commit(lambda base: table_settings.add_feature(base, name))
 
     def add_columns(
         self,
@@ -127,7 +127,7 @@ class TableAlteration:
             InvalidTableError: a name has characters that need column mapping.
         """
         return self._commit(
-            lambda base: columns_of.added(
+            lambda base: column_alterations.add_columns(
                 base, fields, inside, position_of(first=first, after=after)
             )
         )
@@ -145,7 +145,7 @@ class TableAlteration:
             InvalidArgumentError: the table has no column mapping; the name is taken; or a constraint,
                 generated column or invariant may refer to the column.
         """
-        return self._commit(lambda base: columns_of.renamed(base, column, new_name))
+        return self._commit(lambda base: column_alterations.rename_column(base, column, new_name))
 
     def drop_columns(self, columns: Sequence[ColumnName]) -> CommitResult:
         """Drop columns; needs column mapping. The data files keep their values, unseen.
@@ -157,7 +157,7 @@ class TableAlteration:
             InvalidArgumentError: the table has no column mapping; it is partitioned or clustered by one;
                 a constraint, generated column or invariant may refer to one; or nothing would be left.
         """
-        return self._commit(lambda base: columns_of.dropped(base, columns))
+        return self._commit(lambda base: column_alterations.drop_columns(base, columns))
 
     def change_type(self, column: ColumnName, new_type: DataType) -> CommitResult:
         """Give a column a wider type; needs ``delta.enableTypeWidening``.
@@ -170,11 +170,13 @@ class TableAlteration:
             InvalidArgumentError: type widening isn't enabled, the type isn't wider, or an expression
                 makes the column's values or may refer to it.
         """
-        return self._commit(lambda base: columns_of.widened(base, column, new_type))
+        return self._commit(lambda base: column_alterations.change_type(base, column, new_type))
 
     def set_nullable(self, column: ColumnName) -> CommitResult:
         """Let a column hold null."""
-        return self._commit(lambda base: columns_of.nullable(base, column, allowed=True))
+        return self._commit(
+            lambda base: column_alterations.set_nullable(base, column, allowed=True)
+        )
 
     def set_not_null(self, column: ColumnName) -> CommitResult:
         """Let a column hold no null, in a table without data.
@@ -183,11 +185,13 @@ class TableAlteration:
             InvalidArgumentError: the column lies inside an array or a map.
             ConstraintViolationError: the table has data, which nobody has checked.
         """
-        return self._commit(lambda base: columns_of.nullable(base, column, allowed=False))
+        return self._commit(
+            lambda base: column_alterations.set_nullable(base, column, allowed=False)
+        )
 
     def set_comment(self, column: ColumnName, comment: str | None) -> CommitResult:
         """Set a column's comment; None takes it away."""
-        return self._commit(lambda base: columns_of.commented(base, column, comment))
+        return self._commit(lambda base: column_alterations.set_comment(base, column, comment))
 
     def set_default(self, column: ColumnName, expression: str) -> CommitResult:
         """Set the value of a column for rows that are written without one from now on.
@@ -200,11 +204,11 @@ class TableAlteration:
             InvalidArgumentError: the expression refers to columns, or another one makes the column's
                 values.
         """
-        return self._commit(lambda base: columns_of.defaulted(base, column, expression))
+        return self._commit(lambda base: column_alterations.set_default(base, column, expression))
 
     def drop_default(self, column: ColumnName) -> CommitResult:
         """Take a column's default away; rows that have got it keep it."""
-        return self._commit(lambda base: columns_of.undefaulted(base, column))
+        return self._commit(lambda base: column_alterations.drop_default(base, column))
 
     def move_column(
         self, column: ColumnName, *, first: bool = False, after: str | None = None
@@ -220,7 +224,9 @@ class TableAlteration:
             InvalidArgumentError: neither place is given, or both are.
         """
         return self._commit(
-            lambda base: columns_of.moved(base, column, position_of(first=first, after=after))
+            lambda base: column_alterations.move_column(
+                base, column, position_of(first=first, after=after)
+            )
         )
 
     def add_constraint(self, name: str, expression: str) -> CommitResult:
@@ -234,7 +240,7 @@ class TableAlteration:
             InvalidArgumentError: there is a constraint of that name.
             ConstraintViolationError: the table has data, which nobody has checked.
         """
-        return self._commit(lambda base: rules_of.constrained(base, name, expression))
+        return self._commit(lambda base: table_settings.add_constraint(base, name, expression))
 
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> CommitResult:
         """Drop a CHECK constraint.
@@ -246,7 +252,9 @@ class TableAlteration:
         Raises:
             InvalidArgumentError: there is none of that name.
         """
-        return self._commit(lambda base: rules_of.unconstrained(base, name, if_exists=if_exists))
+        return self._commit(
+            lambda base: table_settings.drop_constraint(base, name, if_exists=if_exists)
+        )
 
     def cluster_by(self, columns: Sequence[ColumnName]) -> CommitResult:
         """Cluster the table by other columns from now on; files that are there stay as they are.
@@ -259,15 +267,15 @@ class TableAlteration:
                 statistics to skip files by.
             ConstraintViolationError: a file lacks statistics of one.
         """
-        return self._commit(lambda base: rules_of.clustered(base, columns))
+        return self._commit(lambda base: table_settings.cluster_by(base, columns))
 
     def set_name(self, name: str | None) -> CommitResult:
         """Set the name in the table's metadata, or take it away."""
-        return self._commit(lambda base: rules_of.named(base, name))
+        return self._commit(lambda base: table_settings.set_name(base, name))
 
     def set_description(self, description: str | None) -> CommitResult:
         """Set the table's description, or take it away."""
-        return self._commit(lambda base: rules_of.described(base, description))
+        return self._commit(lambda base: table_settings.set_description(base, description))
 
     def _commit(self, plan: Callable[[Snapshot], Alteration]) -> CommitResult:
         base = self._newest()

@@ -10,7 +10,7 @@ true; while it is true nobody may, though Delta Spark does.
 from __future__ import annotations
 
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.vector_changes import vector_changes
+from airflow_delta.engine.transaction.prepare.deletion_vector_changes import deletion_vector_growth
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_append_only"]
@@ -25,11 +25,11 @@ def check_append_only(actions: Actions, context: CommitContext) -> Actions:
     """
     # By the property alone, as the reference does: a table that says so means it, whatever its protocol.
     properties = context.properties
-    if context.restored is not None and context.base is not None:
+    if context.restored_version is not None and context.base is not None:
         properties = context.base.properties
     if not (properties.append_only and actions.removes):
         return actions
-    grown = vector_changes(actions, context)
+    grown = deletion_vector_growth(actions, context)
     # Files that may hold the rows of those that go. Whether one must is up to `logical_files`.
     takes_rows = any(
         not file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds

@@ -23,7 +23,7 @@ adds and removes files            the same, if no row of a removed file is in an
 from __future__ import annotations
 
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.vector_changes import vector_changes
+from airflow_delta.engine.transaction.prepare.deletion_vector_changes import deletion_vector_growth
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["check_change_data"]
@@ -66,7 +66,7 @@ def check_change_data(actions: Actions, context: CommitContext) -> Actions:
 
 def _may_update(actions: Actions, context: CommitContext) -> bool:
     """Whether rows come and rows go, so that they may be former and new values of one row."""
-    grown = vector_changes(actions, context)
+    grown = deletion_vector_growth(actions, context)
     come = any(
         file.data_change and grown.get(context.path_key(file), 0) <= 0 for file in actions.adds
     )

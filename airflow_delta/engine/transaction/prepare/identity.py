@@ -73,7 +73,12 @@ def _furthest(
     # Files that are in the table already, were there before, or move its rows, bring no new values; the
     # metadata of a clone tell what its files have.
     texts = [file.stats for file in actions.adds if file.data_change and file.stats is not None]
-    if not columns or not texts or context.restored is not None or context.cloned is not None:
+    if (
+        not columns
+        or not texts
+        or context.restored_version is not None
+        or context.cloned_version is not None
+    ):
         return marks
     stats = pa.chunked_array([array_of(texts, pa.string())])
     names = dict(

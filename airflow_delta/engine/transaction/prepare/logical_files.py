@@ -46,12 +46,15 @@ from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.snapshot.next_totals import FEW
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.transaction.context import CommitContext
+from airflow_delta.engine.transaction.prepare.deletion_vector_changes import (
+    deleted_rows,
+    deletion_vector_growth,
+)
 from airflow_delta.engine.transaction.prepare.live_files import live_of_paths
 from airflow_delta.engine.transaction.prepare.removed_files import (
     REPEATED_COLUMNS,
-    completed_removes,
+    complete_removes,
 )
-from airflow_delta.engine.transaction.prepare.vector_changes import deleted_rows, vector_changes
 from airflow_delta.engine.transaction.staged import Actions
 
 __all__ = ["match_logical_files"]
@@ -90,7 +93,7 @@ def match_logical_files(actions: Actions, context: CommitContext) -> Actions:
     _check_rearranged(actions, set(paths), context)
     if not actions.removes:
         return actions
-    return replace(actions, removes=completed_removes(actions.removes, live.take(places), context))
+    return replace(actions, removes=complete_removes(actions.removes, live.take(places), context))
 
 
 def _needs_live_files(actions: Actions, context: CommitContext) -> bool:
@@ -144,7 +147,7 @@ def _check_rearranged(actions: Actions, live: set[str], context: CommitContext) 
     moved = [file for file in actions.removes if not file.data_change]
     if not moved:
         return
-    changes = vector_changes(actions, context)
+    changes = deletion_vector_growth(actions, context)
     takers = (file for file in actions.adds if changes.get(context.path_key(file), 0) <= 0)
     if any(True for _ in takers):
         return

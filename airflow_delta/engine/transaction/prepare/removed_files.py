@@ -20,7 +20,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, scalar_of
 from airflow_delta.engine.model.file_actions import RemoveFile
 from airflow_delta.engine.transaction.context import CommitContext
 
-__all__ = ["REPEATED_COLUMNS", "completed_removes"]
+__all__ = ["REPEATED_COLUMNS", "complete_removes"]
 
 _MAPS = ("partitionValues", "tags")
 _NUMBERS = ("size", "baseRowId", "defaultRowCommitVersion")
@@ -30,7 +30,7 @@ REPEATED_COLUMNS = ("path", "deletionVector", *_MAPS, *_NUMBERS, "stats")
 """The columns that an ``add`` and its ``remove`` have in common."""
 
 
-def completed_removes(
+def complete_removes(
     removes: Sequence[RemoveFile], live: pa.Table, context: CommitContext
 ) -> tuple[RemoveFile, ...]:
     """The removes with all that the adds of their files say, the spelling of the path included.
@@ -56,7 +56,7 @@ def completed_removes(
     rows = pc.indices_nonzero(_incomplete(given, live))
     completed = list(removes)
     for row, told in zip(rows.to_pylist(), live.take(rows).to_pylist(), strict=True):
-        completed[row] = _completed(removes[row], told)
+        completed[row] = _complete(removes[row], told)
     return tuple(completed)
 
 
@@ -108,7 +108,7 @@ def _incomplete(given: pa.Table, live: pa.Table) -> pa.ChunkedArray:
     return lacking
 
 
-def _completed(file: RemoveFile, told: dict[str, Any]) -> RemoveFile:
+def _complete(file: RemoveFile, told: dict[str, Any]) -> RemoveFile:
     maps = {name: None if told[name] is None else dict(told[name]) for name in _MAPS}
     known = {name: value for name, value in {**told, **maps}.items() if value is not None}
     whole = RemoveFile.from_json({**known, "dataChange": file.data_change}, "remove")

@@ -29,7 +29,7 @@ def check_restored_files(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the files of one of the versions can't be read.
         StorageError: the store failed.
     """
-    base, restored = context.base, context.restored
+    base, restored = context.base, context.restored_version
     if base is None or restored is None:
         return actions
     left, wanted = file_keys_after(actions, context), _keys(restored)

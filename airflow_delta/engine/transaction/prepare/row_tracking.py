@@ -97,7 +97,7 @@ def _numbered(actions: Actions, context: CommitContext) -> Actions:
 
 def _mark_brought_back(context: CommitContext) -> int:
     """The highest id of the version that is brought back: the table may have lost it since."""
-    former = context.restored.domains.get(DOMAIN) if context.restored else None
+    former = context.restored_version.domains.get(DOMAIN) if context.restored_version else None
     return high_water_mark(former, table=context.table)
 
 
@@ -110,7 +110,7 @@ def _as_known(
 ) -> AddFile:
     """A file with the numbers that it had before, which may be none."""
     found = live.get(context.path_key(file))
-    if found is not None and (context.restored is None or _has_ids(found)):
+    if found is not None and (context.restored_version is None or _has_ids(found)):
         return _as_live(file, live, context)
     if file.base_row_id is not None and file.default_row_commit_version is not None:
         return file

@@ -16,6 +16,7 @@ from airflow_delta.engine.transaction.prepare.deletion_vectors import check_dele
 from airflow_delta.engine.transaction.prepare.domains import check_domains
 from airflow_delta.engine.transaction.prepare.dropped_features import check_dropped_features
 from airflow_delta.engine.transaction.prepare.enforcement import check_enforcement, check_nulls
+from airflow_delta.engine.transaction.prepare.existing_files import check_existing_files
 from airflow_delta.engine.transaction.prepare.field_metadata import check_field_metadata
 from airflow_delta.engine.transaction.prepare.iceberg_compat import check_iceberg
 from airflow_delta.engine.transaction.prepare.identity import advance_identity_marks
@@ -27,7 +28,6 @@ from airflow_delta.engine.transaction.prepare.partition_values import check_part
 from airflow_delta.engine.transaction.prepare.restored_files import check_restored_files
 from airflow_delta.engine.transaction.prepare.row_tracking import assign_row_ids
 from airflow_delta.engine.transaction.prepare.tags import commit_tags
-from airflow_delta.engine.transaction.prepare.transitions import check_staying_files
 from airflow_delta.engine.transaction.prepare.validity import (
     check_files,
     check_table,
@@ -66,7 +66,7 @@ STAGES: tuple[Stage, ...] = (
     check_clustering,
     # These complete the commit; what is left can refuse it only for what they need themselves.
     assign_row_ids,
-    check_staying_files,
+    check_existing_files,
     advance_identity_marks,
     record_timestamps,
 )
@@ -126,7 +126,7 @@ def prepare(actions: Actions, context: CommitContext) -> Prepared:
     """
     prepared = actions
     passed_by = frozenset[Stage]()
-    if actions.restored is not None:
+    if actions.restored_version is not None:
         passed_by = _OF_NEW_FILES
     elif isinstance(actions.purpose, CloneVersion):
         passed_by = _OF_NEW_FILES | _OF_OWN_ROWS

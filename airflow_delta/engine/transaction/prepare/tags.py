@@ -48,7 +48,7 @@ def _preserves_row_ids(actions: Actions, context: CommitContext) -> bool:
     A file that stays under its path keeps the ids of its rows. Rows may have moved where some files go
     and others come; whether their ids came along only the writer of the files knows.
     """
-    if FEATURE in context.enforced or context.restored is not None:
+    if FEATURE in context.enforced or context.restored_version is not None:
         return True
     added = {context.path_key(file) for file in actions.adds}
     removed = {context.path_key(file) for file in actions.removes}

@@ -104,8 +104,8 @@ def _new_features(metadata: Metadata, context: CommitContext) -> list[str]:
     feature, its properties mean nothing.
     """
     active = _active_features(metadata, context.table)
-    if context.written_for is not None:
-        active -= _active_features(context.written_for.metadata, context.table)
+    if context.files_source is not None:
+        active -= _active_features(context.files_source.metadata, context.table)
     supported = {name.removesuffix(_PREVIEW) for name in supported_features(context.protocol)}
     return sorted(name for name in active if name not in supported)
 

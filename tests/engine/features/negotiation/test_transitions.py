@@ -9,7 +9,7 @@ from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.negotiation.transitions import (
     Condition,
     check_transition,
-    demands,
+    find_requirements,
 )
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.schema import (
@@ -148,10 +148,10 @@ V2 = {"delta.enableIcebergCompatV2": "true"}
 def test_what_a_change_demands_of_the_files(
     old: Metadata, new: Metadata, condition: Condition, reason: str
 ) -> None:
-    (demand,) = demands((ALL, old), (ALL, new), table="tbl")
+    (demand,) = find_requirements((ALL, old), (ALL, new), table="tbl")
     assert demand.condition is condition
     assert reason in demand.reason
-    assert demands((ALL, new), (ALL, new), table="tbl") == ()
+    assert find_requirements((ALL, new), (ALL, new), table="tbl") == ()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_a_change_demands_of_the_files(
     ],
 )
 def test_changes_that_suit_any_files(new: Metadata) -> None:
-    assert demands((ALL, metadata()), (ALL, new), table="tbl") == ()
+    assert find_requirements((ALL, metadata()), (ALL, new), table="tbl") == ()
 
 
 def test_a_column_with_a_rule_may_be_mapped_and_renamed() -> None:
@@ -176,12 +176,12 @@ def test_a_column_with_a_rule_may_be_mapped_and_renamed() -> None:
     mapped = {**rule, "delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "a"}
     by_name = {"delta.columnMapping.mode": "name"}
     before, after = metadata(field=rule), metadata(by_name, field=mapped)
-    assert demands((ALL, before), (ALL, after), table="tbl") == ()
+    assert find_requirements((ALL, before), (ALL, after), table="tbl") == ()
     renamed = StructType((StructField("z", INTEGER, metadata=mapped),))
     later = replace(after, schema_string=schema_to_json(renamed))
-    assert demands((ALL, after), (ALL, later), table="tbl") == ()
+    assert find_requirements((ALL, after), (ALL, later), table="tbl") == ()
     other = replace(before, schema_string=schema_to_json(renamed))
-    (demand,) = demands((ALL, before), (ALL, other), table="tbl")
+    (demand,) = find_requirements((ALL, before), (ALL, other), table="tbl")
     assert "column z" in demand.reason
 
 
@@ -231,7 +231,7 @@ def array_of(data_type: DataType, *, nulls: bool = True) -> ArrayType:
 def test_a_place_that_was_null_or_missing_holds_values_only_without_files(
     old: list[StructField], new: list[StructField], named: list[str]
 ) -> None:
-    made = demands((ALL, of_fields(*old)), (ALL, of_fields(*new)), table="tbl")
+    made = find_requirements((ALL, of_fields(*old)), (ALL, of_fields(*new)), table="tbl")
     assert all(demand.condition is Condition.NO_FILES for demand in made)
     told = [demand.reason.split("NOT NULL of the column ")[1].split(";")[0] for demand in made]
     assert told == named
@@ -258,32 +258,32 @@ def test_a_column_that_is_renamed_is_still_partitioned_by_and_not_null() -> None
         configuration=BY_NAME,
         partition_columns=("x",),
     )
-    assert demands((ALL, before), (ALL, renamed), table="tbl") == ()
+    assert find_requirements((ALL, before), (ALL, renamed), table="tbl") == ()
     other = replace(renamed, partition_columns=("a",))
-    (demand,) = demands((ALL, before), (ALL, other), table="tbl")
+    (demand,) = find_requirements((ALL, before), (ALL, other), table="tbl")
     assert "the files are partitioned by ['a']" in demand.reason
 
 
 def test_partition_columns_keep_their_order() -> None:
     fields = null("a"), null("b")
     before, after = (of_fields(*fields, partition_columns=tuple(by)) for by in ("ab", "ba"))
-    (demand,) = demands((ALL, before), (ALL, after), table="tbl")
+    (demand,) = find_requirements((ALL, before), (ALL, after), table="tbl")
     assert "partitioned by ['a', 'b']" in demand.reason
 
 
 def test_a_partition_column_that_is_not_there_is_told() -> None:
     parted = of_fields(null("a"), partition_columns=("b",))
     with pytest.raises(InvalidTableError, match=r"partition columns are \['b'\].* columns a"):
-        demands((ALL, parted), (ALL, parted), table="tbl")
+        find_requirements((ALL, parted), (ALL, parted), table="tbl")
 
 
 def test_taking_a_rule_away_demands_nothing() -> None:
     ruled = metadata({"delta.constraints.c": "a > 0", **V2})
-    assert demands((ALL, ruled), (ALL, metadata(V1)), table="tbl") == ()
+    assert find_requirements((ALL, ruled), (ALL, metadata(V1)), table="tbl") == ()
 
 
 def test_a_feature_that_the_protocol_gets_later_counts_from_then_on() -> None:
     """The property was there before; nobody had to heed it."""
     table = metadata({"delta.enableRowTracking": "true"})
-    (demand,) = demands((Protocol(1, 2), table), (ALL, table), table="tbl")
+    (demand,) = find_requirements((Protocol(1, 2), table), (ALL, table), table="tbl")
     assert demand.condition is Condition.ROW_IDS

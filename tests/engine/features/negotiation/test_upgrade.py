@@ -15,7 +15,7 @@ from airflow_delta.engine.features.negotiation.lowest_protocol import protocol_w
 from airflow_delta.engine.features.negotiation.upgrade import (
     check_metadata,
     check_no_shrinking,
-    upgraded_protocol,
+    upgrade_protocol,
 )
 from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
 from airflow_delta.engine.features.registry import FEATURES
@@ -121,12 +121,12 @@ UP_TO_5 = (*UP_TO_2, "checkConstraints", "changeDataFeed", "generatedColumns", "
 def test_the_protocol_grows_by_what_metadata_need(
     before: Protocol, table: Metadata, after: Protocol
 ) -> None:
-    assert upgraded_protocol(before, table, table="tbl") == after
+    assert upgrade_protocol(before, table, table="tbl") == after
     check_no_shrinking(before, after, table="tbl")
 
 
 @pytest.mark.parametrize(
-    ("asked", "after"),
+    ("requested", "after"),
     [
         ({"rowTracking"}, listed(*UP_TO_2, "rowTracking", "domainMetadata")),
         ({"clustering"}, listed(*UP_TO_2, "clustering", "domainMetadata")),
@@ -139,27 +139,27 @@ def test_the_protocol_grows_by_what_metadata_need(
     ],
 )
 def test_a_feature_that_is_asked_for_brings_what_it_requires(
-    asked: set[str], after: Protocol
+    requested: set[str], after: Protocol
 ) -> None:
-    made = upgraded_protocol(Protocol(1, 2), metadata(), asked=frozenset(asked), table="tbl")
+    made = upgrade_protocol(Protocol(1, 2), metadata(), requested=frozenset(requested), table="tbl")
     assert made == after
 
 
 def test_a_mode_of_column_mapping_that_was_there_in_vain_is_not_turned_on() -> None:
     table = metadata(BY_NAME, field=MAPPING)
-    assert upgraded_protocol(Protocol(1, 2), table, before=table, table="t") == Protocol(1, 2)
-    assert upgraded_protocol(Protocol(1, 2), table, before=metadata(), table="t") == Protocol(2, 5)
-    asked = frozenset({"columnMapping"})
-    made = upgraded_protocol(Protocol(1, 2), table, before=table, asked=asked, table="t")
+    assert upgrade_protocol(Protocol(1, 2), table, before=table, table="t") == Protocol(1, 2)
+    assert upgrade_protocol(Protocol(1, 2), table, before=metadata(), table="t") == Protocol(2, 5)
+    requested = frozenset({"columnMapping"})
+    made = upgrade_protocol(Protocol(1, 2), table, before=table, requested=requested, table="t")
     assert made == Protocol(2, 5)
-    assert upgraded_protocol(Protocol(2, 5), table, before=table, table="t") == Protocol(2, 5)
+    assert upgrade_protocol(Protocol(2, 5), table, before=table, table="t") == Protocol(2, 5)
 
 
 def test_a_preview_that_the_table_has_stays_a_preview() -> None:
     before = listed(readers=("typeWidening-preview",))
     table = metadata({"delta.enableTypeWidening": "true"})
-    assert upgraded_protocol(before, table, table="tbl") == before
-    assert upgraded_protocol(Protocol(1, 2), table, table="tbl") == listed(
+    assert upgrade_protocol(before, table, table="tbl") == before
+    assert upgrade_protocol(Protocol(1, 2), table, table="tbl") == listed(
         *UP_TO_2, readers=("typeWidening",)
     )
 
@@ -167,12 +167,12 @@ def test_a_preview_that_the_table_has_stays_a_preview() -> None:
 @pytest.mark.parametrize("name", ["shinyNew", "catalogManaged"])
 def test_features_that_the_engine_can_not_write_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=name):
-        upgraded_protocol(Protocol(1, 2), metadata(), asked=frozenset({name}), table="tbl")
+        upgrade_protocol(Protocol(1, 2), metadata(), requested=frozenset({name}), table="tbl")
 
 
 def test_a_table_that_the_engine_can_not_write_is_not_upgraded() -> None:
     with pytest.raises(UnsupportedFeatureError, match="shinyNew"):
-        upgraded_protocol(listed("shinyNew"), metadata(), table="tbl")
+        upgrade_protocol(listed("shinyNew"), metadata(), table="tbl")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_metadata_that_contradict_themselves_are_refused(
     protocol: Protocol, table: Metadata, problem: str
 ) -> None:
     with pytest.raises(InvalidTableError, match=problem):
-        upgraded_protocol(protocol, table, table="tbl")
+        upgrade_protocol(protocol, table, table="tbl")
 
 
 def test_metadata_are_judged_by_the_features_that_the_protocol_has() -> None:
@@ -267,7 +267,7 @@ def test_other_writers_tables_have_all_that_their_metadata_need(
 ) -> None:
     snapshot = DeltaTable(str(golden_case(case))).snapshot()
     protocol = snapshot.protocol
-    assert upgraded_protocol(protocol, snapshot.metadata, table=case) is protocol
+    assert upgrade_protocol(protocol, snapshot.metadata, table=case) is protocol
 
 
 def test_a_property_that_nobody_had_to_heed_brings_its_feature(
@@ -276,7 +276,7 @@ def test_a_property_that_nobody_had_to_heed_brings_its_feature(
     """Identity columns under writer version 2, as a writer of version 5 left them."""
     snapshot = DeltaTable(str(golden_case("identity_test_written_by_version_5"))).snapshot()
     assert snapshot.protocol == Protocol(1, 2)
-    assert upgraded_protocol(snapshot.protocol, snapshot.metadata, table="t") == Protocol(1, 6)
+    assert upgrade_protocol(snapshot.protocol, snapshot.metadata, table="t") == Protocol(1, 6)
 
 
 WRITABLE = sorted(
@@ -307,19 +307,19 @@ protocols = st.one_of(
 def test_any_upgrade_is_valid_complete_and_no_newer_than_needed(
     before: Protocol, names: set[str]
 ) -> None:
-    asked = closed(names)
-    after = upgraded_protocol(before, metadata(), asked=asked, table="tbl")
+    requested = closed(names)
+    after = upgrade_protocol(before, metadata(), requested=requested, table="tbl")
     check_writable(after, metadata(), table="tbl", operation=Operation.COMMIT)
     supported = supported_features(after)
-    assert supported >= asked | supported_features(before)
-    # Beyond what is asked for: only what a legacy version promises along with it.
-    extra = supported - asked - supported_features(before)
+    assert supported >= requested | supported_features(before)
+    # Beyond what is requested for: only what a legacy version promises along with it.
+    extra = supported - requested - supported_features(before)
     assert all(FEATURES[name].is_legacy for name in extra)
     assert not extra or after.min_writer_version < 7
     for_readers = {name for name in supported if FEATURES[name].kind is Kind.READER_WRITER}
     if before.min_reader_version < 3:
         assert (after.min_reader_version == 3) == bool(for_readers - {"columnMapping"})
-    assert upgraded_protocol(after, metadata(), asked=asked, table="tbl") is after
+    assert upgrade_protocol(after, metadata(), requested=requested, table="tbl") is after
 
 
 @pytest.mark.parametrize(

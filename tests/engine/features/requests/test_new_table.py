@@ -101,11 +101,11 @@ def test_column_mapping_beside_a_reader_feature_is_listed_for_both() -> None:
 
 
 def test_features_can_be_asked_for_by_name_in_any_case() -> None:
-    asked = {
+    requested = {
         "delta.feature.DELETIONVECTORS": "Supported",
         "delta.feature.domainMetadata": "enabled",
     }
-    assert new(asked) == listed("domainMetadata", readers=("deletionVectors",))
+    assert new(requested) == listed("domainMetadata", readers=("deletionVectors",))
 
 
 def test_what_a_feature_requires_comes_along() -> None:
@@ -131,8 +131,8 @@ def test_versions_that_are_asked_for(
     versions: tuple[str | None, str | None], expected: Protocol
 ) -> None:
     keys = ("delta.minReaderVersion", "delta.minWriterVersion")
-    asked = {key: value for key, value in zip(keys, versions, strict=True) if value is not None}
-    assert new(asked) == expected
+    requested = {key: value for key, value in zip(keys, versions, strict=True) if value is not None}
+    assert new(requested) == expected
 
 
 def test_lists_keep_what_a_version_that_is_asked_for_promises() -> None:

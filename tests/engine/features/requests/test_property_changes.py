@@ -11,7 +11,7 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.features.column_mapping import field_id, mapping_mode, physical_name
-from airflow_delta.engine.features.requests.property_changes import changed_properties
+from airflow_delta.engine.features.requests.property_changes import change_properties
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.schema import INTEGER, ArrayType, StructField, StructType
 from airflow_delta.engine.model.schema_json import parse_schema, schema_to_json
@@ -37,8 +37,8 @@ ROW_TRACKING = listed(*UP_TO_2, "rowTracking", "domainMetadata")
 
 
 def versions(reader: int | None, writer: int | None) -> dict[str, str]:
-    asked = {"delta.minReaderVersion": reader, "delta.minWriterVersion": writer}
-    return {key: str(value) for key, value in asked.items() if value is not None}
+    requested = {"delta.minReaderVersion": reader, "delta.minWriterVersion": writer}
+    return {key: str(value) for key, value in requested.items() if value is not None}
 
 
 def metadata(
@@ -56,7 +56,7 @@ def change(
     protocol: Protocol = Protocol(1, 2),  # noqa: B008 - frozen
 ) -> tuple[Metadata, Protocol]:
     counter = itertools.count(1)
-    after, changed = changed_properties(
+    after, changed = change_properties(
         protocol,
         table,
         set=properties,

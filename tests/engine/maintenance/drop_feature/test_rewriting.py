@@ -21,7 +21,7 @@ from airflow_delta.engine.errors import (
     CorruptLogError,
     InvalidArgumentError,
 )
-from airflow_delta.engine.features.column_mapping import unmapped
+from airflow_delta.engine.features.column_mapping import metadata_without_mapping
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewrite
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
@@ -184,7 +184,7 @@ def test_column_mapping_is_turned_off_with_all_files_only(tmp_path: Path) -> Non
     delta = created(tmp_path, {"delta.columnMapping.mode": "name"})
     files = [written(delta, name, {"x": numbers(1)}) for name in ("a.parquet", "b.parquet")]
     transaction = delta.transaction("REMOVE COLUMN MAPPING")
-    transaction.set_metadata(unmapped(delta.snapshot().metadata, table=delta.uri))
+    transaction.set_metadata(metadata_without_mapping(delta.snapshot().metadata, table=delta.uri))
     transaction.remove_file(RemoveFile(files[0].path, data_change=True))
     with pytest.raises(
         ConstraintViolationError, match=r"1 files are otherwise, such as 'b\.parquet'"

@@ -116,7 +116,7 @@ def test_few_commits_are_compacted_only_on_request(table: MemoryTable) -> None:
     table.put(classic_checkpoint(STATES[LAST - FEWEST + 1], LAST - FEWEST + 1))
     plan = plan_log_compaction(table.storage)
     assert plan.reason is not None
-    assert plan.reason.startswith(f"{FEWEST - 1} commits")
+    assert plan.reason.startswith(f"only {FEWEST - 1} commits")
     planned = plan_log_compaction(table.storage, end=LAST)
     assert (planned.start, planned.end, planned.reason) == (LAST - FEWEST + 2, LAST, None)
     # One commit alone is as good as its compaction.

@@ -37,7 +37,9 @@ def table(tmp_path: Path) -> DeltaTable:
 def check(table: DeltaTable, **actions: Any) -> None:
     base, target = table.snapshot(), table.snapshot(0)
     staged = Actions(purpose=RestoreVersion(target), **actions)
-    context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base, restored=target)
+    context = CommitContext(
+        base.table, 2, 1, base.protocol, base.metadata, base, restored_version=target
+    )
     assert check_restored_files(staged, context) is staged
 
 

@@ -28,9 +28,9 @@ __all__ = [
     "change_struct",
     "change_type_at",
     "column_path",
+    "display_path",
     "field_around",
     "field_at",
-    "shown",
     "type_at",
 ]
 
@@ -60,7 +60,7 @@ def column_path(name: Any, argument: str = "column") -> SchemaPath:
     )
 
 
-def shown(path: SchemaPath) -> str:
+def display_path(path: SchemaPath) -> str:
     """A path for a message."""
     return ".".join(path)
 
@@ -93,7 +93,7 @@ def field_at(schema: StructType, path: SchemaPath) -> StructField:
     if isinstance(field, StructField):
         return field
     raise InvalidArgumentError(
-        f"{shown(path)} is no column but the inside of one of the type {parent}: expected a column",
+        f"{display_path(path)} is no column but the inside of one of the type {parent}: expected a column",
         column=path,
     )
 
@@ -168,7 +168,7 @@ def change_struct(
         if isinstance(data_type, StructType):
             return change(data_type)
         raise InvalidArgumentError(
-            f"{shown(path)} is of the type {data_type}, which has no columns: expected a struct",
+            f"{display_path(path)} is of the type {data_type}, which has no columns: expected a struct",
             column=path,
         )
 
@@ -208,10 +208,10 @@ def _child(data_type: DataType, path: SchemaPath) -> StructField | DataType:
             inner = {}
     if name in inner:
         return inner[name]
-    around = shown(path[:-1]) or "the table"
+    around = display_path(path[:-1]) or "the table"
     there = ", ".join(inner) or f"nothing, as it is of the type {data_type}"
     raise InvalidArgumentError(
-        f"there is no column {shown(path)}: {around} has {there}. A column inside another is named by "
-        "a list, such as ['address', 'street']",
+        f"there is no column {display_path(path)}: {around} has {there}. A column inside another is named "
+        "by a list, such as ['address', 'street']",
         column=path,
     )

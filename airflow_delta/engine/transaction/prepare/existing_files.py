@@ -20,22 +20,22 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.action_schema import FILE_KEY_COLUMNS
 from airflow_delta.engine.features.negotiation.transitions import (
     Condition,
-    Demand,
+    FileRequirement,
     check_transition,
-    demands,
+    find_requirements,
 )
 from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.replay.file_key import file_keys, keys_of_files
 from airflow_delta.engine.transaction.context import CommitContext
-from airflow_delta.engine.transaction.prepare.staying_columns import column_demands
+from airflow_delta.engine.transaction.prepare.existing_columns import find_column_requirements
 from airflow_delta.engine.transaction.staged import Actions
 
-__all__ = ["check_staying_files"]
+__all__ = ["check_existing_files"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
 
 
-def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
+def check_existing_files(actions: Actions, context: CommitContext) -> Actions:
     """The change of protocol and metadata is one that the table's files allow.
 
     Raises:
@@ -45,7 +45,7 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
         CorruptLogError: the table's live files can't be read.
         StorageError: the store failed.
     """
-    base, former = context.base, context.written_for
+    base, former = context.base, context.files_source
     if base is None or former is None or not (actions.protocol or actions.metadata):
         return actions
     protocols = (former.protocol, context.protocol)
@@ -58,20 +58,22 @@ def check_staying_files(actions: Actions, context: CommitContext) -> Actions:
     )
     before, after = (former.protocol, former.metadata), (context.protocol, context.metadata)
     made = (
-        *demands(before, after, table=context.table),
-        *column_demands(before, after, table=context.table),
+        *find_requirements(before, after, table=context.table),
+        *find_column_requirements(before, after, table=context.table),
     )
     if made:
         live = base.files(columns=(*FILE_KEY_COLUMNS, *_ROW_IDS))
         for demand in made:
-            _check_demand(demand, live, actions, context)
+            _check_requirement(demand, live, actions, context)
     return actions
 
 
-def _check_demand(demand: Demand, live: pa.Table, actions: Actions, context: CommitContext) -> None:
-    if demand.condition is Condition.NO_FILES and context.restored is not None:
+def _check_requirement(
+    demand: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
+) -> None:
+    if demand.condition is Condition.NO_FILES and context.restored_version is not None:
         # What comes back was written as long ago as what stays.
-        unfit = context.restored.files(columns=FILE_KEY_COLUMNS)
+        unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
     elif demand.condition is Condition.NO_FILES:
         unfit = _without(live, actions.removes, context)
     else:

@@ -14,10 +14,10 @@ from airflow_delta.engine.model.file_actions import AddFile, RemoveFile
 from airflow_delta.engine.transaction.context import CommitContext
 from airflow_delta.engine.transaction.staged import Actions
 
-__all__ = ["deleted_rows", "vector_changes"]
+__all__ = ["deleted_rows", "deletion_vector_growth"]
 
 
-def vector_changes(actions: Actions, context: CommitContext) -> Mapping[str, int]:
+def deletion_vector_growth(actions: Actions, context: CommitContext) -> Mapping[str, int]:
     """By how many rows the vectors of files that are removed and added again have grown.
 
     Returns:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_delta.engine.features.column_mapping import field_id, mapping_mode, physical_schema
-from airflow_delta.engine.features.negotiation.transitions import Condition, Demand
+from airflow_delta.engine.features.negotiation.transitions import Condition, FileRequirement
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import SchemaPath, all_fields, all_types
 from airflow_delta.engine.features.type_widening import can_widen
@@ -30,12 +30,12 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import VOID, ArrayType, DataType, MapType, StructType
 from airflow_delta.engine.model.schema_json import parse_schema
 
-__all__ = ["column_demands"]
+__all__ = ["find_column_requirements"]
 
 
-def column_demands(
+def find_column_requirements(
     old: tuple[Protocol, Metadata], new: tuple[Protocol, Metadata], *, table: str
-) -> Iterator[Demand]:
+) -> Iterator[FileRequirement]:
     """What a change of a table's columns demands of the files that it has.
 
     Args:
@@ -95,12 +95,12 @@ class _Columns:
 _Nested = StructType | ArrayType | MapType
 
 
-def _of_types(before: _Columns, after: _Columns) -> Iterator[Demand]:
+def _of_types(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
     for place, old in before.types.items():
         new = after.types.get(place, old)
         if old == VOID or _can_be_read(old, new, widening=after.widening):
             continue
-        yield Demand(
+        yield FileRequirement(
             Condition.NO_FILES,
             f"the type of the column {'.'.join(place)} changes from {old} to {new}, which the files "
             "can't be read as; types can only be widened, once delta.enableTypeWidening is true",
@@ -114,7 +114,7 @@ def _can_be_read(old: DataType, new: DataType, *, widening: bool) -> bool:
     return old == new or (widening and can_widen(old, new))
 
 
-def _of_names(before: _Columns, after: _Columns) -> Iterator[Demand]:
+def _of_names(before: _Columns, after: _Columns) -> Iterator[FileRequirement]:
     if before.mapped and after.mapped:
         by_id = {number: place for place, number in after.ids.items()}
         moved = [
@@ -127,7 +127,7 @@ def _of_names(before: _Columns, after: _Columns) -> Iterator[Demand]:
             place for path, place in before.places.items() if after.places.get(path, place) != place
         ]
     for place in moved:
-        yield Demand(
+        yield FileRequirement(
             Condition.NO_FILES,
             f"the files know a column by the physical name {'.'.join(place)}, and its physical name or "
             "its id changes; a column keeps both as long as it is there",

@@ -14,12 +14,12 @@ from airflow_delta.engine.features.clustering import (
     parse_clustering_columns,
 )
 from airflow_delta.engine.features.clustering_choice import clustering_paths, without_statistics
-from airflow_delta.engine.features.column_changes.places import ColumnName, column_path
+from airflow_delta.engine.features.column_changes.column_paths import ColumnName, column_path
 from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
 from airflow_delta.engine.features.known_properties import FEATURE_PREFIX
-from airflow_delta.engine.features.negotiation.upgrade import upgraded_protocol
+from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.features.protocol import supported_features
-from airflow_delta.engine.features.requests.property_changes import changed_properties
+from airflow_delta.engine.features.requests.property_changes import change_properties
 from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.features.statistics_columns import STATISTICS_COLUMNS
 from airflow_delta.engine.model.arguments import (
@@ -36,45 +36,45 @@ from airflow_delta.engine.transaction.alter.plan import Alteration
 from airflow_delta.engine.transaction.unique import unique_text
 
 __all__ = [
-    "clustered",
-    "constrained",
-    "described",
-    "named",
-    "properties_set",
-    "properties_unset",
-    "unconstrained",
-    "with_feature",
+    "add_constraint",
+    "add_feature",
+    "cluster_by",
+    "drop_constraint",
+    "set_description",
+    "set_name",
+    "set_properties",
+    "unset_properties",
 ]
 
 _SET, _UNSET = "SET TBLPROPERTIES", "UNSET TBLPROPERTIES"
 _ABOUT_STATISTICS = ("delta.dataSkippingNumIndexedCols", STATISTICS_COLUMNS)
 
 
-def properties_set(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
-    """More or other properties; see `changed_properties`."""
+def set_properties(base: Snapshot, properties: Mapping[str, str]) -> Alteration:
+    """More or other properties; see `change_properties`."""
     check_mapping("properties", properties, "a mapping of names to texts")
     if not properties:
         raise InvalidArgumentError("there are no properties to set")
-    return _with_properties(base, _SET, {"properties": dict(properties)}, set=properties)
+    return _change_properties(base, _SET, {"properties": dict(properties)}, set=properties)
 
 
-def properties_unset(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
-    """Fewer properties; see `changed_properties`."""
+def unset_properties(base: Snapshot, names: Iterable[str], *, if_exists: bool) -> Alteration:
+    """Fewer properties; see `change_properties`."""
     expected = "a list of properties to unset"
     given = list(check_texts("names", names, expected))
     if not given:
         raise wrong_argument("names", expected, names)
     parameters = {"properties": given, "ifExists": if_exists}
-    return _with_properties(base, _UNSET, parameters, unset=given, if_exists=if_exists)
+    return _change_properties(base, _UNSET, parameters, unset=given, if_exists=if_exists)
 
 
-def with_feature(base: Snapshot, name: str) -> Alteration:
+def add_feature(base: Snapshot, name: str) -> Alteration:
     """A table that supports a feature, and all that it requires."""
     check_text("name", name)
-    return properties_set(base, {f"{FEATURE_PREFIX}{name}": "supported"})
+    return set_properties(base, {f"{FEATURE_PREFIX}{name}": "supported"})
 
 
-def constrained(base: Snapshot, name: str, expression: str) -> Alteration:
+def add_constraint(base: Snapshot, name: str, expression: str) -> Alteration:
     """One more CHECK constraint.
 
     The name is stored in lower case: the reference implementation looks it up so.
@@ -99,7 +99,7 @@ def constrained(base: Snapshot, name: str, expression: str) -> Alteration:
     return Alteration("ADD CONSTRAINT", {"name": name, "expr": text}, metadata)
 
 
-def unconstrained(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
+def drop_constraint(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
     """One CHECK constraint less, whatever the case of its name.
 
     Raises:
@@ -120,7 +120,7 @@ def unconstrained(base: Snapshot, name: str, *, if_exists: bool) -> Alteration:
     )
 
 
-def clustered(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
+def cluster_by(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
     """A table clustered by other columns, or by none; see `clustering_paths`.
 
     Raises:
@@ -145,18 +145,18 @@ def clustered(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
         "CLUSTER BY",
         parameters,
         base.metadata,
-        upgraded_protocol(
+        upgrade_protocol(
             base.protocol,
             base.metadata,
             before=base.metadata,
-            asked=frozenset({FEATURE}),
+            requested=frozenset({FEATURE}),
             table=base.table,
         ),
         domain=clustering_domain(paths),
     )
 
 
-def named(base: Snapshot, name: str | None) -> Alteration:
+def set_name(base: Snapshot, name: str | None) -> Alteration:
     """A table of another name.
 
     Delta Spark has no operation for it; the commit tells it as deltalake's do.
@@ -166,7 +166,7 @@ def named(base: Snapshot, name: str | None) -> Alteration:
     return Alteration("UPDATE TABLE METADATA", parameters, replace(base.metadata, name=name))
 
 
-def described(base: Snapshot, description: str | None) -> Alteration:
+def set_description(base: Snapshot, description: str | None) -> Alteration:
     """A table of another description, which SQL calls its comment."""
     check_text("description", description, optional=True)
     metadata = replace(base.metadata, description=description)
@@ -175,10 +175,10 @@ def described(base: Snapshot, description: str | None) -> Alteration:
     return Alteration(_SET, {"properties": {"comment": description}}, metadata)
 
 
-def _with_properties(
+def _change_properties(
     base: Snapshot, operation: str, parameters: Mapping[str, Any], **changes: Any
 ) -> Alteration:
-    protocol, metadata = changed_properties(
+    protocol, metadata = change_properties(
         base.protocol, base.metadata, unique=unique_text, table=base.table, **changes
     )
     old, new = base.metadata.configuration, metadata.configuration
