@@ -26,7 +26,7 @@ pickled, because Airflow carries errors between processes::
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
     │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
-    │   │   └── NoBooksError               its books aren't where they should be
+    │   │   └── CommitStoreMissingError    its commit store doesn't exist
     │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
     ├── RetentionError                     the operation would destroy what retention protects
@@ -36,6 +36,7 @@ pickled, because Airflow carries errors between processes::
     │   ├── ObjectExistsError
     │   ├── NotRegularFileError            a link, a FIFO or a device is where a file should be
     │   ├── NothingWrittenError            it failed before anything was written
+    │   │   └── BucketNotFoundError        there is no such bucket or container
     │   └── UnsafeStorageError             the store can't do what safety needs
     └── InvalidArgumentError               the caller asked for something that makes no sense
 
@@ -49,11 +50,13 @@ from typing import Any
 from airflow_delta.engine.public_text import message_text, public_text, without_password
 
 __all__ = [
+    "BucketNotFoundError",
     "ChangesNotAvailableError",
     "CommitConflictError",
     "CommitOutcomeUnknownError",
     "CommitOwnerError",
     "CommitOwnerUnavailableError",
+    "CommitStoreMissingError",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",
     "ConcurrentDeleteReadError",
@@ -226,8 +229,12 @@ class CommitOwnerUnavailableError(CommitOwnerError):
     """
 
 
-class NoBooksError(CommitOwnerUnavailableError):
-    """The books of a commit owner aren't there: nobody has begun them, or they are elsewhere."""
+class CommitStoreMissingError(CommitOwnerUnavailableError):
+    """The commit store of a commit owner doesn't exist: not created yet, or at another location."""
+
+
+NoBooksError = CommitStoreMissingError
+"""The former name of `CommitStoreMissingError`, for code that catches it and errors pickled by it."""
 
 
 class NotBackfilledError(CommitOwnerError):
@@ -278,6 +285,10 @@ class NotRegularFileError(StorageError):
 
 class NothingWrittenError(StorageError):
     """The store failed, and certainly before anything was written. Facts: path, operation."""
+
+
+class BucketNotFoundError(NothingWrittenError):
+    """The store says that there is no such bucket or container. Facts: path, operation."""
 
 
 class UnsafeStorageError(StorageError):

@@ -56,7 +56,7 @@ POLICY = {
     "CommitOutcomeUnknownError": "retry",
     "CommitOwnerError": "retry",
     "CommitOwnerUnavailableError": "retry",
-    "NoBooksError": "retry",
+    "CommitStoreMissingError": "retry",
     "NotBackfilledError": "retry",
     "ConstraintViolationError": "fail",
     "RetentionError": "fail",
@@ -66,6 +66,8 @@ POLICY = {
     "MissingFilesError": "fail",
     "ObjectExistsError": "retry",
     "NothingWrittenError": "retry",
+    # The location is wrong, or somebody has to create the bucket.
+    "BucketNotFoundError": "fail",
     "NotRegularFileError": "fail",
     "UnsafeStorageError": "fail",
     "InvalidArgumentError": "fail",

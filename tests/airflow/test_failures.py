@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import airflow_delta.spark
-from airflow_delta.engine import errors
+from airflow_delta.engine import DeltaTable, errors
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import (
@@ -32,6 +32,8 @@ from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
 from airflow_delta.operators.restore import RestoreOperator
+from airflow_delta.operators.row_rules import AddConstraintOperator, SetNotNullOperator
+from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
@@ -48,6 +50,7 @@ from airflow_delta.version_compat import (
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.failures import fails_for_good
 from tests.airflow.waits import context
+from tests.object_stores import new_place
 
 SENSORS: list[tuple[Any, dict[str, Any]]] = [
     (BackfillSensor, {}),
@@ -55,15 +58,18 @@ SENSORS: list[tuple[Any, dict[str, Any]]] = [
     (TruncationSensor, {"feature": "deletionVectors"}),
 ]
 OPERATORS: list[tuple[Any, dict[str, Any]]] = [
+    (AddConstraintOperator, {"name": "c", "expression": "x > 0"}),
     (BackfillOperator, {}),
     (ChangeFeedOperator, {}),
     (CheckpointOperator, {}),
     (ConvertToFileSystemOperator, {}),
     (ConvertToManagedCommitOperator, {}),
     (DropFeatureOperator, {"feature": "deletionVectors"}),
+    (EnableRowTrackingOperator, {}),
     (LogCompactionOperator, {}),
     (MetadataCleanupOperator, {}),
     (RestoreOperator, {"version": 1}),
+    (SetNotNullOperator, {"column": "x"}),
     (TableProfileOperator, {}),
     (TimeTravelSnapshotOperator, {}),
     (VacuumOperator, {}),
@@ -257,3 +263,15 @@ def test_the_hook_takes_no_relative_path() -> None:
     event = asyncio.run(first_event())
     assert (event["status"], event["error"]) == ("error", "InvalidArgumentError")
     assert "expected an absolute path" in event["message"]
+
+
+def test_a_bucket_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
+    """The location is wrong. To try it again helps nobody."""
+    uri, options = new_place("s3", tmp_path)
+    table = DeltaTable(f"{uri}-which-is-not-there/t", options)
+    for ask in (table.exists, table.latest_version, table.snapshot, table.checkpoint):
+        with (
+            pytest.raises(TableFailure, match="the bucket or container doesn't exist"),
+            failures_by_policy(),
+        ):
+            ask()

@@ -61,7 +61,7 @@ class Drop:
     removed_properties: frozenset[str] = frozenset()
 
 
-_STAYS = "there is no procedure that would free a table of it"
+_STAYS = "no procedure to drop it is known"
 
 
 @dataclass(frozen=True, slots=True)

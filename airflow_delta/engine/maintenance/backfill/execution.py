@@ -263,7 +263,7 @@ def ensure_backfilled(storage: Storage, owners: CommitOwners, version: int | Non
 def _open_logged(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
     """Return the newest version in the log, and the owner that it names."""
     newest = open_newest(storage, verified=True)
-    return newest.version, owners.owner_of(storage, newest.protocol, newest.metadata)
+    return newest.version, owners.find_owned_table(storage, newest.protocol, newest.metadata)
 
 
 def _plan(storage: Storage, owners: CommitOwners, version: int | None) -> BackfillPlan | None:

@@ -40,7 +40,7 @@ def _check_owner(subject: Subject) -> Iterator[Finding]:
     if subject.definition is None:
         return
     try:
-        owned = subject.owners.owner_of(subject.storage, *subject.definition)
+        owned = subject.owners.find_owned_table(subject.storage, *subject.definition)
         if owned is None:
             yield from _find_proposed(subject)
             return

@@ -145,7 +145,7 @@ def _select_lines(
         lines = index_lines(source)
         chosen = lines.select(np.isin(lines.positions(), positions, assume_unique=True))
         if len(chosen):
-            yield chosen.joined()
+            yield chosen.join()
 
 
 def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) -> None:

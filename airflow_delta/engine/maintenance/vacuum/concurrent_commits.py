@@ -97,7 +97,7 @@ class Deletions:
             newest = open_for_vacuum(self._storage, self._owners)
             self._mark_brought_back(_collect_added_since(self._plan, newest))
         else:
-            owned = self._owners.owner_of(self._storage, known.protocol, known.metadata)
+            owned = self._owners.find_owned_table(self._storage, known.protocol, known.metadata)
             concurrent = load_concurrent_commits(known, self._owners, owned)
             if not concurrent.commits.commits:
                 return known
