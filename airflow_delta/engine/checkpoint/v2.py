@@ -19,9 +19,9 @@ from airflow_delta.engine.arrow.json.line_locations import larger_than_memory
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.model.checkpoint_kinds import CHECKPOINT_KINDS
 from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.model.paths import decode_path
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class JsonTopLevel:
     def _non_file_actions_of(
         self, action: dict[str, Any], number: int
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        for kind in SMALL_KINDS:
+        for kind in CHECKPOINT_KINDS:
             value = action.get(kind)
             if isinstance(value, dict):
                 yield kind, value

@@ -22,7 +22,7 @@ from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actio
 from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
-from airflow_delta.engine.parquet.kinds import repeated_action
+from airflow_delta.engine.model.checkpoint_kinds import find_repeated_action
 from airflow_delta.engine.snapshot.commit_texts import (
     commit_texts,
     compacted_versions,
@@ -214,7 +214,7 @@ def check_reconciled(
         if action.version in found:
             found[action.version].append((action.kind, action.value))
     for version, said in found.items():
-        twice = repeated_action(said)
+        twice = find_repeated_action(said)
         if twice is not None:
             raise unreconciled(twice, version=version, path=compactions[version], table=table)
 

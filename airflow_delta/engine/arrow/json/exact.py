@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE_KINDS",
+    "NON_FILE_KINDS",
     "NO_ACTION",
-    "SMALL_KINDS",
     "InvalidLineError",
     "NonFileAction",
     "file_columns",
@@ -40,13 +40,13 @@ __all__ = [
 FILE_KINDS = ("add", "remove")
 """The actions that become rows."""
 
-SMALL_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
+NON_FILE_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
 """The other actions that a commit may hold."""
 
 _OF_CHECKPOINTS = ("checkpointMetadata", "sidecar")
 NO_ACTION = re.compile(
     rb'\{(?:"(?!(?:'
-    + "|".join((*FILE_KINDS, *sorted(SMALL_KINDS), *_OF_CHECKPOINTS)).encode()
+    + "|".join((*FILE_KINDS, *sorted(NON_FILE_KINDS), *_OF_CHECKPOINTS)).encode()
     + rb')")\w+":(?:0|-?[1-9][0-9]{0,14}|true|false|null|"[ !#-\[\]-~]*"))?\}\r?'
 )
 """A line that is certainly valid, and no action of the protocol: ``{}``, or one unknown key with a scalar.
@@ -94,7 +94,7 @@ def read_line(content: bytes) -> tuple[str, dict[str, Any]] | None:
     actions = [
         (kind, value)
         for kind, value in entry.items()
-        if value is not None and (kind in FILE_KINDS or kind in SMALL_KINDS)
+        if value is not None and (kind in FILE_KINDS or kind in NON_FILE_KINDS)
     ]
     if not actions:
         return None

@@ -35,7 +35,7 @@ from airflow_delta.engine.arrow.action_schema import (
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
     NO_ACTION,
-    SMALL_KINDS,
+    NON_FILE_KINDS,
     InvalidLineError,
     NonFileAction,
     file_columns,
@@ -162,7 +162,7 @@ def _parser(
         )
     wanted = None if columns is None else tuple(columns)
     schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
-    return _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds), by_line=by_line)
+    return _Parser(schemas, NON_FILE_KINDS if kinds is None else frozenset(kinds), by_line=by_line)
 
 
 def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from functools import partial
 
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
-    SMALL_KINDS,
+    NON_FILE_KINDS,
     InvalidLineError,
     NonFileAction,
     read_line,
@@ -48,7 +48,9 @@ def scan_non_file_actions(
         StorageError: a commit doesn't fit into memory.
     """
     # The prefixes end with a brace because a null stands for no action.
-    others = [f'{{"{kind}":{{'.encode() for kind in (*FILE_KINDS, *sorted(SMALL_KINDS - {*kinds}))]
+    others = [
+        f'{{"{kind}":{{'.encode() for kind in (*FILE_KINDS, *sorted(NON_FILE_KINDS - {*kinds}))
+    ]
     scan = partial(_scan, kinds=frozenset(kinds), others=others)
     slices = cut_slices(commits, table=table, paths=paths)
     return tuple(action for found in map_ordered(scan, slices) for action in found)
