@@ -12,9 +12,11 @@ demo: setup
 test: setup azurite delta-spark hadoop-aws postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m "not deep"
 
-# Tests that take too long to run after each change: the fuzzer's many cases.
-test-deep: setup
-	$(VENV_PYTHON) -m pytest -n 2 --dist load -m deep
+# Tests that take too long to run after each change: many cases of the fuzzer and of races, killed jobs, and
+# more tables for Delta Spark.
+test-deep: setup azurite delta-spark hadoop-aws postgres
+	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
+		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")
 
 setup: $(STAMP)
 
