@@ -11,7 +11,6 @@ import pytest
 
 from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.arrow.json.reader import parse_commits, stream_commits
-from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.log.commit_file import read_commit_info
 from airflow_delta.engine.storage.local import LocalStorage
@@ -45,7 +44,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: parse_commits(COMMITS, table="t", small=True),
         lambda: list(stream_commits(reversed(COMMITS), lambda parsed: parsed, table="t")),
         lambda: find_non_file_actions(COMMITS, kinds=("txn",), table="t"),
-        lambda: scan_non_file_actions(COMMITS, kinds=("txn",), table="t"),
+        lambda: find_non_file_actions(COMMITS, kinds=("txn",), table="t", is_long=True),
     ],
     ids=["columns", "by line", "newest first", "search", "scan"],
 )
@@ -104,7 +103,7 @@ def test_in_a_process_with_little_memory_it_is_an_answer_or_a_typed_error(
     size = commit_path(tmp_path, 1).stat().st_size
     code = """
 import resource, sys
-import airflow_delta.engine.arrow.json.reader, airflow_delta.engine.arrow.json.scan
+import airflow_delta.engine.arrow.json.reader
 import airflow_delta.engine.maintenance.check.checking, pyarrow.parquet
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import StorageError

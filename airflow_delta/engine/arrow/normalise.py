@@ -60,7 +60,7 @@ def _conform_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructAr
 
 
 def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
-    """Convert a map, or the list of pairs that some writers store in its place."""
+    """Convert a map, or the list of pairs that some writers store instead."""
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if pa.types.is_map(array.type):

@@ -1,7 +1,7 @@
 """Arrow arrays and scalars from a few Python values, without pandas.
 
 ``pa.array`` and ``pa.scalar`` import pandas if it is installed, to find out whether the values are from
-there. So do the functions of ``pyarrow.compute`` for a Python value in place of an Arrow one. That costs
+there. So do the functions of ``pyarrow.compute`` for a Python value instead of an Arrow one. That costs
 more time and memory than opening a table. These functions build arrays from buffers instead, and take
 a scalar out of an array of one value.
 """

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.engine.arrow.json.exact import NO_ACTION
-from airflow_delta.engine.arrow.json.line_locations import larger_than_memory
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.checkpoint_kinds import CHECKPOINT_KINDS
 from airflow_delta.engine.model.lazy import lazy_property
+from airflow_delta.engine.model.line_locations import larger_than_memory
 from airflow_delta.engine.model.paths import decode_path
 from airflow_delta.engine.storage.base import FileInfo, Storage
 

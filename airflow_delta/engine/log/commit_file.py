@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
-from airflow_delta.engine.arrow.json.line_locations import larger_than_memory
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import (
     CompactedCommits,
@@ -27,6 +26,7 @@ from airflow_delta.engine.log.files import (
     UnbackfilledCommit,
     commit_path,
 )
+from airflow_delta.engine.model.line_locations import larger_than_memory
 from airflow_delta.engine.remedies import PUT_FILE_BACK
 
 if TYPE_CHECKING:

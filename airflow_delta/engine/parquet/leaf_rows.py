@@ -35,7 +35,7 @@ class LeafRows:
         chunk: its description in the footer.
         leaf: the leaf.
         num_rows: the number of rows of the row group.
-        max_rows: the most rows in which the struct may not be null, for a leaf that isn't repeated; None
+        max_rows: the most rows in which the struct may have a value, for a leaf that isn't repeated; None
             for any number.
 
     Attributes:

@@ -95,17 +95,16 @@ class SegmentCommits:
     def non_file_actions(self) -> tuple[NonFileAction, ...]:
         """The non-file actions that are part of the state, in log order."""
         if self._non_file_actions is None:
-            if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
-                from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
-
-                non_file_actions = scan_non_file_actions(
-                    self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
-                )
-            else:
+            is_long = sum(commit.size for commit in self._commits) > _KEPT_BYTES
+            if not is_long:
                 self._kept = list(self._contents())
-                non_file_actions = find_non_file_actions(
-                    self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
-                )
+            non_file_actions = find_non_file_actions(
+                self._contents(),
+                kinds=_STATE_KINDS,
+                table=self._table,
+                paths=self._paths,
+                is_long=is_long,
+            )
             check_reconciled(non_file_actions, self._compacted, table=self._table)
             self._non_file_actions = non_file_actions
         return self._non_file_actions

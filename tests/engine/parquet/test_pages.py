@@ -88,10 +88,10 @@ def test_a_dictionary_is_decoded_when_asked_for() -> None:
     assert isinstance(found, DictionaryPage)
     words = found.values()
     assert words == ["a", "bc"]
-    places = page(0, {**V1, 2: 8}, BODY_V1[: -len(TEXTS)] + b"\x01\x04\x01")
-    assert read(places).values(2, words) == ["bc", "bc"]
+    indexes = page(0, {**V1, 2: 8}, BODY_V1[: -len(TEXTS)] + b"\x01\x04\x01")
+    assert read(indexes).values(2, words) == ["bc", "bc"]
     with pytest.raises(PyarrowFallback, match="encoding 8"):
-        read(places).values(2, None)
+        read(indexes).values(2, None)
 
 
 def test_a_checksum_is_checked() -> None:

@@ -80,12 +80,12 @@ def test_what_is_no_parquet_file_is_refused(data: bytes, size: int, message: str
         ParquetBytes(io.BytesIO(data), size=size)
 
 
-@pytest.mark.parametrize("place", [(0, 4), (3, 1), (10, 1000), (1004, 1), (-4, 8)])
-def test_ranges_that_are_not_in_the_file_are_refused(place: tuple[int, int]) -> None:
+@pytest.mark.parametrize("bounds", [(0, 4), (3, 1), (10, 1000), (1004, 1), (-4, 8)])
+def test_ranges_that_are_not_in_the_file_are_refused(bounds: tuple[int, int]) -> None:
     data = file_of(1000, b"footer")
     content = ParquetBytes(io.BytesIO(data), size=len(data))
     with pytest.raises(PyarrowFallback, match="outside of the data"):
-        content.read([place])
+        content.read([bounds])
 
 
 def test_very_much_is_refused() -> None:

@@ -26,7 +26,7 @@ def packed(numbers: list[int], width: int) -> bytes:
     padded = numbers + [0] * (groups * 8 - len(numbers))
     bits = [number >> bit & 1 for number in padded for bit in range(width)]
     content = bytes(
-        sum(bit << place for place, bit in enumerate(bits[start : start + 8]))
+        sum(bit << index for index, bit in enumerate(bits[start : start + 8]))
         for start in range(0, len(bits), 8)
     )
     return varint(groups << 1 | 1) + content

@@ -94,8 +94,8 @@ def footer_of(content: bytes) -> tuple[ThriftStruct, int]:
 
 def with_footer(content: bytes, footer: ThriftStruct) -> bytes:
     _, start = footer_of(content)
-    told = encode(footer)
-    return content[:start] + told + len(told).to_bytes(4, "little") + b"PAR1"
+    new_footer = encode(footer)
+    return content[:start] + new_footer + len(new_footer).to_bytes(4, "little") + b"PAR1"
 
 
 def first_group(footer: ThriftStruct) -> ThriftStruct:
@@ -114,14 +114,14 @@ def first_chunk(footer: ThriftStruct) -> ThriftStruct:
 
 
 def page_bytes(pages: bytes) -> list[int]:
-    """The places of the bytes of pages, without their headers."""
-    places: list[int] = []
+    """The positions of the bytes of pages, without their headers."""
+    positions: list[int] = []
     position = 0
     while position < len(pages):
         header, body = decode(pages, position)
         position = body + header.fields[3][1]
-        places += range(body, position)
-    return places
+        positions += range(body, position)
+    return positions
 
 
 def test_files_in_memory_become_the_row_groups_of_one() -> None:
@@ -140,14 +140,14 @@ def test_files_in_memory_become_the_row_groups_of_one() -> None:
     assert (footer.num_rows, footer.num_columns) == (44, 3)
 
 
-def test_statistics_come_along_and_tell_of_their_own_row_group() -> None:
+def test_statistics_are_copied_with_their_row_group() -> None:
     content = stitched((parquet(rows(5, 5)), [0]), (parquet(rows(0, 5)), [0]))
     footer = pq.read_metadata(io.BytesIO(content))
     found = [footer.row_group(i).column(0).statistics for i in range(2)]
     assert [(s.min, s.max, s.null_count) for s in found] == [(5, 9, 0), (0, 4, 0)]
 
 
-def test_all_that_tells_a_place_is_moved() -> None:
+def test_all_offsets_are_moved() -> None:
     content = parquet(rows(0, 9), group=3)
     footer, _ = footer_of(content)
     for number, group in enumerate(footer.fields[4][1].items):
@@ -173,11 +173,11 @@ def test_all_that_tells_a_place_is_moved() -> None:
 @given(st.data())
 def test_any_row_groups_of_any_files_any_number_of_times(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-    tables = [rows(100 * place, size) for place, size in enumerate(sizes)]
+    tables = [rows(100 * number, size) for number, size in enumerate(sizes)]
     groups = [data.draw(st.integers(1, 5)) for _ in tables]
     files = [parquet(table, group=g) for table, g in zip(tables, groups, strict=True)]
-    places = [(f, n) for f, g in enumerate(groups) for n in range(-(-sizes[f] // g))]
-    chosen = data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=9))
+    positions = [(f, n) for f, g in enumerate(groups) for n in range(-(-sizes[f] // g))]
+    chosen = data.draw(st.lists(st.sampled_from(positions), min_size=1, max_size=9))
     content = stitched(*((files[f], [n]) for f, n in chosen))
     expected = [tables[f].slice(n * groups[f], groups[f]) for f, n in chosen]
     assert read(content).equals(pa.concat_tables(expected))
@@ -188,7 +188,7 @@ def test_any_row_groups_of_any_files_any_number_of_times(data: st.DataObject) ->
     # What was stitched can be stitched.
     order = data.draw(st.permutations(range(len(chosen))))
     again = stitched((content, list(order)))
-    assert read(again).equals(pa.concat_tables([expected[place] for place in order]))
+    assert read(again).equals(pa.concat_tables([expected[number] for number in order]))
 
 
 def test_a_file_without_rows_keeps_its_schema() -> None:
@@ -277,8 +277,8 @@ def test_footers_that_make_no_sense_are_refused(
     footer, start = footer_of(content)
     chunk = first_chunk(footer)
     metadata = chunk.fields[3][1]
-    place = {"file": footer, "group": first_group(footer), "chunk": chunk, "metadata": metadata}
-    place[where].fields = dict(sorted({**place[where].fields, number: value}.items()))
+    structs = {"file": footer, "group": first_group(footer), "chunk": chunk, "metadata": metadata}
+    structs[where].fields = dict(sorted({**structs[where].fields, number: value}.items()))
     with pytest.raises(PyarrowFallback, match=match):
         StoredFile.from_footer(encode(footer), end=start)
 
@@ -333,8 +333,8 @@ def test_damaged_pages_are_found(data: st.DataObject) -> None:
     (group,) = parse_stored_file(content).groups
     pages = bytearray(content[group.start : group.start + group.length])
     check_pages(group, bytes(pages))
-    place = data.draw(st.sampled_from(page_bytes(bytes(pages))))
-    pages[place] ^= 1 << data.draw(st.integers(0, 7))
+    position = data.draw(st.sampled_from(page_bytes(bytes(pages))))
+    pages[position] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(PyarrowFallback, match="checksum"):
         check_pages(group, bytes(pages))
 
@@ -345,8 +345,10 @@ def test_damaged_headers_never_make_other_rows(data: st.DataObject) -> None:
     content = parquet(rows(0, 40), compression="none")
     (group,) = parse_stored_file(content).groups
     pages = bytearray(content[group.start : group.start + group.length])
-    place = data.draw(st.sampled_from(sorted({*range(len(pages))} - {*page_bytes(bytes(pages))})))
-    pages[place] ^= 1 << data.draw(st.integers(0, 7))
+    position = data.draw(
+        st.sampled_from(sorted({*range(len(pages))} - {*page_bytes(bytes(pages))}))
+    )
+    pages[position] ^= 1 << data.draw(st.integers(0, 7))
     try:
         check_pages(group, bytes(pages))
     except PyarrowFallback:

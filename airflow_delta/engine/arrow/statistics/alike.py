@@ -52,7 +52,7 @@ _TOKEN = re.compile(
 """A token of JSON without arrays, escapes and NaN."""
 
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
-# Two ranges in place of one, for which RE2 would let malformed UTF-8 pass.
+# Two ranges instead of one, for which RE2 would let malformed UTF-8 pass.
 _STRING = r"[\x20-\x21\x23-\x5b\x5d-\x7f\x{80}-\x{d7ff}\x{e000}-\x{10ffff}]*"
 _PATTERNS = {"number": _NUMBER, "string": _STRING, "flag": "(?:true|false)"}
 _INT64 = r"-?(?:0|[1-9][0-9]*)"

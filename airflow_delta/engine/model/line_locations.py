@@ -1,6 +1,8 @@
-"""Which file of the log a line stands in, and the errors that say so.
+"""The location of a line in the log, and the errors about commits and lines that name it.
 
-Apart from the modules that read lines, so that those who look at a few lines need no Arrow.
+All readers of JSON use these errors: those of commits in `log`, and those of actions in `arrow.json`.
+
+Spec: PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ __all__ = ["NO_PATHS", "corrupt_line", "empty_commit", "larger_than_memory", "pa
 _EXCERPT_CHARACTERS = 80
 
 NO_PATHS: Mapping[int, str] = MappingProxyType({})
-"""Where all commits have the name of a commit."""
+"""The paths of a log in which all commits have the name of a commit."""
 
 
 def path_of(version: int, paths: Mapping[int, str]) -> str:
-    """The file that is read as a version; ``paths`` names those without the name of a commit."""
+    """The file with the commit of a version; ``paths`` has those without the name of a commit."""
     return paths.get(version) or f"_delta_log/{version:020d}.json"
 
 
 def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
-    """The error over a commit without content."""
+    """Create the error about a commit without content."""
     return CorruptLogError(
         f"incomplete commit: {path} is empty; expected at least one action. Its writer failed "
         f"or has not finished; {PUT_COMMIT_BACK_OR_DELETE}",
@@ -38,7 +40,7 @@ def empty_commit(*, version: int, path: str, table: str) -> CorruptLogError:
 def larger_than_memory(
     size: int, *, version: int, path: str, table: str, what: str = "commit"
 ) -> StorageError:
-    """The error for a commit that takes more memory to parse than there is.
+    """Create the error about a commit that takes more memory to parse than there is.
 
     Args:
         size: the bytes that were parsed at once.
@@ -60,17 +62,17 @@ def larger_than_memory(
 def corrupt_line(
     content: bytes | memoryview, reason: str, *, version: int, path: str, line: int, table: str
 ) -> CorruptLogError:
-    """The error that says what is wrong with a line, and where it stands.
+    """Create the error about an invalid line, with its location.
 
     Args:
         content: the line.
-        reason: what was expected of it and what was found.
+        reason: what was expected, and what was found.
         version: the version of the commit.
         path: the commit's file.
         line: the number of the line in the file, from 1.
         table: the table's location.
     """
-    # A character takes at most four bytes, so a line of 100 MB isn't decoded for its excerpt.
+    # A character has at most four bytes. A line of 100 MB isn't decoded for its excerpt.
     raw = bytes(content[: 4 * _EXCERPT_CHARACTERS])
     excerpt = raw.decode("utf-8", "replace")[:_EXCERPT_CHARACTERS]
     return CorruptLogError(
