@@ -26,7 +26,7 @@ pickled, because Airflow carries errors between processes::
     ├── CommitOutcomeUnknownError          a commit may or may not have been made
     ├── CommitOwnerError                   the commit owner of a managed table refused or failed
     │   ├── CommitOwnerUnavailableError    it can't be found or can't be reached
-    │   │   └── NoBooksError               its books aren't where they should be
+    │   │   └── CommitStoreMissingError    its commit store doesn't exist
     │   └── NotBackfilledError             it hasn't backfilled yet what the operation needs
     ├── ConstraintViolationError           the data or the actions of a commit break a rule of the table
     ├── RetentionError                     the operation would destroy what retention protects
@@ -56,6 +56,7 @@ __all__ = [
     "CommitOutcomeUnknownError",
     "CommitOwnerError",
     "CommitOwnerUnavailableError",
+    "CommitStoreMissingError",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",
     "ConcurrentDeleteReadError",
@@ -228,8 +229,12 @@ class CommitOwnerUnavailableError(CommitOwnerError):
     """
 
 
-class NoBooksError(CommitOwnerUnavailableError):
-    """The books of a commit owner aren't there: nobody has begun them, or they are elsewhere."""
+class CommitStoreMissingError(CommitOwnerUnavailableError):
+    """The commit store of a commit owner doesn't exist: not created yet, or at another location."""
+
+
+NoBooksError = CommitStoreMissingError
+"""The former name of `CommitStoreMissingError`, for code that catches it and errors pickled by it."""
 
 
 class NotBackfilledError(CommitOwnerError):

@@ -27,8 +27,8 @@ from airflow_delta.engine import (
     StructType,
 )
 from airflow_delta.engine.changes.plan import ChangePlan
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.snapshot.verify import Difference, VerifyResult
 from airflow_delta.engine.transaction.alter.table import TableAlteration
@@ -185,7 +185,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     )
     for dry_run in (True, False):
         keep(table.drop_feature("v2Checkpoint", truncate_history=True, dry_run=dry_run))
-    owned = DeltaTable(root / "t", commit_owners={"memory": LedgerOwner(MemoryLedger())})
+    owned = DeltaTable(root / "t", commit_owners={"memory": StoreBackedOwner(MemoryCommitStore())})
     keep(owned.convert_to_managed("memory", {"backfill": "on-request"}), owned.commit_status())
     keep(owned.backfill(dry_run=True), owned.backfill(), owned.convert_to_file_system())
     keep(DeltaTable(root / "t").repair_statistics(), DeltaTable(root / "t").maintenance_status())

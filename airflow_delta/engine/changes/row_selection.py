@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.deletion_vectors.read import OpenUri
 from airflow_delta.engine.storage.base import Storage
 
@@ -41,7 +41,7 @@ def named_rows(
         storage: the table's storage.
         table: the table's location, for messages.
         open_uri: as in `read_deletion_vectors`.
-        num_rows: as in `read_vector_column`, of the entries.
+        num_rows: as in `read_deletion_vector_column`, of the entries.
 
     Raises:
         CorruptLogError: a descriptor lacks a field.
@@ -52,7 +52,9 @@ def named_rows(
     counts = None
     if num_rows is not None:
         counts = pa.chunked_array([*num_rows.chunks, *num_rows.chunks], num_rows.type)
-    rows = read_vector_column(both, storage, table=table, open_uri=open_uri, num_rows=counts)
+    rows = read_deletion_vector_column(
+        both, storage, table=table, open_uri=open_uri, num_rows=counts
+    )
     # A loop over vectors, each of which is a set of its own.
     for place in [place for place in rows if place >= len(deleted)]:
         number, selection = place - len(deleted), rows.pop(place)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from airflow_delta.engine.deletion_vectors.read import (
     OpenUri,
-    describe_vector,
+    describe_deletion_vector,
     read_deletion_vectors,
 )
 from airflow_delta.engine.errors import DeletionVectorError
@@ -19,10 +19,10 @@ from airflow_delta.engine.storage.base import Storage
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-__all__ = ["read_vector_column"]
+__all__ = ["read_deletion_vector_column"]
 
 
-def read_vector_column(
+def read_deletion_vector_column(
     vectors: pa.ChunkedArray,
     storage: Storage,
     *,
@@ -66,8 +66,8 @@ def _check_last_row(
     if num_rows is None or not bitmap or bitmap.max() < num_rows:
         return
     raise DeletionVectorError(
-        f"{describe_vector(descriptor)} names row {bitmap.max()}, and its data file has {num_rows} rows by "
-        "its statistics (numRecords), which must be exact beside a deletion vector; DeltaTable.restore() "
-        "or RestoreOperator to a version before it",
+        f"{describe_deletion_vector(descriptor)} names row {bitmap.max()}, and its data file has "
+        f"{num_rows} rows by its statistics (numRecords), which must be exact beside a deletion vector; "
+        "DeltaTable.restore() or RestoreOperator to a version before it",
         table=table,
     )

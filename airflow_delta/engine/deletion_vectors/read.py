@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OpenUri",
-    "describe_vector",
-    "path_by_uuid",
+    "decode_uuid_path",
+    "describe_deletion_vector",
+    "get_relative_path",
     "read_deletion_vectors",
-    "relative_path",
 ]
 
 OpenUri: TypeAlias = Callable[[str], tuple[Storage, str]]
@@ -95,7 +95,7 @@ def read_deletion_vectors(
     return _Reader(descriptors, storage, table, open_uri).read()
 
 
-def relative_path(descriptor: DeletionVectorDescriptor) -> str:
+def get_relative_path(descriptor: DeletionVectorDescriptor) -> str:
     """The path of a deletion vector file below its table, for storage type ``u``.
 
     Raises:
@@ -107,7 +107,7 @@ def relative_path(descriptor: DeletionVectorDescriptor) -> str:
             f"storage type {descriptor.storage_type!r} has no path below the table: expected "
             f"{RELATIVE_PATH!r}"
         )
-    path = path_by_uuid(descriptor.path_or_inline_dv)
+    path = decode_uuid_path(descriptor.path_or_inline_dv)
     if path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise DeletionVectorError(
             f"the path {path!r} names no file below the table: expected a relative path without '..'"
@@ -115,7 +115,7 @@ def relative_path(descriptor: DeletionVectorDescriptor) -> str:
     return path
 
 
-def path_by_uuid(text: str) -> str:
+def decode_uuid_path(text: str) -> str:
     """The path that a ``pathOrInlineDv`` of storage type ``u`` stands for, wherever it leads.
 
     Raises:
@@ -193,7 +193,7 @@ class _Reader:
         try:
             storage, path = _locate(self._descriptors[number], self._storage, self._open_uri)
             # Each storage of a remote place has connections of its own.
-            storage = self._storages.setdefault(storage.place, storage)
+            storage = self._storages.setdefault(storage.canonical_location, storage)
             for number in numbers:  # an error tells of the one it came to
                 extents.append(_extent(self._descriptors[number], number))
         except _UNREADABLE as error:
@@ -220,7 +220,7 @@ class _Reader:
     def _explained(self, error: DeltaError, number: int) -> DeletionVectorError:
         descriptor = self._descriptors[number]
         return DeletionVectorError(
-            f"{describe_vector(descriptor)} can't be read: {error.message}; {PUT_VECTOR_BACK}",
+            f"{describe_deletion_vector(descriptor)} can't be read: {error.message}; {PUT_VECTOR_BACK}",
             table=self._table,
             path=_path_in_messages(descriptor),
             offset=descriptor.offset,
@@ -240,7 +240,7 @@ def _locate(
     descriptor: DeletionVectorDescriptor, storage: Storage, open_uri: OpenUri | None
 ) -> tuple[Storage, str]:
     if descriptor.storage_type != ABSOLUTE_PATH:
-        return storage, relative_path(descriptor)
+        return storage, get_relative_path(descriptor)
     if open_uri is None:
         raise DeletionVectorError(
             "it has an absolute path, and the caller has given no access to files outside the table"
@@ -274,7 +274,7 @@ def _extent(descriptor: DeletionVectorDescriptor, number: int) -> Extent:
     return Extent(offset, offset + size + file_format.FRAME_OVERHEAD, number)
 
 
-def describe_vector(descriptor: DeletionVectorDescriptor) -> str:
+def describe_deletion_vector(descriptor: DeletionVectorDescriptor) -> str:
     """A deletion vector in a message: where it is, or how it begins."""
     path = _path_in_messages(descriptor)
     if descriptor.storage_type == INLINE:
@@ -287,7 +287,7 @@ def _path_in_messages(descriptor: DeletionVectorDescriptor) -> str:
     text = descriptor.path_or_inline_dv
     if descriptor.storage_type == RELATIVE_PATH:
         try:
-            return relative_path(descriptor)
+            return get_relative_path(descriptor)
         except DeletionVectorError:
             return repr(text)
     if descriptor.storage_type == INLINE and len(text) > 40:

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.deletion_vectors.file_format import FIRST_OFFSET, VERSION_BYTE, frame
-from airflow_delta.engine.deletion_vectors.read import path_by_uuid
+from airflow_delta.engine.deletion_vectors.read import decode_uuid_path
 from airflow_delta.engine.deletion_vectors.roaring import serialize
 from airflow_delta.engine.model.dv_descriptor import RELATIVE_PATH, DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Storage
@@ -46,7 +46,7 @@ def write_deletion_vectors(
     for packed in _packed(serialized):
         file_id = uuid.uuid4()
         text = z85.encode(file_id.bytes)
-        content, path = bytearray(VERSION_BYTE), path_by_uuid(text)
+        content, path = bytearray(VERSION_BYTE), decode_uuid_path(text)
         for data in packed:
             descriptors.append(
                 DeletionVectorDescriptor(

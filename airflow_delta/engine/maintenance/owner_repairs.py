@@ -27,14 +27,14 @@ __all__ = ["RepairableOwner", "accept_log", "propose", "relocate"]
 class RepairableOwner(Protocol):
     """What a commit owner has beside `CommitOwner`, if it can be told of a loss or a move.
 
-    `LedgerOwner` has it, and so has the owner ``sql``.
+    `StoreBackedOwner` has it, and so has the owner ``sql``.
     """
 
     def relocate(self, table: ManagedTable, *, opened: Callable[[str], Storage]) -> str:
-        """Note that a table has moved; see `LedgerOwner.relocate`."""
+        """Note that a table has moved; see `StoreBackedOwner.relocate`."""
 
     def accept_log(self, table: ManagedTable, version: int) -> int:
-        """Give up ratified commits that are lost; see `LedgerOwner.accept_log`."""
+        """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
 
 
 def propose(storage: Storage, owners: CommitOwners, version: int) -> None:
@@ -70,7 +70,7 @@ def _check_given(version: object, table: str) -> None:
 
 def _owned(storage: Storage, owners: CommitOwners) -> OwnedTable:
     newest = open_backfilled(storage)
-    owned = owners.owner_of(storage, newest.protocol, newest.metadata)
+    owned = owners.find_owned_table(storage, newest.protocol, newest.metadata)
     if owned is None:
         raise _not_for("the file system", storage.root)
     return owned

@@ -22,9 +22,9 @@ from obstore.store import AzureStore
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.canonical_location import Endpoint, join_path
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.place import Endpoint, place_below
 from airflow_delta.engine.storage.store_arguments import (
     CONTAINER,
     OptionNames,
@@ -97,7 +97,7 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     store = build_store(AzureStore, container, location, known, variables="AZURE_")
     return ObjectStorage(
         root=location.root,
-        place=_place(location, container, known.store),
+        canonical_location=_canonical_location(location, container, known.store),
         store=store,
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
         delete_batch=256,
@@ -122,8 +122,10 @@ def _settings_of_host(host: str, uri: str) -> dict[str, str]:
     return settings
 
 
-def _place(location: StoreLocation, container: str, settings: Mapping[str, str]) -> str:
-    """Which store and where; see `place`. All that isn't in the settings is in the environment."""
+def _canonical_location(
+    location: StoreLocation, container: str, settings: Mapping[str, str]
+) -> str:
+    """Build the canonical location; what the settings leave open comes from the environment."""
     account = _setting("account_name", settings) or _EMULATED_ACCOUNT
     account = account.lower()
     endpoint = _setting("endpoint", settings)
@@ -135,9 +137,9 @@ def _place(location: StoreLocation, container: str, settings: Mapping[str, str])
     else:
         cloud = _cloud(Endpoint.of(endpoint), account)
     if cloud is not None:
-        return place_below(f"abfss://{container}@{account}.dfs.{cloud}", location.prefix)
+        return join_path(f"abfss://{container}@{account}.dfs.{cloud}", location.prefix)
     store = f"abfss+{Endpoint.of(str(endpoint))}"
-    return place_below(f"{store}/{container}@{account}", location.prefix)
+    return join_path(f"{store}/{container}@{account}", location.prefix)
 
 
 def _setting(name: str, settings: Mapping[str, str]) -> str | None:

@@ -33,7 +33,7 @@ from typing import BinaryIO, Protocol
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["Capabilities", "FileInfo", "Level", "Storage", "checked_path"]
+__all__ = ["Capabilities", "FileInfo", "Level", "Storage", "check_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class Storage(Protocol):
         """The root as the user named it, without a trailing slash; for messages and resolution."""
 
     @property
-    def place(self) -> str:
-        """Which store it is and where in it: what tells places apart; see `place`.
+    def canonical_location(self) -> str:
+        """Which store it is and where in it: what tells places apart; see `canonical_location`.
 
         Only links on the local file system are looked at for it; two machines may have different
         directories at one path.
@@ -171,7 +171,7 @@ class Storage(Protocol):
         """Delete objects; one that is not there is no error."""
 
 
-def checked_path(path: str) -> str:
+def check_path(path: str) -> str:
     """A path that stays below the root.
 
     Raises:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-__all__ = ["client_settings"]
+__all__ = ["build_client_settings"]
 
 _TIME_LIMITS = {"timeout": "1h", "read_timeout": "60s"}
 
@@ -43,7 +43,7 @@ _FROM_ENVIRONMENT = (
 )
 
 
-def client_settings(given: Mapping[str, str], *, variables: str) -> dict[str, str]:
+def build_client_settings(given: Mapping[str, str], *, variables: str) -> dict[str, str]:
     """All settings of the HTTP client: the user's, the environment's, and else time limits.
 
     Args:

@@ -22,9 +22,9 @@ from airflow_delta.engine.storage.durable import sync_directory
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["NOT_THERE", "Descent", "RefusedError", "read_all", "read_range"]
+__all__ = ["NOT_FOUND", "Descent", "RefusedError", "read_all", "read_range"]
 
-NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+NOT_FOUND = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """What the operating system says of a path that names no file."""
 
 # To search a directory for a name takes no right to list it. Systems without O_PATH ask for both.
@@ -113,7 +113,7 @@ class Descent:
         parent = self.enter(directory)
         try:
             descriptor = os.open(name, _FILE, dir_fd=parent)
-        except NOT_THERE:
+        except NOT_FOUND:
             raise
         except OSError as error:
             self._refuse_special(name)

@@ -17,13 +17,13 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from airflow_delta.engine.errors import NothingWrittenError
 from airflow_delta.engine.storage.obstore_errors import reason
 
-__all__ = ["puts_exclusively"]
+__all__ = ["honours_conditional_put"]
 
 _TRIED: dict[str, bool] = {}
 _LOCK = threading.Lock()
 
 
-def puts_exclusively(store: Any, path: str, *, store_name: str) -> bool:
+def honours_conditional_put(store: Any, path: str, *, store_name: str) -> bool:
     """Try, once in a process, whether a store refuses to create an object twice.
 
     Args:

@@ -41,15 +41,15 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.location import open_storage
-from airflow_delta.engine.storage.named_store import LOCAL, Location, NamedStore, kind_of
+from airflow_delta.engine.storage.named_store import LOCAL, Location, NamedStore, store_kind
 
-__all__ = ["FileAccess", "checked_prefixes"]
+__all__ = ["FileAccess", "check_prefixes"]
 
 _STORES = ("file", "memory", "s3", "gs", "azure")
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):/")
 
 
-def checked_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str, ...]:
+def check_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str, ...]:
     """The prefixes that a user allows, each of them one.
 
     Raises:
@@ -75,7 +75,7 @@ def checked_prefixes(prefixes: object, *, table: str | None = None) -> tuple[str
                 f"/data/shared, found {_shown(prefix)}",
                 table=table,
             )
-        if scheme and kind_of(scheme[1]) not in _STORES:
+        if scheme and store_kind(scheme[1]) not in _STORES:
             raise InvalidArgumentError(
                 f"allowed_outside: {_shown(prefix)} is in no store that paths of a log are opened in: "
                 "expected a local path, or one of s3, gs, abfss and az",
@@ -95,7 +95,7 @@ class FileAccess:
         allowed_outside: prefixes outside of the table that it may read.
 
     Raises:
-        InvalidArgumentError: see `checked_prefixes`.
+        InvalidArgumentError: see `check_prefixes`.
     """
 
     storage: Storage
@@ -105,7 +105,7 @@ class FileAccess:
     _real: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_prefixes(self.allowed_outside, table=self.storage.root)
+        check_prefixes(self.allowed_outside, table=self.storage.root)
 
     def locate(self, location: str) -> tuple[Storage, str]:
         """The storage that a file is opened with, and its path there.
@@ -199,7 +199,7 @@ class FileAccess:
 
     def _prefix_storage(self, prefix: str) -> Storage:
         scheme = _PREFIX.match(prefix)
-        return open_storage(prefix, self._options_for(kind_of(scheme[1]) if scheme else LOCAL))
+        return open_storage(prefix, self._options_for(store_kind(scheme[1]) if scheme else LOCAL))
 
     def _options_for(self, kind: str) -> Mapping[str, object]:
         """The options that are for a kind of store: another kind doesn't know those of the table's."""

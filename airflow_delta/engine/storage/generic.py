@@ -35,10 +35,10 @@ from airflow_delta.engine.public_text import (
     without_password,
     without_user,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, check_path
 from airflow_delta.engine.storage.checked_file import CheckedFile
 from airflow_delta.engine.storage.descent import Descent, RefusedError
-from airflow_delta.engine.storage.single_writer import says_single_writer, without_single_writer
+from airflow_delta.engine.storage.single_writer import drop_single_writer, is_single_writer
 
 __all__ = ["GenericStorage", "open_generic"]
 
@@ -76,9 +76,9 @@ def open_generic(uri: str, options: Mapping[str, object]) -> GenericStorage:
     """
     # The root of all has nothing but slashes behind its scheme.
     root = uri if uri.rstrip("/").endswith(":") else uri.rstrip("/")
-    arguments = without_single_writer(options)
+    arguments = drop_single_writer(options)
     kind: type[GenericStorage] = GenericStorage
-    if says_single_writer(options, uri=uri):
+    if is_single_writer(options, uri=uri):
         from airflow_delta.engine.storage.generic_writer import GenericWriter
 
         kind = GenericWriter
@@ -137,8 +137,8 @@ class GenericStorage:
         return f"{type(self).__name__}(root={without_password(self.root)!r})"
 
     @property
-    def place(self) -> str:
-        """See `Storage.place`."""
+    def canonical_location(self) -> str:
+        """See `Storage.canonical_location`."""
         if isinstance(self.file_system, LocalFileSystem):
             return os.path.realpath(self.base)
         scheme, separator, rest = without_user(self.root).partition("://")
@@ -217,7 +217,7 @@ class GenericStorage:
             self._refuse("delete", path)
 
     def _full(self, path: str) -> str:
-        full = f"{self._prefix}{checked_path(path)}".rstrip("/") or self.base
+        full = f"{self._prefix}{check_path(path)}".rstrip("/") or self.base
         if path and isinstance(self.file_system, LocalFileSystem):
             self._check_regular(path)
         return full
@@ -287,7 +287,7 @@ class GenericStorage:
         )
 
     def _refuse(self, operation: str, path: str) -> NoReturn:
-        checked_path(path)
+        check_path(path)
         raise UnsafeStorageError(
             f"{operation} {path!r}: this kind of store is for reading, because nothing keeps two "
             "writers from overwriting each other's commits there; write to a local file system, "

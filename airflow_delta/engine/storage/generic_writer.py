@@ -18,7 +18,7 @@ from airflow_delta.engine.errors import ObjectExistsError, StorageError
 from airflow_delta.engine.public_text import hide_user_of
 from airflow_delta.engine.storage.checked_file import CheckedWriter
 from airflow_delta.engine.storage.generic import GenericStorage
-from airflow_delta.engine.storage.hidden import hidden_name
+from airflow_delta.engine.storage.hidden import make_hidden_name
 
 __all__ = ["GenericWriter"]
 
@@ -43,7 +43,7 @@ class GenericWriter(GenericStorage):
         operation = "replace" if overwrite else "create"
         final = self._full(path)
         directory, slash, name = final.rpartition("/")
-        temporary = f"{directory}{slash}{hidden_name(name)}"
+        temporary = f"{directory}{slash}{make_hidden_name(name)}"
         with self._writing(operation, path):
             self.file_system.makedirs(directory, exist_ok=True)
             file = self.file_system.open(temporary, "wb")

@@ -39,17 +39,17 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, check_path
 from airflow_delta.engine.storage.checked_file import CheckedFile, CheckedWriter
 from airflow_delta.engine.storage.descent import (
-    NOT_THERE,
+    NOT_FOUND,
     Descent,
     RefusedError,
     read_all,
     read_range,
 )
 from airflow_delta.engine.storage.durable import make_directories, sync_directory
-from airflow_delta.engine.storage.hidden import hidden_name
+from airflow_delta.engine.storage.hidden import make_hidden_name
 
 __all__ = ["LocalStorage"]
 
@@ -83,8 +83,8 @@ class LocalStorage:
             )
 
     @property
-    def place(self) -> str:
-        """See `Storage.place`: the path with links resolved."""
+    def canonical_location(self) -> str:
+        """See `Storage.canonical_location`: the path with links resolved."""
         return os.path.realpath(self.root)
 
     def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -92,7 +92,7 @@ class LocalStorage:
         # As below without a context for errors, which takes as long as one of the calls.
         try:
             with Descent(self.root) as descent:
-                descriptor, size = descent.open_file(checked_path(path))
+                descriptor, size = descent.open_file(check_path(path))
                 try:
                     if start == 0 and length is None:
                         return read_all(descriptor, size)
@@ -114,7 +114,7 @@ class LocalStorage:
         try:
             with Descent(self.root) as descent:
                 # The caller closes it.
-                file = os.fdopen(descent.open_file(checked_path(path))[0], "rb")
+                file = os.fdopen(descent.open_file(check_path(path))[0], "rb")
         except OSError as error:
             raise self._read_failure("open", path, error) from error
         return cast("BinaryIO", CheckedFile(file, lambda: self._reading("read", path)))
@@ -166,7 +166,7 @@ class LocalStorage:
         """See `Storage.head`."""
         try:
             with Descent(self.root) as descent:
-                return _info(path, descent.status(checked_path(path)))
+                return _info(path, descent.status(check_path(path)))
         except OSError as error:
             raise self._read_failure("head", path, error) from error
 
@@ -184,8 +184,8 @@ class LocalStorage:
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         """See `Storage.writer`. Missing directories are made."""
         operation = "replace" if overwrite else "create"
-        directory, _, name = checked_path(path).rpartition("/")
-        temporary = hidden_name(name)
+        directory, _, name = check_path(path).rpartition("/")
+        temporary = make_hidden_name(name)
         with Descent(self.root) as descent:
             with self._failures(operation, path):
                 make_directories(Path(self.root))
@@ -215,11 +215,11 @@ class LocalStorage:
         """See `Storage.delete`; directories stay, even where they become empty."""
         with Descent(self.root) as descent:
             for path in paths:
-                directory, _, name = checked_path(path).rpartition("/")
+                directory, _, name = check_path(path).rpartition("/")
                 # Without `_failures`: with it the deletion takes twice as long.
                 try:
                     os.unlink(name, dir_fd=descent.enter(directory))
-                except NOT_THERE:
+                except NOT_FOUND:
                     continue
                 except OSError as error:
                     # A log can name what no file can be called: then there is none either.
@@ -230,12 +230,12 @@ class LocalStorage:
     def _read_or_none(self, descent: Descent, path: str) -> bytes | None:
         # Neither a buffer nor `_reading`: for the small files of a log, they take half of the time.
         try:
-            descriptor, size = descent.open_file(checked_path(path))
+            descriptor, size = descent.open_file(check_path(path))
             try:
                 return read_all(descriptor, size)
             finally:
                 os.close(descriptor)
-        except NOT_THERE:
+        except NOT_FOUND:
             return None
         except OSError as error:
             raise self._failure("read", path, error) from error
@@ -247,7 +247,7 @@ class LocalStorage:
         """A descriptor of a directory that can be listed, None where there is no such directory."""
         with self._failures("list", directory):
             try:
-                parent = descent.enter(checked_path(directory))
+                parent = descent.enter(check_path(directory))
                 descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=parent)
             except (FileNotFoundError, NotADirectoryError):
                 descriptor = None
@@ -332,7 +332,7 @@ class LocalStorage:
             raise self._read_failure(operation, path, error) from error
 
     def _read_failure(self, operation: str, path: str, error: OSError) -> StorageError:
-        if not isinstance(error, NOT_THERE):
+        if not isinstance(error, NOT_FOUND):
             return self._failure(operation, path, error)
         return ObjectNotFoundError(
             f"{operation} {path!r}: there is no such file",

@@ -33,7 +33,7 @@ from urllib.parse import unquote
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.engine.storage.memory import MemoryStorage
-from airflow_delta.engine.storage.single_writer import says_single_writer
+from airflow_delta.engine.storage.single_writer import is_single_writer
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -93,7 +93,7 @@ def _scheme(uri: str) -> str | None:
 
 
 def _open(scheme: str | None, location: str, options: Mapping[str, object]) -> Storage:
-    single_writer = says_single_writer(options, uri=location)
+    single_writer = is_single_writer(options, uri=location)
     # Each kind of store brings a package of its own: it is imported where it is asked for.
     match scheme:
         case None | "file":

@@ -20,7 +20,7 @@ from airflow_delta.engine.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, check_path
 
 __all__ = ["MemoryStorage"]
 
@@ -69,7 +69,7 @@ class MemoryStorage:
         self._clock = clock
         name, _, path = root[len(_SCHEME) :].partition("/")
         self._prefix = _prefix(path)
-        self.place = _SCHEME + f"{name}/{self._prefix}".rstrip("/")
+        self.canonical_location = _SCHEME + f"{name}/{self._prefix}".rstrip("/")
         with _BUCKETS_LOCK:
             self._bucket = _BUCKETS.setdefault(name, _Bucket())
 
@@ -98,7 +98,7 @@ class MemoryStorage:
 
     def list(self, directory: str, *, start_after: str = "") -> Iterator[FileInfo]:
         """See `Storage.list`; the answer is of the moment when iteration starts."""
-        prefix = _prefix(checked_path(directory))
+        prefix = _prefix(check_path(directory))
         for info in sorted(self._below(prefix), key=lambda info: info.path):
             name = info.path[len(prefix) :]
             if "/" not in name and name > start_after:
@@ -106,11 +106,11 @@ class MemoryStorage:
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """See `Storage.walk`."""
-        yield from self._below(_prefix(checked_path(directory)))
+        yield from self._below(_prefix(check_path(directory)))
 
     def level(self, directory: str) -> Level:
         """See `Storage.level`."""
-        prefix = _prefix(checked_path(directory))
+        prefix = _prefix(check_path(directory))
         below = (info.path.removeprefix(prefix) for info in self._below(prefix))
         folders = {f"{prefix}{path.partition('/')[0]}" for path in below if "/" in path}
         return Level([*self.list(directory)], sorted(folders))
@@ -152,7 +152,7 @@ class MemoryStorage:
             self._bucket.objects[self._key(path)] = _Object(found.data, modified_ms)
 
     def _key(self, path: str) -> str:
-        return self._prefix + checked_path(path)
+        return self._prefix + check_path(path)
 
     def _object(self, operation: str, path: str) -> _Object:
         with self._bucket.lock:

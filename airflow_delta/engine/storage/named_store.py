@@ -21,7 +21,7 @@ from airflow_delta.engine.errors import CorruptLogError, InvalidArgumentError
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["AZURE_CLOUDS", "LOCAL", "Location", "NamedStore", "kind_of"]
+__all__ = ["AZURE_CLOUDS", "LOCAL", "Location", "NamedStore", "store_kind"]
 
 LOCAL = "file"
 
@@ -57,7 +57,7 @@ _AZURE_HOST = re.compile(r"([^.@/]+)\.(?:dfs|blob)\.([^@/]+)")
 _AZURE_PLACE = re.compile(r"abfss://([^@/]+)@([^.@/]+)\.dfs\.([^/]+)")
 
 
-def kind_of(scheme: str) -> str:
+def store_kind(scheme: str) -> str:
     """The kind of store that a scheme stands for: itself, where it is no store of the engine."""
     return _KINDS.get(scheme.lower(), scheme.lower())
 
@@ -101,7 +101,7 @@ class Location:
             return cls(LOCAL, "", text.lstrip("/"), text)
         rest = text[match.end() :]
         authority, _, path = rest.partition("/") if match[2] else ("", "", rest[1:])
-        return cls(kind_of(match[1]), authority, path, text)
+        return cls(store_kind(match[1]), authority, path, text)
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ class NamedStore:
         container = found.text[: len(found.text) - len(found.path)].rstrip("/")
         authority, account, cloud = found.authority, "", None
         if found.kind == "azure":
-            authority, account, cloud = _azure(storage.place, path)
+            authority, account, cloud = _azure(storage.canonical_location, path)
         return cls(found.kind, container, authority, account, cloud, (base,))
 
     def holds(self, location: Location, *, account: str = "") -> bool:
@@ -187,7 +187,7 @@ class NamedStore:
 
 
 def _azure(place: str, path: str) -> tuple[str, str, str | None]:
-    """Container, account and cloud of a place in Azure; see `place`."""
+    """Container, account and cloud of a place in Azure; see `canonical_location`."""
     base = place.removesuffix(f"/{path}") if path else place
     if match := _AZURE_PLACE.fullmatch(base):
         return match[1], match[2], match[3].lower()

@@ -45,13 +45,13 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, checked_path
+from airflow_delta.engine.storage.base import Capabilities, FileInfo, Level, check_path
 from airflow_delta.engine.storage.checked_file import CheckedWriter
-from airflow_delta.engine.storage.exclusive_put import puts_exclusively
+from airflow_delta.engine.storage.exclusive_put import honours_conditional_put
 from airflow_delta.engine.storage.object_file import ObjectFile
-from airflow_delta.engine.storage.obstore_errors import failures, saw_object
+from airflow_delta.engine.storage.obstore_errors import failures, is_object_exists_error
 from airflow_delta.engine.storage.parallel_listing import AFTER_ALL, walk_in_parallel
-from airflow_delta.engine.storage.upload_parts import parts_uploaded
+from airflow_delta.engine.storage.upload_parts import upload_in_parts
 
 __all__ = ["ObjectStorage"]
 
@@ -75,7 +75,7 @@ class ObjectStorage:
 
     Args:
         root: the location as the user named it.
-        place: see `Storage.place`.
+        place: see `Storage.canonical_location`.
         store: obstore's store, bound to the location by its prefix.
         capabilities: what the store can do. With ``start_after`` it must list in the order of the
             names' UTF-8 bytes.
@@ -87,7 +87,7 @@ class ObjectStorage:
     """
 
     root: str
-    place: str
+    canonical_location: str
     store: Any = field(repr=False)  # obstore's stores show credentials in their attributes
     capabilities: Capabilities
     delete_batch: int = 1
@@ -207,7 +207,7 @@ class ObjectStorage:
         Empty and ``.`` segments are refused: obstore drops some of them, and would then name a
         different object.
         """
-        segments = checked_path(path).split("/")
+        segments = check_path(path).split("/")
         if "" in segments or "." in segments or self._is_unfit(path):
             raise InvalidArgumentError(
                 f"{self.root} can't keep an object at {path!r}: expected a path without empty or "
@@ -218,10 +218,10 @@ class ObjectStorage:
 
     def _is_unfit(self, path: str) -> bool:
         """Whether a path below the root has a character that the store can't keep."""
-        return any(unfit in checked_path(path) for unfit in self.unfit)
+        return any(unfit in check_path(path) for unfit in self.unfit)
 
     def _prefix(self, directory: str) -> str:
-        directory = checked_path(directory).rstrip("/")
+        directory = check_path(directory).rstrip("/")
         return self._key(directory) if directory else ""
 
     def _read_or_none(self, path: str) -> bytes | None:
@@ -240,7 +240,7 @@ class ObjectStorage:
             try:
                 self.store.put(key, data, mode="create")
             except AlreadyExistsError as error:
-                if saw_object(error) or self._is_there(path):
+                if is_object_exists_error(error) or self._is_there(path):
                     raise self._exists(path) from None
                 raise StorageError(
                     f"create {path!r} collided with another request, and there is no such object: "
@@ -253,7 +253,7 @@ class ObjectStorage:
         if not overwrite:
             self._puts_exclusively(path)  # A store that is refused is refused whatever the size.
             self._refuse_existing(path)
-        with self._failures("writer", path), parts_uploaded(self.store, path, file) as publish:
+        with self._failures("writer", path), upload_in_parts(self.store, path, file) as publish:
             if overwrite:
                 publish()
                 return
@@ -273,7 +273,9 @@ class ObjectStorage:
         """Whether the store can; where it can't and must, that is an error."""
         if not self.capabilities.put_if_absent:
             problem = "the store is set up without conditional writes"
-        elif self.unproven is None or puts_exclusively(self.store, path, store_name=self.unproven):
+        elif self.unproven is None or honours_conditional_put(
+            self.store, path, store_name=self.unproven
+        ):
             return True
         else:
             problem = f"{self.unproven} ignores 'If-None-Match'"

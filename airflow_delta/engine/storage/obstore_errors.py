@@ -30,10 +30,10 @@ from airflow_delta.engine.errors import (
     StorageError,
     UnsafeStorageError,
 )
-from airflow_delta.engine.storage.client_settings import client_settings
+from airflow_delta.engine.storage.client_settings import build_client_settings
 from airflow_delta.engine.storage.store_arguments import StoreLocation, StoreOptions
 
-__all__ = ["build_store", "failures", "reason", "saw_object"]
+__all__ = ["build_store", "failures", "is_object_exists_error", "reason"]
 
 _QUERY = re.compile(r"\?\S+")
 _DEBUG = "\n\nDebug source"
@@ -77,7 +77,7 @@ def build_store(
             container,
             prefix=location.prefix or None,
             config=options.store,
-            client_options=client_settings(options.client, variables=variables),
+            client_options=build_client_settings(options.client, variables=variables),
         )
     except (BaseError, OSError, ValueError) as error:
         raise InvalidArgumentError(
@@ -140,7 +140,7 @@ def reason(error: Exception) -> str:
     return _QUERY.sub("?…", str(error).partition(_DEBUG)[0])
 
 
-def saw_object(error: Exception) -> bool:
+def is_object_exists_error(error: Exception) -> bool:
     """Whether a store certainly refused to create an object because there is one.
 
     S3 answers 409 when two requests collided and neither has won yet, and obstore raises the same error.

@@ -17,9 +17,9 @@ from obstore.store import S3Store
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.canonical_location import Endpoint, join_path
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.place import Endpoint, place_below
 from airflow_delta.engine.storage.store_arguments import (
     OptionNames,
     StoreLocation,
@@ -110,7 +110,9 @@ def open_s3(uri: str, options: Mapping[str, object]) -> ObjectStorage:
             known.client.setdefault("allow_http", "true")
     return ObjectStorage(
         root=location.root,
-        place=_place(location, endpoint, in_host=_names_bucket_in_host(known)),
+        canonical_location=_canonical_location(
+            location, endpoint, in_host=_names_bucket_in_host(known)
+        ),
         store=build_store(S3Store, location.container, location, known, variables="AWS_"),
         capabilities=Capabilities(
             put_if_absent=(
@@ -135,8 +137,8 @@ def _names_bucket_in_host(known: StoreOptions) -> bool:
     return known.store.get("virtual_hosted_style_request", variable).lower() == "true"
 
 
-def _place(location: StoreLocation, endpoint: str | None, *, in_host: bool) -> str:
-    """Which store and where; see `place`.
+def _canonical_location(location: StoreLocation, endpoint: str | None, *, in_host: bool) -> str:
+    """Which store and where; see `canonical_location`.
 
     Args:
         location: the location.
@@ -150,4 +152,4 @@ def _place(location: StoreLocation, endpoint: str | None, *, in_host: bool) -> s
         store = f"s3+https://{_AMAZON_IN_CHINA}"
     else:
         store = f"s3+{server.without_label(location.container) if in_host else server}"
-    return place_below(f"{store}/{location.container}", location.prefix)
+    return join_path(f"{store}/{location.container}", location.prefix)

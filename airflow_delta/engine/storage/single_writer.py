@@ -14,12 +14,12 @@ from collections.abc import Mapping
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["SINGLE_WRITER", "says_single_writer", "without_single_writer"]
+__all__ = ["SINGLE_WRITER", "drop_single_writer", "is_single_writer"]
 
 SINGLE_WRITER = "single_writer"
 
 
-def says_single_writer(options: Mapping[str, object], *, uri: str | None = None) -> bool:
+def is_single_writer(options: Mapping[str, object], *, uri: str | None = None) -> bool:
     """Whether the storage options say that there is one writer.
 
     Args:
@@ -44,6 +44,6 @@ def says_single_writer(options: Mapping[str, object], *, uri: str | None = None)
     return text == "true"
 
 
-def without_single_writer(options: Mapping[str, object]) -> dict[str, object]:
+def drop_single_writer(options: Mapping[str, object]) -> dict[str, object]:
     """The other storage options."""
     return {option: value for option, value in options.items() if option.lower() != SINGLE_WRITER}

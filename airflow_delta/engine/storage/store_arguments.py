@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.single_writer import (
     SINGLE_WRITER,
-    says_single_writer,
-    without_single_writer,
+    drop_single_writer,
+    is_single_writer,
 )
 
 __all__ = [
@@ -142,7 +142,7 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
         alias: name for name, aliases in {**names, **CLIENT_OPTIONS}.items() for alias in aliases
     }
     found: dict[str, str] = {}
-    for option, value in without_single_writer(options).items():
+    for option, value in drop_single_writer(options).items():
         name = known.get(option.lower())
         if name is None:
             raise _unknown_option(option, known, kind=kind)
@@ -159,7 +159,7 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
     return StoreOptions(
         store={name: text for name, text in found.items() if name not in CLIENT_OPTIONS},
         client={name: text for name, text in found.items() if name in CLIENT_OPTIONS},
-        single_writer=says_single_writer(options),
+        single_writer=is_single_writer(options),
     )
 
 

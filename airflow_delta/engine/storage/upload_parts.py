@@ -19,7 +19,7 @@ from typing import Any
 from obstore import open_writer
 from obstore.exceptions import BaseError
 
-__all__ = ["parts_uploaded"]
+__all__ = ["upload_in_parts"]
 
 # All stores take parts of 5 MiB and more, and S3 and GCS 10,000 of them at most. A part should be worth
 # its round trip, and those under way be sent within the time for one request.
@@ -29,7 +29,7 @@ _AT_ONCE = 4
 
 
 @contextmanager
-def parts_uploaded(store: Any, key: str, file: Path) -> Iterator[Callable[[], None]]:
+def upload_in_parts(store: Any, key: str, file: Path) -> Iterator[Callable[[], None]]:
     """Upload the parts of a file, of which nobody sees anything until they are published.
 
     At most six parts are in memory at a time: 48 MiB, and more only for files from 78 GiB on.

@@ -50,6 +50,8 @@ class Actions:
         cdc: files of changed rows.
         identity_marks: by identity column, the furthest value in the files that join.
         purpose: what a commit of the engine's own operations is for; None for commits of users.
+        rows_checked: whether the rows of the table are known to keep the rules that the commit adds; see
+            `intent.CheckedRows`.
     """
 
     protocol: Protocol | None = None
@@ -61,6 +63,7 @@ class Actions:
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     purpose: Purpose | None = None
+    rows_checked: bool = False
 
     @property
     def restored_version(self) -> Snapshot | None:
@@ -106,6 +109,7 @@ class StagedActions:
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
     purpose: Purpose | None = None
+    rows_checked: bool = False
 
     def freeze(self) -> Actions:
         """What is staged by now."""
@@ -119,6 +123,7 @@ class StagedActions:
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
             self.purpose,
+            self.rows_checked,
         )
 
 

@@ -39,6 +39,7 @@ from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import CommitLoop, CommitRequest, now_ms
 from airflow_delta.engine.transaction.file_rows import check_file_rows, remove_actions
 from airflow_delta.engine.transaction.intent import (
+    CheckedRows,
     CloneVersion,
     Intent,
     RestoreVersion,
@@ -54,7 +55,7 @@ from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.staged import Reads, StagedActions
 from airflow_delta.engine.transaction.stale_log import check_no_stale_log
 
-__all__ = ["CommitResult", "OptimisticTransaction"]
+__all__ = ["CommitResult", "OptimisticTransaction", "check_identifier"]
 
 _FEATURES = "a list of names of table features, such as ['checkConstraints']"
 _FILES = "a list of AddFiles"
@@ -126,7 +127,9 @@ class OptimisticTransaction:
                 operation=Operation.COMMIT,
                 enforced=self._enforced,
             )
-            self._owned = self._owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
+            self._owned = self._owners.find_owned_table(
+                storage, snapshot.protocol, snapshot.metadata
+            )
 
     @property
     def table(self) -> str:
@@ -194,6 +197,16 @@ class OptimisticTransaction:
         self._reads.predicates.append(expression)
         self._reads.paths.append(files["path"])
         return files if columns is None else files.select(list(columns))
+
+    def note_read(self, files: pa.Table) -> None:
+        """Note files of the snapshot as read, by whatever way they were found.
+
+        A commit made meanwhile is a conflict then if it removes one of them, not if it adds others.
+
+        Args:
+            files: rows of `Snapshot.files`, with the column ``path``.
+        """
+        self._reads.paths.append(files["path"])
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last transaction of an application; one set meanwhile is a conflict then.
@@ -294,7 +307,7 @@ class OptimisticTransaction:
         Raises:
             InvalidArgumentError: the application is no text, or the version no integer of 64 bits.
         """
-        _check_identifier(app_id, version, table=self.table)
+        check_identifier(app_id, version, table=self.table)
         self._reads.app_ids.add(app_id)
         self._staged.transactions[app_id] = Txn(app_id, version, now_ms())
 
@@ -323,6 +336,10 @@ class OptimisticTransaction:
         """
         if isinstance(intent, SystemDomain):
             self._staged.domains[intent.action.domain] = intent.action
+            return
+        if isinstance(intent, CheckedRows):
+            self._reads.whole_table = True
+            self._staged.rows_checked = True
             return
         if self._staged.purpose is not None:
             raise InvalidArgumentError(
@@ -428,7 +445,12 @@ class OptimisticTransaction:
         self._staged.domains[action.domain] = action
 
 
-def _check_identifier(app_id: object, version: object, *, table: str) -> None:
+def check_identifier(app_id: object, version: object, *, table: str) -> None:
+    """Make sure that an application id and a version can be a transaction identifier.
+
+    Raises:
+        InvalidArgumentError: they can't.
+    """
     whole = isinstance(version, int) and not isinstance(version, bool) and _fits(version)
     if not (isinstance(app_id, str) and whole):
         raise InvalidArgumentError(

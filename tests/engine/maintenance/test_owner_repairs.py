@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_delta.engine import LONG, DeltaTable, StructField, StructType
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     InvalidArgumentError,
@@ -24,7 +24,7 @@ SCHEMA = StructType((StructField("id", LONG),))
 class OtherOwner:
     """An owner of somebody else, which has what every owner has and no more."""
 
-    def __init__(self, owner: LedgerOwner) -> None:
+    def __init__(self, owner: StoreBackedOwner) -> None:
         for name in ("commit", "get_commits", "backfill_to_version", "propose", "take_over"):
             setattr(self, name, getattr(owner, name))
         self.forget, self.status = owner.forget, owner.status
@@ -35,12 +35,12 @@ def opened(root: Path, owner: Any) -> DeltaTable:
 
 
 @pytest.fixture
-def owner() -> LedgerOwner:
-    return LedgerOwner(MemoryLedger())
+def owner() -> StoreBackedOwner:
+    return StoreBackedOwner(MemoryCommitStore())
 
 
 @pytest.fixture
-def table(tmp_path: Path, owner: LedgerOwner) -> DeltaTable:
+def table(tmp_path: Path, owner: StoreBackedOwner) -> DeltaTable:
     """Handed over with version 0; version 1 is backfilled, version 2 isn't."""
     table = DeltaTable.create(
         tmp_path / "t",
@@ -58,7 +58,7 @@ def table(tmp_path: Path, owner: LedgerOwner) -> DeltaTable:
 
 def test_an_owner_without_its_books_agrees_anew(table: DeltaTable) -> None:
     table.backfill()
-    books = LedgerOwner(MemoryLedger())
+    books = StoreBackedOwner(MemoryCommitStore())
     again = opened(Path(table.uri), books)
     with pytest.raises(CommitOwnerError):
         again.alter.set_properties({"number": "3"})
@@ -67,7 +67,7 @@ def test_an_owner_without_its_books_agrees_anew(table: DeltaTable) -> None:
     assert again.commit_status().ratified_version == 3
 
 
-def test_a_table_that_has_moved(table: DeltaTable, owner: LedgerOwner) -> None:
+def test_a_table_that_has_moved(table: DeltaTable, owner: StoreBackedOwner) -> None:
     place = Path(table.uri).rename(Path(table.uri).with_name("moved"))
     moved = opened(place, owner)
     with pytest.raises(CommitOwnerError, match="relocate"):
@@ -76,7 +76,7 @@ def test_a_table_that_has_moved(table: DeltaTable, owner: LedgerOwner) -> None:
     assert moved.alter.set_properties({"number": "3"}).version == 3
 
 
-def test_a_copy_is_not_taken_for_the_table(table: DeltaTable, owner: LedgerOwner) -> None:
+def test_a_copy_is_not_taken_for_the_table(table: DeltaTable, owner: StoreBackedOwner) -> None:
     copy = shutil.copytree(table.uri, Path(table.uri).with_name("copy"))
     with pytest.raises(CommitOwnerError, match="is still at"):
         opened(copy, owner).relocate()
@@ -101,7 +101,7 @@ def test_a_table_of_the_file_system_has_nobody_to_tell(tmp_path: Path) -> None:
         DeltaTable(tmp_path / "nothing").relocate()
 
 
-def test_an_owner_that_cannot_be_told(table: DeltaTable, owner: LedgerOwner) -> None:
+def test_an_owner_that_cannot_be_told(table: DeltaTable, owner: StoreBackedOwner) -> None:
     other = opened(Path(table.uri), OtherOwner(owner))
     for tell in (other.relocate, lambda: other.accept_log(1)):
         with pytest.raises(InvalidArgumentError, match="managed by the commit owner 'books'"):
@@ -119,7 +119,7 @@ def test_what_is_no_version_is_refused(table: DeltaTable, version: Any) -> None:
 
 
 def test_a_new_table_takes_the_configuration_of_its_owner(
-    tmp_path: Path, owner: LedgerOwner
+    tmp_path: Path, owner: StoreBackedOwner
 ) -> None:
     conf, owners = {"backfill": "5"}, {"books": owner}
     made = DeltaTable.create(
@@ -166,7 +166,7 @@ def test_a_new_table_takes_the_configuration_of_its_owner(
     ],
 )
 def test_owners_that_make_no_sense_for_a_new_table(
-    tmp_path: Path, owner: LedgerOwner, arguments: dict[str, Any], problem: str
+    tmp_path: Path, owner: StoreBackedOwner, arguments: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=problem) as caught:
         DeltaTable.create(tmp_path / "t", SCHEMA, commit_owners={"books": owner}, **arguments)

@@ -17,10 +17,10 @@ row tracking on                              every file has row ids (a *backfill
                                              partition columns
 ``icebergCompatV2`` on                       no files: they lack the partition columns and the ids
                                              of what is in arrays and maps
-a constraint, an invariant or a generation   no files, as nobody has checked their rows
+a constraint, an invariant or a generation   no files, unless somebody has checked their rows
 expression added or changed
-NOT NULL, of a column that is there or new   no files, as nobody has checked their rows; a new column
-                                             reads as null in them
+NOT NULL, of a column that is there or new   no files, unless somebody has checked their rows; a new
+                                             column reads as null in them
 other partition columns                      no files: they lie and are cut by the old ones
 ===========================================  ===================================================
 
@@ -63,6 +63,7 @@ class Condition(Enum):
     """What a change demands of the table's files."""
 
     NO_FILES = "the table has no data files"
+    CHECKED_ROWS = "the table has no data files, or their rows were checked"
     ROW_IDS = "every data file has a base row id and a default row commit version"
 
 
@@ -267,9 +268,9 @@ def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
     rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]
     for rule in rules:
         yield FileRequirement(
-            Condition.NO_FILES,
+            Condition.CHECKED_ROWS,
             f"nobody has checked the rows of the table against the {rule}; the engine doesn't see rows, "
-            "so have an engine that runs SQL do it",
+            "so use airflow_delta.spark.add_constraint or set_not_null, which check them with Spark",
         )
     if [*new.partition_columns] != [*old.partition_columns]:
         yield FileRequirement(

@@ -263,7 +263,7 @@ def backfill_first(storage: Storage, owners: CommitOwners, version: int | None =
 def _opened(storage: Storage, owners: CommitOwners) -> tuple[int, OwnedTable | None]:
     """The newest version that the log has, and the owner of the table by it."""
     newest = open_newest(storage, verified=True)
-    return newest.version, owners.owner_of(storage, newest.protocol, newest.metadata)
+    return newest.version, owners.find_owned_table(storage, newest.protocol, newest.metadata)
 
 
 def _planned(storage: Storage, owners: CommitOwners, version: int | None) -> BackfillPlan | None:

@@ -42,7 +42,7 @@ def _owner(subject: Subject) -> Iterator[Finding]:
     if subject.definition is None:
         return
     try:
-        owned = subject.owners.owner_of(subject.storage, *subject.definition)
+        owned = subject.owners.find_owned_table(subject.storage, *subject.definition)
         if owned is None:
             yield from _remains(subject)
             return

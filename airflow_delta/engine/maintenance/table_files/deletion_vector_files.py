@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from airflow_delta.engine.arrow.numpy_arrays import int32_array, offsets_view
 from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scalar_of
 from airflow_delta.engine.deletion_vectors import z85
-from airflow_delta.engine.deletion_vectors.read import path_by_uuid
+from airflow_delta.engine.deletion_vectors.read import decode_uuid_path
 from airflow_delta.engine.errors import CorruptLogError, DeletionVectorError
 from airflow_delta.engine.maintenance.table_files.locations import IRREGULAR, mapped
 from airflow_delta.engine.model.dv_descriptor import (
@@ -122,7 +122,7 @@ def _named(places: pa.Array) -> pa.Array:
     digits = _last_digits(places)
     numbers = None if digits is None else digits.reshape(-1, 4, 5).astype(np.int64) @ _POWERS
     if digits is None or numbers is None or (digits == _NO_DIGIT).any() or (numbers >> 32).any():
-        return array_of([path_by_uuid(place) for place in places.to_pylist()], pa.string())
+        return array_of([decode_uuid_path(place) for place in places.to_pylist()], pa.string())
     uuids = numbers.astype(">u4").view(np.uint8).reshape(-1, 16)
     names = np.tile(np.frombuffer(_NAME, np.uint8), (len(uuids), 1))
     names[:, _HEX_PLACES] = _HEX[uuids].reshape(-1, 32)

@@ -95,7 +95,7 @@ class Deletions:
             newest = open_for_vacuum(self._storage, self._owners)
             self._see(_needed_since(self._plan, newest))
         else:
-            owned = self._owners.owner_of(self._storage, known.protocol, known.metadata)
+            owned = self._owners.find_owned_table(self._storage, known.protocol, known.metadata)
             meanwhile = load_concurrent_commits(known, self._owners, owned)
             if not meanwhile.commits.commits:
                 return known

@@ -7,20 +7,23 @@ is judged with each attempt (`prepare.existing_files`), so that files that arriv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.intent import SystemDomain
+from airflow_delta.engine.transaction.intent import CheckedRows, SystemDomain
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["Alteration", "commit_alteration"]
+__all__ = ["Alteration", "RowCheck", "commit_alteration"]
+
+RowCheck: TypeAlias = Callable[[Snapshot, Metadata], None]
+"""Makes sure that all rows of a version keep the rules that new metadata add; raises an error otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ def commit_alteration(
     alteration: Alteration,
     *,
     owners: CommitOwners | None = None,
+    check: RowCheck | None = None,
+    txn: tuple[str, int] | None = None,
 ) -> CommitResult:
     """Make the next version of a table.
 
@@ -61,6 +66,8 @@ def commit_alteration(
         base: the version that the alteration was worked out of.
         alteration: what to do.
         owners: the commit owners that there are; those that are installed unless given.
+        check: checks the rows of the version against the rules that the alteration adds; None: nobody does.
+        txn: application id and version of the transaction identifier that the commit sets; None for none.
 
     Raises:
         ConstraintViolationError: the table has data files that aren't as it demands.
@@ -79,6 +86,8 @@ def commit_alteration(
         operation_parameters=alteration.parameters,
         owners=owners,
     )
+    if txn is not None:
+        transaction.set_transaction(*txn)
     protocol = alteration.protocol or upgrade_protocol(
         base.protocol, metadata, before=base.metadata, table=table
     )
@@ -90,4 +99,8 @@ def commit_alteration(
         transaction.declare(SystemDomain(alteration.domain))
     if metadata != base.metadata or (protocol == base.protocol and alteration.domain is None):
         transaction.set_metadata(metadata)
+    if check is not None:
+        # As late as possible: it may take hours.
+        check(base, metadata)
+        transaction.declare(CheckedRows())
     return transaction.commit()

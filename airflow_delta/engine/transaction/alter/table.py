@@ -2,8 +2,9 @@
 
 Each method makes one commit on the newest version, named as Delta Spark names it, and says so by a
 `CommitResult`. Data files are neither read nor written: what is changed must be true of them already.
-So a rule for rows, such as NOT NULL or a constraint, is taken only by a table without data; and where
-column mapping is on, a column that is renamed or dropped stays in the files under its physical name.
+So a rule for rows, such as NOT NULL or a constraint, is taken only by a table without data, or together
+with a check of its rows (`RowCheck`); and where column mapping is on, a column that is renamed or dropped
+stays in the files under its physical name.
 
 The methods share these errors beside their own:
 
@@ -28,18 +29,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    ConcurrentTransactionError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.features.column_changes.column_paths import ColumnName
 from airflow_delta.engine.features.column_changes.position import position_of
 from airflow_delta.engine.model.schema import DataType, StructField
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.alter import columns as column_alterations
 from airflow_delta.engine.transaction.alter import table_settings
-from airflow_delta.engine.transaction.alter.plan import Alteration, commit_alteration
+from airflow_delta.engine.transaction.alter.plan import Alteration, RowCheck, commit_alteration
+from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.transaction import check_identifier
 
 __all__ = ["TableAlteration"]
+
+_ROUNDS = 10
+"""The maximum number of concurrent commits of the same application that are tolerated."""
 
 
 class TableAlteration:
@@ -178,15 +190,30 @@ class TableAlteration:
             lambda base: column_alterations.set_nullable(base, column, allowed=True)
         )
 
-    def set_not_null(self, column: ColumnName) -> CommitResult:
-        """Let a column hold no null, in a table without data.
+    def set_not_null(
+        self,
+        column: ColumnName,
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        """Let a column hold no null.
+
+        Args:
+            column: the column.
+            check: checks the rows of the table; None: the table must have no data.
+            txn: application id and version: if a commit of the table has them already, nothing is done,
+                and that commit is the result.
 
         Raises:
             InvalidArgumentError: the column lies inside an array or a map.
-            ConstraintViolationError: the table has data, which nobody has checked.
+            ConstraintViolationError: the table has data, which nobody has checked; or what ``check``
+                raises.
         """
         return self._commit(
-            lambda base: column_alterations.set_nullable(base, column, allowed=False)
+            lambda base: column_alterations.set_nullable(base, column, allowed=False),
+            check=check,
+            txn=txn,
         )
 
     def set_comment(self, column: ColumnName, comment: str | None) -> CommitResult:
@@ -229,18 +256,32 @@ class TableAlteration:
             )
         )
 
-    def add_constraint(self, name: str, expression: str) -> CommitResult:
-        """Add a CHECK constraint to a table without data.
+    def add_constraint(
+        self,
+        name: str,
+        expression: str,
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        """Add a CHECK constraint.
 
         Args:
             name: its name; the same in any case, and stored in lower case.
             expression: in SQL; it isn't parsed here.
+            check: checks the rows of the table; None: the table must have no data.
+            txn: see `set_not_null`.
 
         Raises:
             InvalidArgumentError: there is a constraint of that name.
-            ConstraintViolationError: the table has data, which nobody has checked.
+            ConstraintViolationError: the table has data, which nobody has checked; or what ``check``
+                raises.
         """
-        return self._commit(lambda base: table_settings.add_constraint(base, name, expression))
+        return self._commit(
+            lambda base: table_settings.add_constraint(base, name, expression),
+            check=check,
+            txn=txn,
+        )
 
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> CommitResult:
         """Drop a CHECK constraint.
@@ -277,8 +318,41 @@ class TableAlteration:
         """Set the table's description, or take it away."""
         return self._commit(lambda base: table_settings.set_description(base, description))
 
-    def _commit(self, plan: Callable[[Snapshot], Alteration]) -> CommitResult:
-        base = self._newest()
+    def _commit(
+        self,
+        plan: Callable[[Snapshot], Alteration],
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        if txn is None:
+            return self._attempt(self._newest(), plan, check=check)
+        check_identifier(*txn, table=self._storage.root)
+        search, rounds = TransactionSearch(), 0
+        while True:
+            rounds += 1
+            base = self._newest()
+            if (earlier := earlier_commit(base, *txn, search=search)) is not None:
+                return earlier
+            try:
+                return self._attempt(base, plan, check=check, txn=txn)
+            except CommitConflictError as conflict:
+                if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
+                    continue
+                # The conflicting commit may be that of a concurrent try.
+                earlier = earlier_commit(self._newest(), *txn, search=search)
+                if earlier is not None:
+                    return earlier
+                raise
+
+    def _attempt(
+        self,
+        base: Snapshot,
+        plan: Callable[[Snapshot], Alteration],
+        *,
+        check: RowCheck | None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
         try:
             alteration = plan(base)
         # The rules know schemas, and not whose.
@@ -286,4 +360,6 @@ class TableAlteration:
             if error.table is not None:
                 raise
             raise type(error)(error.message, table=base.table, **error.facts) from error
-        return commit_alteration(self._storage, base, alteration, owners=self._owners)
+        return commit_alteration(
+            self._storage, base, alteration, owners=self._owners, check=check, txn=txn
+        )

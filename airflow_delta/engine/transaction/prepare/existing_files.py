@@ -71,16 +71,18 @@ def check_existing_files(actions: Actions, context: CommitContext) -> Actions:
 def _check_requirement(
     demand: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
 ) -> None:
-    if demand.condition is Condition.NO_FILES and context.restored_version is not None:
-        # What comes back was written as long ago as what stays.
-        unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
-    elif demand.condition is Condition.NO_FILES:
-        unfit = _without(live, actions.removes, context)
-    else:
+    if demand.condition is Condition.CHECKED_ROWS and actions.rows_checked:
+        return
+    if demand.condition is Condition.ROW_IDS:
         # What the commit adds has got its ids by now.
         staying = _without(live, [*actions.removes, *actions.adds], context)
         lacking = pc.or_(*(pc.is_null(staying[name]) for name in _ROW_IDS))
         unfit = staying.filter(lacking)
+    elif context.restored_version is not None:
+        # What comes back was written as long ago as what stays.
+        unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
+    else:
+        unfit = _without(live, actions.removes, context)
     if unfit.num_rows:
         raise context.violation(
             f"{demand.reason}; expected that {demand.condition.value}, and {unfit.num_rows} files "

@@ -12,8 +12,8 @@ import pytest
 
 from airflow_delta.engine import DeltaTable, StructField, StructType
 from airflow_delta.engine.commit.owner import ManagedTable, OwnerStatus, Standing
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CommitOwnerError, CommitOwnerUnavailableError, DeltaError
 from airflow_delta.engine.maintenance.check.findings import CheckReport
 from airflow_delta.engine.model.schema import LONG
@@ -223,7 +223,7 @@ def test_files_that_dead_writers_have_left() -> None:
 # Managed tables.
 
 
-class Owner(LedgerOwner):
+class Owner(StoreBackedOwner):
     """One that fails, or says of a table how it stands, when it is told to."""
 
     error: DeltaError | None = None
@@ -240,7 +240,7 @@ class Managed:
     """A managed table with some commits that aren't backfilled."""
 
     def __init__(self, commits: int = 2) -> None:
-        self.owner = Owner(MemoryLedger())
+        self.owner = Owner(MemoryCommitStore())
         self.table = DeltaTable(f"memory://{uuid.uuid4()}/t", commit_owners={"ours": self.owner})
         created = DeltaTable.create(self.table.uri, StructType((StructField("id", LONG),)))
         assert created.latest_version() == 0

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
-from airflow_delta.engine.storage.hidden import hidden_name
+from airflow_delta.engine.storage.hidden import make_hidden_name
 from tests.cleanup_tables import (
     LAST,
     NOW,
@@ -213,14 +213,14 @@ def test_where_all_sidecars_are_young_no_checkpoint_is_read() -> None:
 # Files in the making
 
 UNFINISHED = [
-    f"_delta_log/{hidden_name(f'{4:020}.json')}",
-    f"_delta_log/{hidden_name('_last_checkpoint')}",
+    f"_delta_log/{make_hidden_name(f'{4:020}.json')}",
+    f"_delta_log/{make_hidden_name('_last_checkpoint')}",
     f"_delta_log/.{4:020}.json.{UUIDS[0]}.tmp",
     f"_delta_log/..{4:020}.json.{UUIDS[0]}.tmp.crc",
     f"_delta_log/_commit_{UUIDS[0]}.json.tmp",
     f"_delta_log/.tmp/{LAST:020}.json.{UUIDS[0]}",
-    f"_delta_log/_commits/{hidden_name(f'{7:020}.{UUIDS[0]}.json')}",
-    f"_delta_log/_sidecars/{hidden_name('x.parquet')}",
+    f"_delta_log/_commits/{make_hidden_name(f'{7:020}.{UUIDS[0]}.json')}",
+    f"_delta_log/_sidecars/{make_hidden_name('x.parquet')}",
 ]
 NOT_OURS = [
     "_delta_log/notes.txt",

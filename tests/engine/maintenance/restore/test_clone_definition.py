@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta.engine import DeltaTable, OptimisticTransaction, Snapshot
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import UnsupportedFeatureError
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.maintenance.restore.clone_definition import stage_clone_definition
@@ -116,7 +116,7 @@ def test_what_is_about_a_log_stays_with_it(tmp_path: Path) -> None:
         protocol("checkpointProtection", "deletionVectors"),
         metadata(configuration={BOUNDARY: "3"}),
     )
-    owners = {"memory": LedgerOwner(MemoryLedger())}
+    owners = {"memory": StoreBackedOwner(MemoryCommitStore())}
     source = DeltaTable(str(tmp_path / "s"), commit_owners=owners)
     source.convert_to_managed("memory")
     version = source.snapshot()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import MissingFilesError
 from airflow_delta.engine.maintenance.table_files import missing_files as search
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
@@ -33,7 +33,9 @@ def vector(place: str, kind: str = "u") -> dict[str, Any]:
 
 
 VECTOR = vector("ab^-aqEH.-t@S}K{vb[*k^")
-VECTOR_FILE = relative_path(DeletionVectorDescriptor("u", str(VECTOR["pathOrInlineDv"]), 1, 40, 6))
+VECTOR_FILE = get_relative_path(
+    DeletionVectorDescriptor("u", str(VECTOR["pathOrInlineDv"]), 1, 40, 6)
+)
 
 
 def touched(root: Path, *names: str) -> None:

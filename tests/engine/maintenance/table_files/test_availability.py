@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from airflow_delta.engine import DeltaTable, RemoveFile
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import MissingFilesError
 from airflow_delta.engine.maintenance.table_files import missing_files
 from airflow_delta.engine.maintenance.table_files.availability import (
@@ -64,7 +64,7 @@ FIRST, SECOND = "ab^-aqEH.-t@S}K{vb[*k^", "xb^-aqEH.-t@S}K{vb[*k^"
 
 
 def file_of(place: str) -> str:
-    return relative_path(DeletionVectorDescriptor("u", place, 1, 40, 6))
+    return get_relative_path(DeletionVectorDescriptor("u", place, 1, 40, 6))
 
 
 @pytest.mark.parametrize("listed_from", [1, 10_000])

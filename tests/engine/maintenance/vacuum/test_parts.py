@@ -15,7 +15,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.deletion_vectors import z85
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeltaWarning,
@@ -172,7 +172,7 @@ def test_the_files_of_many_vectors_are_those_of_each() -> None:
     column = pa.chunked_array([pa.array(rows[:9], VECTOR_TYPE), pa.array(rows[9:], VECTOR_TYPE)])
     relative, absolute = vector_paths(column, table="/t")
     expected = [
-        relative_path(DeletionVectorDescriptor("u", row["pathOrInlineDv"], 1, 0, 0))
+        get_relative_path(DeletionVectorDescriptor("u", row["pathOrInlineDv"], 1, 0, 0))
         if row and row["storageType"] == "u"
         else None
         for row in rows

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from airflow_delta.engine.errors import InvalidArgumentError
 
-__all__ = ["Endpoint", "place_below"]
+__all__ = ["Endpoint", "join_path"]
 
 _USUAL_PORTS = {"http": 80, "https": 443}
 
@@ -80,6 +80,6 @@ class Endpoint:
         return replace(self, host=self.host.removeprefix(f"{label.lower()}."))
 
 
-def place_below(container: str, path: str) -> str:
+def join_path(container: str, path: str) -> str:
     """The place of a path in a bucket or container, of which the place is given."""
     return f"{container}/{path}" if path else container
