@@ -38,7 +38,7 @@ ENTRANCES = (*DeltaTable.__mro__[:-1], Snapshot, OptimisticTransaction, TableAlt
 HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.
-    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan"),
+    *("Storage", "FileAccess", "CommitOwners", "LogSegment", "LogState", "Timeline", "SidecarPlan"),
 }
 """What isn't a result: it has methods, and is returned to be asked."""
 
@@ -171,6 +171,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     transaction.set_transaction("app", 7)
     transaction.set_domain("d", "{}")
     keep(transaction.commit())
+    tracked = changed(root / "tracked", 1)
+    keep(tracked.enable_row_tracking(dry_run=True), tracked.enable_row_tracking())
     snapshot = table.snapshot()
     keep(
         snapshot.protocol,
