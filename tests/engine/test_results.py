@@ -162,6 +162,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     )
     other = changed(root / "changed", 2)
     keep(other.changes(0), other.snapshot().row_tracking, *other.snapshot().domains.values())
+    keep(other.enable_row_tracking())
     keep(other.transaction("READ").read_domain("delta.rowTracking"))
     keep(table.restore(1, dry_run=True, ignore_missing_files=True))
     keep(table.restore(1, once=("app", 1)), table.restore(1, once=("app", 1)))
@@ -171,8 +172,6 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     transaction.set_transaction("app", 7)
     transaction.set_domain("d", "{}")
     keep(transaction.commit())
-    tracked = changed(root / "tracked", 1)
-    keep(tracked.enable_row_tracking(dry_run=True), tracked.enable_row_tracking())
     snapshot = table.snapshot()
     keep(
         snapshot.protocol,

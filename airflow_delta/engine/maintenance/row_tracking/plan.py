@@ -64,7 +64,7 @@ class RowTrackingPlan:
         return tuple(steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain JSON values: its attributes, and the ``steps``."""
+        """The attributes, and the ``steps``, as plain JSON values."""
         return {**asdict(self), "steps": list(self.steps)}
 
 
