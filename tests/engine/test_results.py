@@ -38,7 +38,7 @@ ENTRANCES = (*DeltaTable.__mro__[:-1], Snapshot, OptimisticTransaction, TableAlt
 HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.
-    *("Storage", "FileAccess", "CommitOwners", "LogSegment", "LogState", "Timeline", "SidecarPlan"),
+    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan", "CommitOwners"),
 }
 """What isn't a result: it has methods, and is returned to be asked."""
 
