@@ -51,19 +51,10 @@ def test_every_module_with_a_class_of_its_kind_is_declared(kind: str) -> None:
     for file in sorted((PACKAGE / kind).rglob("*.py")):
         name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
         module = importlib.import_module(f"airflow_delta.{name.removesuffix('.__init__')}")
-<<<<<<< HEAD
-        # A package exports what its modules define, and is what users import it from.
-        inside = module.__name__.rpartition(".")[0] in found
-        names = getattr(module, "__all__", ())
-        if not inside and any(name.endswith(suffix[kind]) for name in names):
-            found.append(module.__name__)
-    assert declared_modules(kind) == found
-=======
         for exported in getattr(module, "__all__", ()):
             if exported.endswith(suffix[kind]):
                 found.setdefault(getattr(module, exported), module.__name__)
     assert declared_modules(kind) == list(dict.fromkeys(found.values()))
->>>>>>> main
 
 
 CONNECTION_TYPES = {
