@@ -100,7 +100,7 @@ def test_damaged_vectors_are_refused_or_sets_of_positions() -> None:
             continue
         assert not bitmap or bitmap.max() < 2**63
         if len(bitmap) < 1 << 20:
-            rows = roaring.positions(bitmap)
+            rows = roaring.to_positions(bitmap)
             assert len(rows) == len(bitmap)
             assert (np.diff(rows) > 0).all()
     assert 500 < refused < 1500

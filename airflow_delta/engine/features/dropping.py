@@ -3,7 +3,7 @@
 A feature leaves *traces*: properties that turn it on, columns that use it, files. As long as there are
 any in the newest version the table needs the feature. Which features can be dropped, and what that takes,
 is in the rows of the registry (`Feature.drop`); traces in files are the matter of
-``snapshot/file_traces.py``.
+``snapshot/feature_usage.py``.
 
 Spec: PROTOCOL.md, "Table Features", "Supported Features" and the sections of the features; its rule that a
 protocol never shrinks is what `checkpointProtection` makes an exception of (checkpoint-protection.md).
