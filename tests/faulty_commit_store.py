@@ -73,7 +73,7 @@ class FaultyCommitStore:
                 fault.meanwhile()
         hows = {fault.how for fault in due}
         if How.FAIL in hows:
-            raise CommitOwnerUnavailableError(f"{method}: the books can't be reached")
+            raise CommitOwnerUnavailableError(f"{method}: the commit store can't be reached")
         if How.CRASH_BEFORE in hows:
             raise self._crash(method)
         result = effect()

@@ -86,7 +86,7 @@ FEATURES: dict[str, Any] = {
 }
 
 
-def test_describe_tells_what_the_features_of_a_table_mean(
+def test_describe_shows_what_the_features_of_a_table_mean(
     sales_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = sales_copy / "_delta_log"
@@ -111,7 +111,7 @@ def test_describe_tells_what_the_features_of_a_table_mean(
     assert not [line for line in lines if line.startswith("deletionVectors")]
 
 
-def test_a_table_that_is_refused_is_told_by_its_features(
+def test_a_refused_table_is_described_by_its_features(
     sales_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     features = ["fromTheFuture", "timestampNtz"]
@@ -179,7 +179,7 @@ def test_a_wrong_command_line_is_status_2(
     assert "usage: airflow-delta" in capsys.readouterr().err
 
 
-def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0

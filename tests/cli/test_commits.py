@@ -37,7 +37,7 @@ def managed(sales_copy: Path, books: str) -> Path:
     return sales_copy
 
 
-def told(table: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def facts_of(table: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["commits", str(table), "--json"]) == 0
     facts: dict[str, Any] = json.loads(capsys.readouterr().out)
     return facts
@@ -51,7 +51,7 @@ def printed(output: str) -> dict[str, str]:
 def test_how_far_the_commits_of_a_managed_table_have_come(
     managed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(managed, capsys) == {
+    assert facts_of(managed, capsys) == {
         "table_uri": str(managed),
         "owner": "sql",
         "standing": "active",
@@ -74,7 +74,7 @@ def test_how_far_the_commits_of_a_managed_table_have_come(
 def test_a_table_that_the_file_system_manages(
     sales: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = told(sales, capsys)
+    facts = facts_of(sales, capsys)
     assert (facts["owner"], facts["standing"], facts["accepts_commits"]) == (None, None, True)
     assert (facts["ratified_version"], facts["backfilled_version"], facts["lag"]) == (3, 3, 0)
     assert main(["commits", str(sales)]) == 0
@@ -92,7 +92,7 @@ def test_a_table_that_the_file_system_manages(
         ("sqlite:////another/owner.db", "/another/owner.db isn't there"),
     ],
 )
-def test_an_owner_that_cannot_be_asked(
+def test_an_owner_that_cannot_be_reached(
     managed: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -100,7 +100,7 @@ def test_an_owner_that_cannot_be_asked(
     reason: str,
     as_json: bool,
 ) -> None:
-    """What the log tells is printed, and then the reason, as an error."""
+    """The facts from the log are printed, and then the reason, as an error."""
     if url is None:
         monkeypatch.delenv(URL_VARIABLE)
     else:
@@ -124,9 +124,9 @@ def test_an_owner_that_cannot_be_asked(
             assert lines[unknown] == "?"
     error = captured.err
     if as_json:
-        told = json.loads(error)["error"]
-        assert told["table_uri"] == str(managed)
-        error = f"airflow-delta: {told['message']}\n"
+        reported = json.loads(error)["error"]
+        assert reported["table_uri"] == str(managed)
+        error = f"airflow-delta: {reported['message']}\n"
     assert error.startswith("airflow-delta: ")
     assert reason in error
     assert captured.err.count("\n") == 1
@@ -135,11 +135,11 @@ def test_an_owner_that_cannot_be_asked(
 
 def test_a_table_that_was_given_back(managed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     DeltaTable(managed).convert_to_file_system()
-    facts = told(managed, capsys)
+    facts = facts_of(managed, capsys)
     assert (facts["owner"], facts["ratified_version"], facts["lag"]) == (None, 7, 0)
 
 
-# What the owner is told
+# Changes of the owner's records
 
 
 def test_a_table_that_has_moved(managed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_a_table_that_has_moved(managed: Path, capsys: pytest.CaptureFixture[str
     assert (lines["relocated from"], lines["relocated to"]) == (str(managed), str(moved))
     assert (lines["ratified version"], lines["lag"]) == ("6", "1")
     DeltaTable(moved).backfill()
-    facts = told(moved, capsys)
+    facts = facts_of(moved, capsys)
     assert (facts["ratified_version"], facts["lag"]) == (6, 0)
     assert "relocated_from" not in facts
 
@@ -184,17 +184,19 @@ def test_commits_that_are_lost_are_given_up(
     assert "nothing is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("told_so", [["--relocate"], ["--accept-log", "3"]])
-def test_the_file_system_is_told_nothing(
-    sales: Path, capsys: pytest.CaptureFixture[str], told_so: list[str]
+@pytest.mark.parametrize("change", [["--relocate"], ["--accept-log", "3"]])
+def test_a_table_without_an_owner_has_no_records_to_change(
+    sales: Path, capsys: pytest.CaptureFixture[str], change: list[str]
 ) -> None:
-    assert main(["commits", str(sales), *told_so]) == 1
+    assert main(["commits", str(sales), *change]) == 1
     captured = capsys.readouterr()
     assert "managed by the file system" in captured.err
     assert captured.out == ""
 
 
-def test_one_thing_is_told_at_a_time(sales: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_one_change_at_a_time_is_accepted(
+    sales: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["commits", str(sales), "--relocate", "--accept-log", "3"])
     assert "not allowed with" in capsys.readouterr().err

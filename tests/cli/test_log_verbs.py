@@ -81,7 +81,7 @@ def test_backfill(
     assert report(capsys, "checkpoint", sales_copy, "--backfill-first")["version"] == 6
 
 
-def test_describe_tells_the_last_checkpoint_and_what_is_due(
+def test_describe_shows_the_last_checkpoint_and_what_is_due(
     sales_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All commits are of long ago; a vacuum and a cleanup leave nothing that is due."""

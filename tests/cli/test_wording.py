@@ -72,8 +72,8 @@ def test_errors_name_options_of_the_command_line(
 def error_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     captured = capsys.readouterr()
     assert captured.out == ""
-    told: dict[str, Any] = json.loads(captured.err)["error"]
-    return told
+    reported: dict[str, Any] = json.loads(captured.err)["error"]
+    return reported
 
 
 def test_errors_are_json_on_standard_error_with_json(

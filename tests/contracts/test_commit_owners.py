@@ -1,6 +1,6 @@
 """The contract of commit owners (`airflow_delta.engine.commit.owner`), over every implementation.
 
-Each is asked for each policy of backfilling. What counts is read back from the files of the table.
+Each is tested with each backfill policy. The results are read back from the files of the table.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_no_version_is_made_before_the_one_before_it(
 
 
 def test_a_version_that_the_log_has_is_taken(owner: CommitOwner, table: ManagedTable) -> None:
-    """By a writer who doesn't know of the owner, or an owner whose books were restored."""
+    """By a writer that doesn't know the owner, or an owner whose commit store was restored."""
     table.storage.create(commit_path(2), commit_text("foreign"))
     assert make(owner, table, 2) == CommitResponse(None, 2)
     assert make(owner, table, 3).latest_table_version == 3
@@ -169,7 +169,7 @@ def test_a_commit_file_that_cannot_be_written_commits_nothing(
 # Reading and backfilling
 
 
-def test_un_backfilled_commits_are_told(
+def test_un_backfilled_commits_are_returned(
     owner: CommitOwner, table: ManagedTable, policy: str
 ) -> None:
     assert owner.get_commits(table).commits == ()
@@ -188,7 +188,7 @@ def test_un_backfilled_commits_are_told(
             assert commit.uuid in commit.path
 
 
-def test_backfills_go_as_far_as_they_are_told(
+def test_backfills_end_at_the_requested_version(
     owner: CommitOwner, table: ManagedTable, policy: str
 ) -> None:
     for version in range(2, 9):
@@ -268,7 +268,9 @@ def test_a_proposed_table_is_not_owned_before_the_log_says_so(
 
 
 @pytest.mark.parametrize("use", ["commit", "get_commits", "backfill", "status", "propose"])
-def test_an_owner_that_was_not_told_finds_out(owner: CommitOwner, policy: str, use: str) -> None:
+def test_an_owner_that_was_not_informed_finds_out(
+    owner: CommitOwner, policy: str, use: str
+) -> None:
     table = managed(fresh_storage(), backfill=policy)
     owner.propose(table, 0)
     table.storage.create(commit_path(0), handing_over(table.conf))

@@ -101,7 +101,7 @@ def test_a_proposal_is_of_the_version_before_the_hand_over(
     )
 
 
-def test_a_proposal_takes_the_place_of_the_one_before(commit_store: CommitStore) -> None:
+def test_a_proposal_replaces_the_one_before(commit_store: CommitStore) -> None:
     table_id = str(uuid4())
     commit_store.propose(table_id, "s3://bucket/a", 5)
     commit_store.propose(table_id, "s3://bucket/b", 7)
@@ -273,7 +273,7 @@ def test_observing_lowers_nothing(commit_store: CommitStore) -> None:
         assert entry(commit_store, table_id) == before
 
 
-def test_the_log_proves_more_than_the_books_know(commit_store: CommitStore) -> None:
+def test_the_log_proves_more_than_the_commit_store_knows(commit_store: CommitStore) -> None:
     table_id = active(commit_store)
     assert commit_store.ratify(table_id, commit(1), releases=False)
     commit_store.observe(table_id, 9)
@@ -328,7 +328,7 @@ def test_nothing_is_accepted_of_a_proposal(commit_store: CommitStore) -> None:
     assert entry(commit_store, table_id) == before
 
 
-# Any steps in any order, against a model that keeps all it was ever told.
+# Any steps in any order, against a model that keeps everything.
 
 
 @dataclass
@@ -421,7 +421,7 @@ operations = st.one_of(
 
 @given(st.lists(st.tuples(st.integers(0, 1), operations), max_size=25))
 @settings(max_examples=30)
-def test_a_ledger_does_what_the_model_does(
+def test_a_commit_store_does_what_the_model_does(
     commit_store: CommitStore, steps: list[tuple[int, tuple[object, ...]]]
 ) -> None:
     place = str(uuid4())
@@ -498,7 +498,7 @@ def test_of_threads_that_release_a_table_one_does(commit_store: CommitStore) -> 
         assert sum(pool.map(race, range(threads))) == 1
 
 
-def test_what_is_ratified_meanwhile_is_not_given_up(commit_store: CommitStore) -> None:
+def test_commits_that_are_ratified_concurrently_are_not_given_up(commit_store: CommitStore) -> None:
     barrier = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         for _ in range(15):

@@ -118,7 +118,7 @@ OPENERS = {
 
 @pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest) -> Opener:
-    """A function from a path below one fresh, empty place to a storage rooted there."""
+    """A function from a path below one fresh, empty location to a storage with that root."""
     return OPENERS[request.param](request)
 
 
@@ -138,10 +138,10 @@ def everything(storage: Storage) -> set[str]:
     return {info.path for info in storage.walk("") if not info.name.startswith(".")}
 
 
-# Places
+# Canonical locations
 
 
-def test_a_place_has_one_name(opener: Opener) -> None:
+def test_a_location_has_one_canonical_spelling(opener: Opener) -> None:
     one, again = opener("tables/t"), opener("tables/t/")
     assert one.canonical_location == again.canonical_location
     others = [opener(path).canonical_location for path in ("tables", "tables/t/u", "tables/tt", "")]
@@ -204,7 +204,7 @@ def test_a_directory_is_no_object(storage: Storage) -> None:
     assert storage.read_many(["d", "d/there/below"]) == [None, None]
 
 
-def test_reads_many_in_the_order_asked_with_none_for_the_missing(storage: Storage) -> None:
+def test_reads_many_in_the_requested_order_with_none_for_the_missing(storage: Storage) -> None:
     for number in range(20):
         storage.create(f"d/{number}", f"content {number}".encode())
     wanted = ["d/7", "d/none", "d/0", "d/19", "d/7"]
@@ -318,7 +318,7 @@ def test_listed_size_and_time_are_those_of_head(storage: Storage) -> None:
     (listed,) = storage.list("d")
     head = storage.head("d/x")
     assert head == FileInfo("d/x", 5, head.modified_ms)
-    # HTTP tells times of whole seconds, a listing may know more.
+    # HTTP has times in whole seconds; a listing may be more precise.
     assert listed.modified_ms // 1000 == head.modified_ms // 1000
     assert (listed.path, listed.size) == ("d/x", 5)
     assert before_ms - 2_000 <= head.modified_ms <= time.time_ns() // 1_000_000 + 2_000
@@ -339,7 +339,7 @@ def test_walks_all_depths(storage: Storage) -> None:
     assert below == {path: len(path) for path in paths if path.startswith("d/")}
 
 
-def test_a_level_tells_of_folders_without_what_they_hold(storage: Storage) -> None:
+def test_a_level_has_folders_without_their_content(storage: Storage) -> None:
     for path in ("top", "d/x", "d/w %", "d/e/y", "d/e/f/z", "d 2%/x", "d/_delta_log/0.json"):
         storage.create(path, path.encode())
     levels = {
@@ -444,7 +444,7 @@ def test_replace_writes_new_objects_and_over_old_ones(storage: Storage) -> None:
 def test_writer_streams_an_object_of_many_parts(
     storage: Storage, overwrite: bool, size: int
 ) -> None:
-    # The number of each piece is in it, so that one out of its place would be seen.
+    # Each piece contains its number, so a piece at a wrong position would be noticed.
     content = b"".join(number.to_bytes(8, "big") for number in range(size // 8 + 1))[:size]
     with storage.writer("big", overwrite=overwrite) as file:
         for start in range(0, size, 1_000_000):

@@ -263,7 +263,7 @@ def test_a_writer_who_does_not_ask_may_be_faster(inner: MemoryStorage) -> None:
     assert in_log(inner) == {3: b"theirs"}
 
 
-def test_a_file_that_is_backfilled_and_cleaned_up_meanwhile(inner: MemoryStorage) -> None:
+def test_a_file_that_is_backfilled_and_cleaned_up_concurrently(inner: MemoryStorage) -> None:
     commits = write(inner, 3, 4)
 
     def others() -> None:

@@ -32,7 +32,7 @@ from tests.faulty_storage import Fault, FaultyStorage, How
 from tests.watched_owner import WatchedOwner
 
 _NUMBERS = count()
-DOWN = CommitOwnerUnavailableError("the books are out of reach", owner="books")
+DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="books")
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_an_owner_forgets_a_table_that_another_writer_was_faster_to_change(
 def test_the_next_try_to_give_a_table_away_is_for_the_next_version(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
-    """Even if the owner could not be told to forget the first one."""
+    """Even if the owner couldn't be informed that the first one was withdrawn."""
     owned = owned_by(owner, inner)
     inner.create(commit_path(0), commit_of("theirs"))
     owner.fails["forget"] = DOWN
@@ -199,7 +199,7 @@ def test_an_owner_stands_by_its_promise_where_the_outcome_is_unknown(
 
 
 @pytest.mark.parametrize("error", [DOWN, RuntimeError("an owner's mistake")], ids=["down", "bug"])
-def test_an_owner_that_can_not_be_told_finds_out(
+def test_an_owner_that_can_not_be_informed_finds_out(
     inner: MemoryStorage, owner: WatchedOwner, error: Exception
 ) -> None:
     owner.fails["take_over"] = error
@@ -292,17 +292,17 @@ def test_a_release_that_is_not_in_the_log_is_finished_by_the_next_writer(
 def test_a_release_is_finished_with_what_is_not_known_to_be_in_the_log(
     inner: MemoryStorage,
 ) -> None:
-    """A commit in the log tells that all before it are, as they were seen or not."""
+    """A commit in the log proves that all commits before it are there, listed or not."""
     paths = [unbackfilled_commit_path(version, "x" * 36) for version in range(4)]
     for version, path in enumerate(paths):
         inner.create(path, commit_of(f"v{version}"))
     size = len(commit_of("v0"))
-    told = [UnbackfilledCommit(v, "x" * 36, path, size, 0) for v, path in enumerate(paths)]
+    listed = [UnbackfilledCommit(v, "x" * 36, path, size, 0) for v, path in enumerate(paths)]
     for version in (0, 1):
         inner.create(commit_path(version), commit_of(f"v{version}"))
-    finish_release(inner, [told[0], Commit(1, commit_path(1), size, 0)])
+    finish_release(inner, [listed[0], Commit(1, commit_path(1), size, 0)])
     assert len(in_log(inner)) == 2
-    finish_release(inner, [told[0], Commit(1, commit_path(1), size, 0), *told[2:]])
+    finish_release(inner, [listed[0], Commit(1, commit_path(1), size, 0), *listed[2:]])
     assert [*in_log(inner).values()] == [commit_of(f"v{version}") for version in range(4)]
     finish_release(inner, ())
 

@@ -62,7 +62,7 @@ def versions(storage: Storage) -> list[str]:
 def check_is_of(storage: Storage, writer: str) -> None:
     assert versions(storage) == [PATH]
     assert storage.read(PATH) == commit_of(writer)
-    # Whoever comes next learns that the version is taken, and the first writer that it is his.
+    # The next writer learns that the version is taken, and the first writer that it has made it.
     assert not commit(storage, "next")
     assert commit(storage, writer)
     assert storage.read(PATH) == commit_of(writer)
@@ -181,7 +181,7 @@ def test_a_put_of_a_writer_who_lost_arrives_late(behind: Behind) -> None:
     check_is_of(behind.store, "theirs")
 
 
-# Refusals that are none of the store's moods: told for certain, and at once.
+# Refusals for good: reported at once, and with certainty.
 
 
 @pytest.mark.parametrize("kind", ENDPOINTS)
@@ -215,7 +215,7 @@ def test_who_may_only_read_has_written_nothing(tmp_path: Path) -> None:
 
 @contextmanager
 def no_rights(endpoint: str) -> Iterator[None]:
-    """Have moto ask for the rights of whoever calls; nobody has any."""
+    """Let moto check the permissions of callers; no caller has any."""
 
     def ask_after(calls: str) -> None:
         urllib.request.urlopen(

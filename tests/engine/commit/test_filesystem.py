@@ -135,7 +135,7 @@ def test_what_cannot_be_read_back_is_unknown(
         attempt(storage)
 
 
-def test_a_store_without_exclusive_puts_is_not_asked_again(inner: MemoryStorage) -> None:
+def test_a_store_without_exclusive_puts_gets_no_second_request(inner: MemoryStorage) -> None:
     class Unsafe(FaultyStorage):
         def create(self, path: str, data: bytes) -> None:
             super().create(f"{path}.tried", data)

@@ -21,7 +21,7 @@ NAMES = ["^-aqEH.-t@S}K{vb[*k^", "ab^-aqEH.-t@S}K{vb[*k^", "vBn[lx{q8@P<9BNH/isA
 
 @dataclass(frozen=True)
 class Counting(LocalStorage):
-    """Tells what is read; as remote as a test needs it."""
+    """Records what is read; remote if the test needs that."""
 
     remote: bool = False
     reads: list[tuple[str, int]] = field(default_factory=list)
@@ -170,14 +170,14 @@ class Meeting(Counting):
         return super().read(path, start=start, length=length)
 
 
-def test_a_remote_store_is_asked_for_several_parts_at_a_time(tmp_path: Path) -> None:
+def test_a_remote_store_gets_several_reads_at_a_time(tmp_path: Path) -> None:
     storage = Meeting(str(tmp_path))
     wanted = [BitMap64([n]) for n in range(2)]
     descriptors = [written(storage, NAMES[n], [wanted[n]])[0] for n in range(2)]
     assert read_deletion_vectors(descriptors, storage, table="t") == wanted
 
 
-def test_storages_elsewhere_are_one_for_each_place(tmp_path: Path) -> None:
+def test_other_locations_have_one_storage_each(tmp_path: Path) -> None:
     """Each has connections of its own: a table may have thousands of such files."""
     elsewhere, opened = LocalStorage(str(tmp_path)), []
     read_from = set()

@@ -11,7 +11,7 @@ from airflow_delta.engine.deletion_vectors.read_plan import Extent, plan_reads
 KIB = 1024
 NEAR, LONGEST = 64 * KIB, 8192 * KIB
 
-PLACES = st.lists(
+RANGES = st.lists(
     st.tuples(
         st.integers(1, 40 * LONGEST) | st.integers(1, 300),
         st.sampled_from([8, 42, NEAR - 1, NEAR, NEAR + 1, LONGEST - 1, LONGEST, 3 * LONGEST]),
@@ -22,9 +22,9 @@ PLACES = st.lists(
 
 
 @example([(1, 3 * LONGEST), (LONGEST - 6, 8), (LONGEST + NEAR + 3, 8)])
-@given(PLACES)
-def test_every_vector_is_read_once_and_little_else(places: list[tuple[int, int]]) -> None:
-    extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(places)]
+@given(RANGES)
+def test_every_vector_is_read_once_and_little_else(ranges: list[tuple[int, int]]) -> None:
+    extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(ranges)]
     found = plan_reads(extents)
     assert sorted(e for span in found for e in span.extents) == sorted(extents)
     wanted = {byte for e in extents for byte in (e.start, e.end)}
@@ -40,9 +40,9 @@ def test_every_vector_is_read_once_and_little_else(places: list[tuple[int, int]]
     assert found[0].start == 0
 
 
-@given(PLACES)
-def test_whatever_the_order_in_which_they_are_asked_for(places: list[tuple[int, int]]) -> None:
-    extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(places)]
+@given(RANGES)
+def test_vectors_may_be_requested_in_any_order(ranges: list[tuple[int, int]]) -> None:
+    extents = [Extent(start, start + size, n) for n, (start, size) in enumerate(ranges)]
     assert plan_reads(reversed(extents)) == plan_reads(extents)
 
 

@@ -1,4 +1,4 @@
-"""Keeps the credentials of whoever runs the tests out of them."""
+"""Keeps the credentials of the user who runs the tests out of them."""
 
 from __future__ import annotations
 

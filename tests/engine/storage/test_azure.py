@@ -20,7 +20,7 @@ from airflow_delta.engine.storage.azure import open_azure
         ),
     ],
 )
-def test_the_host_tells_account_and_cloud(host: str, settings: dict[str, object]) -> None:
+def test_the_host_has_account_and_cloud(host: str, settings: dict[str, object]) -> None:
     storage = open_azure(f"abfss://c@{host}/a/t", {})
     assert storage.root == f"abfss://c@{host}/a/t"
     assert storage.store.prefix == "a/t"

@@ -1,4 +1,4 @@
-"""What tells places apart: one place has one name in all its spellings, and no other place has it."""
+"""Canonical locations: equal for all spellings of a location, and different for different locations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCOUNT = {"account_name": "acc"}
 
 
 @pytest.mark.parametrize(
-    ("uri", "options", "place"),
+    ("uri", "options", "expected"),
     [
         ("s3://b/t", {}, AMAZON),
         ("S3A://b/t/", {"region": "eu-west-1"}, AMAZON),
@@ -89,12 +89,12 @@ ACCOUNT = {"account_name": "acc"}
         ("memory://m", {}, "memory://m"),
     ],
 )
-def test_a_place(uri: str, options: Options, place: str) -> None:
-    assert open_storage(uri, options).canonical_location == place
+def test_the_canonical_location_of_a_uri(uri: str, options: Options, expected: str) -> None:
+    assert open_storage(uri, options).canonical_location == expected
 
 
 @pytest.mark.parametrize(
-    ("uri", "environment", "place"),
+    ("uri", "environment", "expected"),
     [
         ("s3://b/t", {"AWS_ENDPOINT_URL": "http://minio:9000"}, MINIO),
         ("s3://b/t", {"AWS_ENDPOINT": "http://minio:9000"}, MINIO),
@@ -125,16 +125,16 @@ def test_a_place(uri: str, options: Options, place: str) -> None:
         ),
     ],
 )
-def test_a_place_that_the_environment_tells(
-    uri: str, environment: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch
+def test_the_canonical_location_depends_on_the_environment(
+    uri: str, environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert open_storage(uri).canonical_location == place
+    assert open_storage(uri).canonical_location == expected
 
 
 def test_an_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the place, and in what the client does, which by itself prefers one of the variables."""
+    """In the canonical location and in the client, which by itself prefers one of the variables."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     options = {"endpoint": "http://127.0.0.1:2", "skip_signature": "true", "timeout": "1s"}
     storage = open_storage("s3://b/t", options)
@@ -155,11 +155,11 @@ def test_an_endpoint_that_is_no_url_is_refused() -> None:
 def test_links_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "table")
-    place = os.path.realpath(tmp_path / "table")
+    expected = os.path.realpath(tmp_path / "table")
     for uri in ("link", "table/", "link/../table", "table/./"):
-        assert open_storage(f"{tmp_path}/{uri}").canonical_location == place
+        assert open_storage(f"{tmp_path}/{uri}").canonical_location == expected
     for uri in (f"file://{tmp_path}/link", f"file:{tmp_path}/table", f"local://{tmp_path}/link"):
-        assert open_storage(uri).canonical_location == place
+        assert open_storage(uri).canonical_location == expected
 
 
 class Server(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -169,7 +169,7 @@ class Server(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("root", "options", "place"),
+    ("root", "options", "expected"),
     [
         ("server://h/t", {}, "server://h/t"),
         ("SERVER://h/t", {"host": "h"}, "server://h/t"),
@@ -179,5 +179,5 @@ class Server(fsspec.AbstractFileSystem):  # type: ignore[misc]
         ("server://h:23/t", {"host": "h", "port": 23}, "server://h:23/t"),
     ],
 )
-def test_a_place_on_a_server(root: str, options: Options, place: str) -> None:
-    assert GenericStorage(root, Server(**options), "/t").canonical_location == place
+def test_the_canonical_location_on_a_server(root: str, options: Options, expected: str) -> None:
+    assert GenericStorage(root, Server(**options), "/t").canonical_location == expected

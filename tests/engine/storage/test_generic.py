@@ -111,7 +111,7 @@ def test_a_table_is_read_from_an_archive(tmp_path: Path, form: str, inside: str)
     assert older == newer - 10_000
 
 
-def test_the_root_of_all_is_a_place(tmp_path: Path) -> None:
+def test_the_root_directory_has_a_canonical_location(tmp_path: Path) -> None:
     storage = open_storage("local:///")
     (tmp_path / "x").write_bytes(b"content")
     inside = str(tmp_path).lstrip("/")
@@ -129,7 +129,7 @@ def test_the_times_in_an_archive_are_those_of_utc(tmp_path: Path) -> None:
         storage.head("unknown")
 
 
-def test_a_store_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"none\.zip"):
         open_generic("zip://t::file:///none.zip", {})
     (tmp_path / "none.zip").write_bytes(b"no archive")

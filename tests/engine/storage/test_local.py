@@ -167,7 +167,7 @@ def test_the_longest_name_of_a_file_system_can_be_created(storage: LocalStorage)
     assert [info.name for info in storage.list("")] == [name]
 
 
-def test_files_get_the_permissions_that_the_user_asked_for(storage: LocalStorage) -> None:
+def test_files_get_the_permissions_of_the_users_umask(storage: LocalStorage) -> None:
     before = os.umask(0o027)
     try:
         storage.create("x", b"x")
@@ -351,7 +351,7 @@ def test_a_deletion_goes_over_what_is_no_file_and_names_what_it_fails_at(
     assert sorted(visible(storage)) == ["d/file", "last", "stuck"]
 
 
-def test_a_late_start_asks_for_late_files_only(
+def test_a_late_start_requests_late_files_only(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -380,7 +380,7 @@ def test_a_listing_that_is_given_up_leaves_no_file_open(storage: LocalStorage) -
 
 
 @pytest.mark.parametrize("listing", ["list", "walk"])
-def test_a_file_that_cannot_be_asked_for_is_named(
+def test_a_file_that_cannot_be_requested_is_named(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, listing: str
 ) -> None:
     for name in ("file", "stale"):

@@ -10,14 +10,14 @@ from airflow_delta.engine.errors import InvalidArgumentError, ObjectNotFoundErro
 from airflow_delta.engine.storage.memory import MemoryStorage
 
 
-def test_one_name_is_one_place() -> None:
+def test_equal_canonical_locations_mean_one_location() -> None:
     MemoryStorage("memory://shared/t").create("x", b"1")
     assert MemoryStorage("memory://shared/t/").read("x") == b"1"
     assert MemoryStorage("memory://shared").read("t/x") == b"1"
     assert list(MemoryStorage("memory://other/t").walk("")) == []
 
 
-def test_the_clock_tells_modification_times() -> None:
+def test_modification_times_come_from_the_clock() -> None:
     storage = MemoryStorage("memory://clock", clock=iter([1_000, 2_000]).__next__)
     storage.create("x", b"")
     storage.create("y", b"")

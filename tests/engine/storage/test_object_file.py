@@ -17,7 +17,7 @@ MEGABYTE = 1024 * 1024
 
 
 class Recorded:
-    """A file over bytes, and the ranges that were asked for."""
+    """A file over bytes, and the requested ranges."""
 
     def __init__(self, data: bytes) -> None:
         self.requests: list[tuple[int, int]] = []

@@ -133,7 +133,7 @@ def test_opening_a_file_of_known_size_costs_one_request(gcs: GcsServer) -> None:
 
 
 def test_a_put_that_is_sent_again_meets_itself() -> None:
-    # The client sends a PUT again whose answer was lost. All that a storage can tell is that the
+    # The client repeats a PUT whose answer was lost. A storage only knows that the
     # object is there; whose it is, is for the caller to find out.
     store = MemoryStore()
 
@@ -196,7 +196,7 @@ def test_messages_keep_signed_urls_and_debug_dumps_to_themselves() -> None:
     assert error.value.__suppress_context__
 
 
-def test_failed_deletions_are_told() -> None:
+def test_failed_deletions_are_reported() -> None:
     failing = Broken("delete", raising(GenericError("access denied")))
     for batch in (1, 100):
         storage = ObjectStorage("test://t", "test://t", failing, CAPABLE, delete_batch=batch)

@@ -108,7 +108,7 @@ def test_a_write_to_a_bucket_that_is_not_there_wrote_nothing(server: Answers) ->
 
 @pytest.mark.parametrize("statuses", [[500], [503, 403], [500, 401], [408], [429]], ids=str)
 def test_any_other_failure_leaves_it_open(server: Answers, statuses: list[int]) -> None:
-    """Before the refusal, the store may have done what it was asked for and failed to say so."""
+    """Before the refusal, the store may have executed the request and lost the answer."""
     server.statuses = statuses
     with pytest.raises(StorageError, match="create 'x' failed") as caught:
         storage_at(server).create("x", b"1")
@@ -116,12 +116,12 @@ def test_any_other_failure_leaves_it_open(server: Answers, statuses: list[int]) 
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("_delta_log/0.json", NothingWrittenError), ("a b", StorageError)]
+    ("path", "expected"), [("_delta_log/0.json", NothingWrittenError), ("a b", StorageError)]
 )
 def test_a_write_without_credentials_was_not_sent(
-    server: Answers, path: str, told: type[StorageError]
+    server: Answers, path: str, expected: type[StorageError]
 ) -> None:
-    """What failed was a request for credentials, as its URL tells where it can't be mistaken."""
+    """A request for credentials failed, which only some URLs prove."""
     server.statuses = [500]
     store = S3Store(
         "bucket",
@@ -135,7 +135,7 @@ def test_a_write_without_credentials_was_not_sent(
     )
     with pytest.raises(StorageError, match="latest/api/token") as caught:
         ObjectStorage("s3://bucket/t", "s3://bucket/t", store, CAPABLE).create(path, b"1")
-    assert type(caught.value) is told
+    assert type(caught.value) is expected
 
 
 def test_of_a_read_there_is_nothing_to_say_about_writing(server: Answers) -> None:

@@ -95,7 +95,7 @@ def in_gcs(server: GcsServer) -> tuple[ObjectStorage, Callable[[], list[str]]]:
 
 
 @pytest.fixture(params=["s3", "gcs"])
-def place(request: pytest.FixtureRequest) -> tuple[ObjectStorage, Callable[[], list[str]]]:
+def location(request: pytest.FixtureRequest) -> tuple[ObjectStorage, Callable[[], list[str]]]:
     if request.param == "s3":
         return in_s3(request.getfixturevalue("tmp_path"))
     return in_gcs(request.getfixturevalue("gcs"))
@@ -212,9 +212,9 @@ def test_nothing_is_uploaded_where_there_is_an_object(gcs: GcsServer) -> None:
 
 
 def test_an_object_that_appears_during_the_upload_is_not_overwritten(
-    place: tuple[ObjectStorage, Callable[[], list[str]]], monkeypatch: pytest.MonkeyPatch
+    location: tuple[ObjectStorage, Callable[[], list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, uploads = place
+    storage, uploads = location
     looks: list[bool] = []
     is_there = ObjectStorage._is_there
     under_way: list[list[str]] = []
@@ -238,11 +238,11 @@ def test_an_object_that_appears_during_the_upload_is_not_overwritten(
 
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_an_upload_that_is_not_published_is_aborted(
-    place: tuple[ObjectStorage, Callable[[], list[str]]],
+    location: tuple[ObjectStorage, Callable[[], list[str]]],
     monkeypatch: pytest.MonkeyPatch,
     overwrite: bool,
 ) -> None:
-    storage, uploads = place
+    storage, uploads = location
 
     def fail(publish: Callable[[], None]) -> None:
         raise KeyboardInterrupt
@@ -255,10 +255,10 @@ def test_an_upload_that_is_not_published_is_aborted(
 
 
 def test_a_publication_of_which_the_answer_is_lost_meets_itself(
-    place: tuple[ObjectStorage, Callable[[], list[str]]], monkeypatch: pytest.MonkeyPatch
+    location: tuple[ObjectStorage, Callable[[], list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with `create`: whose the object is, is for the caller to find out."""
-    storage, _ = place
+    storage, _ = location
 
     def lose(publish: Callable[[], None]) -> None:
         publish()
@@ -275,12 +275,12 @@ def test_a_publication_of_which_the_answer_is_lost_meets_itself(
     "error", [GenericError("connection reset"), FileNotFoundError("NoSuchUpload")]
 )
 def test_a_publication_that_fails_says_why_and_not_that_nothing_was_written(
-    place: tuple[ObjectStorage, Callable[[], list[str]]],
+    location: tuple[ObjectStorage, Callable[[], list[str]]],
     monkeypatch: pytest.MonkeyPatch,
     overwrite: bool,
     error: Exception,
 ) -> None:
-    storage, _ = place
+    storage, _ = location
 
     def fail(publish: Callable[[], None]) -> None:
         raise error

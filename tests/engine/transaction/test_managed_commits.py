@@ -35,7 +35,7 @@ from tests.watched_owner import WatchedOwner
 SCHEMA = StructType((StructField("id", LONG), StructField("part", STRING)))
 OWNER, CONF = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
 TIMESTAMPS = "delta.enableInCommitTimestamps"
-DOWN = CommitOwnerUnavailableError("the books are out of reach", owner="books")
+DOWN = CommitOwnerUnavailableError("the commit store can't be reached", owner="books")
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,7 @@ def test_a_variable_that_names_no_database_is_named(
         shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
-def test_an_entry_point_that_fails_is_told_with_the_table(
+def test_an_entry_point_that_fails_is_reported_with_the_table(
     table: ManagedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(URL_VARIABLE, raising=False)
@@ -103,7 +103,7 @@ def test_an_owner_given_a_relative_path_keeps_the_file(
     assert (tmp_path / "owner.db").exists()
 
 
-def test_nobody_loads_sqlalchemy_who_has_no_sql_ledger() -> None:
+def test_sqlalchemy_is_loaded_for_a_sql_commit_store_only() -> None:
     code = (
         "import sys, airflow_delta.engine.table, airflow_delta.engine.commit.registry,"
         " airflow_delta.engine.commit.store.owner, airflow_delta.engine.commit.store.memory;"

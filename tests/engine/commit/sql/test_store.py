@@ -234,7 +234,7 @@ def test_a_file_that_vanishes_is_missed_and_another_one_in_its_place_is_found(
 # Sharing.
 
 
-def test_a_copy_by_pickle_has_the_same_books(url: str) -> None:
+def test_a_pickled_commit_store_uses_the_same_database(url: str) -> None:
     commit_store = SqlCommitStore(url)
     table_id = active(commit_store)
     copy = pickle.loads(pickle.dumps(commit_store))
@@ -274,7 +274,7 @@ def test_a_process_that_is_forked_off_leaves_its_parents_connections_alone(url: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_threads_share_a_ledger_from_its_first_use_on(url: str) -> None:
+def test_threads_share_a_commit_store_from_its_first_use_on(url: str) -> None:
     commit_store, threads = SqlCommitStore(url), 8
     barrier = threading.Barrier(threads)
 
@@ -342,7 +342,7 @@ def test_a_schema_that_could_not_be_created_is_created_next_time(url: str) -> No
     assert execute(url, "SELECT version FROM airflow_delta_managed_schema") == [(1,)]
 
 
-def test_administrators_are_told_when_commits_were_ratified(url: str) -> None:
+def test_administrators_see_when_commits_were_ratified(url: str) -> None:
     commit_store = SqlCommitStore(url)
     assert commit_store.ratify(active(commit_store), commit(1), releases=False)
     [row] = execute(
@@ -378,7 +378,7 @@ def test_a_ratification_knows_by_itself_that_it_took_effect(
     assert not commit_store.ratify(table_id, commit(1), releases=False)
 
 
-def test_books_that_contradict_themselves_are_an_error(url: str) -> None:
+def test_tables_that_contradict_each_other_are_an_error(url: str) -> None:
     commit_store = SqlCommitStore(url)
     table_id = active(commit_store)
     execute(
@@ -402,7 +402,7 @@ def test_books_that_contradict_themselves_are_an_error(url: str) -> None:
 
 @pytest.mark.parametrize("file", ["{0}/books.db", "file:{0}/books.db?uri=true", "{0}/link.db"])
 def test_a_new_file_of_sqlite_is_its_owners_alone(tmp_path: Path, file: str) -> None:
-    """It tells who commits what, and who can write to it decides what is committed."""
+    """It shows who commits what, and anybody who can write to it decides what is committed."""
     (tmp_path / "link.db").symlink_to(tmp_path / "books.db")
     commit_store = SqlCommitStore(f"sqlite:///{file.format(tmp_path)}")
     before = os.umask(0o000)
@@ -517,7 +517,9 @@ def test_a_wrong_password_stays_secret_too() -> None:
     assert "wrong" not in str(caught.value)
 
 
-def test_what_a_driver_says_is_told_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drivers_message_is_reported_without_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def connect(*args: object, **options: object) -> None:
         raise psycopg.OperationalError("this makes no sense:\npassword='hid den' or 'other'")
 

@@ -1,4 +1,4 @@
-"""A log that is behind the books of its owner: nothing is claimed, and what is lost can be given up."""
+"""A log that is behind its commit store: no version is claimed, and lost commits can be given up."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_backfilled_version_may_be_cleaned_up(proof: str) -> None:
     assert world.owner().backfill_to_version(world.table()) == 6
 
 
-def test_a_ratified_file_may_be_cleaned_up_that_restored_books_track() -> None:
+def test_a_ratified_file_that_a_restored_commit_store_tracks_may_be_cleaned_up() -> None:
     world = made("on-request", 3)
     backup = world.entry()
     world.owner().backfill_to_version(world.table())
@@ -167,7 +167,7 @@ def test_nothing_is_given_up_where_nothing_is_missing(policy: str) -> None:
     for version in (1, 4, 5):
         with pytest.raises(CommitOwnerError, match=r"nothing is missing .* up to version 5"):
             world.owner().accept_log(world.table(), version)
-    # Neither where the log is ahead of the books, nor in what was cleaned up.
+    # Neither if the log is ahead of the commit store, nor for versions that were cleaned up.
     world.owner().backfill_to_version(world.table())
     world.inner.create(commit_path(6), commit_text("foreign"))
     world.inner.delete([*unbackfilled_files(world.inner), *map(commit_path, range(5))])
@@ -202,7 +202,7 @@ def test_a_log_that_the_table_was_not_handed_over_in_is_not_accepted() -> None:
         proposed.owner().accept_log(proposed.table(), 0)
 
 
-def test_what_is_ratified_meanwhile_is_not_given_up() -> None:
+def test_commits_that_are_ratified_concurrently_are_not_given_up() -> None:
     world = made("on-request", 4)
     lose(world, 3)
     meanwhile = Fault("accept", 1, meanwhile=lambda: world.make(5))

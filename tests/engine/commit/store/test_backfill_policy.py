@@ -33,7 +33,7 @@ NO_POLICIES = ["", "0", "-1", "01", "1.0", " 1", "١", "never", "Direct", "9" * 
 
 
 @pytest.mark.parametrize("value", NO_POLICIES)
-def test_other_words_are_refused(value: str) -> None:
+def test_other_policies_are_refused(value: str) -> None:
     with pytest.raises(InvalidTableError, match="expected a whole number above 0") as caught:
         BackfillPolicy.of({"backfill": value}, table="s3://b/t")
     assert caught.value.table == "s3://b/t"
@@ -44,7 +44,7 @@ def test_other_words_are_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", NO_POLICIES)
-def test_at_the_hand_over_other_words_are_a_wrong_argument(value: str) -> None:
+def test_at_the_hand_over_an_invalid_policy_is_an_invalid_argument(value: str) -> None:
     with pytest.raises(InvalidArgumentError, match="expects a whole number above 0") as caught:
         check_conf({"backfill": value, "tableId": "t"}, owner="sql", table="s3://b/t")
     assert (caught.value.table, caught.value.option, caught.value.value) == (
@@ -57,7 +57,7 @@ def test_at_the_hand_over_other_words_are_a_wrong_argument(value: str) -> None:
 
 
 @pytest.mark.parametrize("conf", [{}, {"backfill": "7"}, {"tableId": "t", "backfill": "direct"}])
-def test_at_the_hand_over_a_policy_is_taken(conf: dict[str, str]) -> None:
+def test_at_the_hand_over_a_valid_policy_is_accepted(conf: dict[str, str]) -> None:
     check_conf(conf, owner="sql", table="t")
 
 
@@ -66,7 +66,7 @@ def test_at_the_hand_over_unknown_keys_are_refused() -> None:
         check_conf({"backfil": "3", "tableId": "t"}, owner="sql", table="t")
 
 
-def test_what_goes_without_saying_may_be_said() -> None:
+def test_a_missing_policy_means_the_default() -> None:
     assert is_same_conf({}, {"backfill": "1"})
     assert is_same_conf({"backfill": "1"}, {})
     assert is_same_conf({"backfill": "on-request"}, {"backfill": "on-request"})

@@ -55,7 +55,7 @@ HOWS = [How.FAIL, How.LOSE_ANSWER, How.CRASH_BEFORE, How.CRASH_AFTER]
 
 @dataclass
 class World:
-    """A table, its log and the books of its owner; and clients of it, who may be faulty."""
+    """A table, its log and its commit store, with clients that may be faulty."""
 
     conf: dict[str, str]
     inner: MemoryStorage = field(default_factory=fresh_storage)
@@ -102,7 +102,7 @@ class World:
         return entry
 
     def restore(self, entry: TableEntry) -> None:
-        """Set the books back, as a restored backup does."""
+        """Set the commit store back, like a restored backup."""
         self.commit_store._entries[entry.table_id] = entry
 
 
@@ -110,7 +110,7 @@ def texts(versions: Iterable[int]) -> list[bytes]:
     return [commit_text(f"version {version}") for version in versions]
 
 
-# Any call of the store or the books may fail, lose its answer, or be the last one
+# Any call of the store or the commit store may fail, lose its answer, or be the last one
 
 
 Job = Callable[[World, StoreBackedOwner, Storage], object]
@@ -128,22 +128,22 @@ def backfill(world: World, owner: StoreBackedOwner, storage: Storage) -> object:
 
 def every_fault(job: Job, prepare: Callable[[], World]) -> Iterable[tuple[World, object]]:
     """Each world that a job can leave when one call goes wrong, with how the job ended."""
-    for place, how in itertools.product(["storage", "books"], HOWS):
+    for faulty, how in itertools.product(["storage", "commit store"], HOWS):
         for nth in itertools.count(1):
             world = prepare()
             fault = Fault("*", nth, how)
-            storage = FaultyStorage(world.inner, *([fault] if place == "storage" else []))
+            storage = FaultyStorage(world.inner, *([fault] if faulty == "storage" else []))
             commit_store = FaultyCommitStore(
-                world.commit_store, *([fault] if place == "books" else [])
+                world.commit_store, *([fault] if faulty == "commit store" else [])
             )
             try:
                 outcome: object = job(world, StoreBackedOwner(commit_store), storage)
             except (DeltaError, Crash) as error:
                 outcome = error
             yield world, outcome
-            if nth > len(storage.calls if place == "storage" else commit_store.calls):
+            if nth > len(storage.calls if faulty == "storage" else commit_store.calls):
                 break
-        assert nth > 2, f"{place} isn't used"
+        assert nth > 2, f"{faulty} isn't used"
 
 
 def check_made_once(world: World, version: int, outcome: object) -> None:
@@ -242,12 +242,12 @@ def test_a_hand_over_is_finished_whatever_goes_wrong() -> None:
         assert world.status() == OwnerStatus(Standing.ACTIVE, 2, 2, 0)
 
 
-# Answers that the books don't give
+# Answers that the commit store doesn't give
 
 
 @pytest.mark.parametrize("lost", [1, 2])
 @pytest.mark.parametrize("how", [How.FAIL, How.LOSE_ANSWER])
-def test_books_that_do_not_answer_are_asked_again(how: How, lost: int) -> None:
+def test_a_commit_store_that_does_not_answer_gets_another_request(how: How, lost: int) -> None:
     world = World.owned()
     faults = [Fault("ratify", nth + 1, how) for nth in range(lost)]
     response = world.make(2, owner=world.owner(*faults))
@@ -255,7 +255,7 @@ def test_books_that_do_not_answer_are_asked_again(how: How, lost: int) -> None:
     assert world.history()[2:] == texts([2])
 
 
-def test_an_answer_that_never_comes_is_read_from_the_books() -> None:
+def test_a_lost_answer_is_read_from_the_commit_store() -> None:
     world = World.owned()
     response = world.make(2, owner=world.owner(Fault("ratify", 0, How.LOSE_ANSWER)))
     assert response == CommitResponse(response.commit, 2)
@@ -264,8 +264,8 @@ def test_an_answer_that_never_comes_is_read_from_the_books() -> None:
 
 
 @pytest.mark.parametrize("by", ["version 2", "another"])
-def test_an_answer_that_never_comes_is_read_from_the_log(by: str) -> None:
-    """Somebody has made the version and backfilled it; and the books can't be reached any more."""
+def test_a_lost_answer_is_read_from_the_log(by: str) -> None:
+    """Another client has made the version and backfilled it; the commit store can't be reached any more."""
     world = World.owned()
     gone = [Fault("ratify", 0, How.FAIL), Fault("find", 2, How.FAIL)]
     meanwhile = Fault("find", 2, meanwhile=lambda: world.make(2, by=by))
@@ -275,7 +275,7 @@ def test_an_answer_that_never_comes_is_read_from_the_log(by: str) -> None:
     assert world.history()[2:] == [commit_text(by)]
 
 
-def test_what_nothing_tells_is_unknown() -> None:
+def test_an_outcome_that_cannot_be_found_out_is_unknown() -> None:
     for faults in (
         [Fault("ratify", 0, How.FAIL)],
         [Fault("ratify", 0, How.LOSE_ANSWER), Fault("find", 2, How.FAIL)],
@@ -289,7 +289,7 @@ def test_what_nothing_tells_is_unknown() -> None:
         assert world.history()[2:] == texts([2])
 
 
-def test_what_the_store_does_not_tell_is_unknown() -> None:
+def test_an_outcome_that_cannot_be_read_is_unknown() -> None:
     world = World.owned()
     storage = FaultyStorage(world.inner, Fault("read", 1, How.FAIL))
     with pytest.raises(CommitOutcomeUnknownError, match="failed while it was to ratify version 2"):
@@ -297,7 +297,7 @@ def test_what_the_store_does_not_tell_is_unknown() -> None:
 
 
 def test_a_commit_that_was_ratified_and_backfilled_by_others_is_recognised() -> None:
-    """The books don't track it any more when they are asked again."""
+    """The commit store doesn't track it any more at the second request."""
     world = World.owned("on-request")
     lost = Fault("ratify", 1, How.LOSE_ANSWER)
     others = Fault("ratify", 2, meanwhile=lambda: world.owner().backfill_to_version(world.table()))
@@ -321,7 +321,7 @@ def test_a_ratified_file_that_is_backfilled_and_cleaned_up_while_it_is_looked_fo
     assert world.history()[2:] == texts([2])
 
 
-def test_books_that_are_down_take_no_commit() -> None:
+def test_a_commit_store_that_is_down_takes_no_commit() -> None:
     world = World.owned()
     down = world.owner(Fault("*", 0, How.FAIL))
     anything: list[Callable[[], object]] = [
@@ -360,7 +360,7 @@ def test_a_backfill_that_fails_does_not_fail_the_commit(policy: str) -> None:
     assert world.status() == OwnerStatus(Standing.ACTIVE, 4, 4, 0)
 
 
-def test_books_that_miss_a_backfill_do_not_fail_the_commit() -> None:
+def test_a_commit_store_that_misses_a_backfill_does_not_fail_the_commit() -> None:
     world = World.owned()
     with pytest.warns(DeltaWarning, match="version 2 is there and backfilled, but that couldn't"):
         response = world.make(2, owner=world.owner(Fault("observe", 1, How.FAIL)))
@@ -370,7 +370,7 @@ def test_books_that_miss_a_backfill_do_not_fail_the_commit() -> None:
     assert world.status() == OwnerStatus(Standing.ACTIVE, 3, 3, 0)
 
 
-def test_books_that_miss_a_direct_commit_catch_up() -> None:
+def test_a_commit_store_that_misses_a_direct_commit_catches_up() -> None:
     world = World.owned("direct")
     with pytest.warns(DeltaWarning, match="version 2 is there, but the owner"):
         response = world.make(2, owner=world.owner(Fault("observe", 1, How.FAIL)))
@@ -390,10 +390,10 @@ def test_a_release_is_refused_where_what_comes_before_cannot_be_backfilled() -> 
     assert world.make(3).latest_table_version == 3
 
 
-# The log and the books
+# The log and the commit store
 
 
-def test_books_that_were_restored_catch_up_with_the_log() -> None:
+def test_a_restored_commit_store_catches_up_with_the_log() -> None:
     world = World.owned()
     world.make(2)
     backup = world.entry()
@@ -409,7 +409,7 @@ def test_books_that_were_restored_catch_up_with_the_log() -> None:
     assert world.status() == OwnerStatus(Standing.ACTIVE, 6, 6, 0)
 
 
-def test_books_that_were_restored_catch_up_with_what_they_track() -> None:
+def test_a_restored_commit_store_catches_up_with_the_commits_it_tracks() -> None:
     world = World.owned("on-request")
     world.make(2)
     world.make(3)
@@ -422,7 +422,7 @@ def test_books_that_were_restored_catch_up_with_what_they_track() -> None:
     assert world.status() == OwnerStatus(Standing.ACTIVE, 4, 4, 0)
 
 
-def test_commits_that_restored_books_have_lost_are_not_passed_over() -> None:
+def test_commits_that_a_restored_commit_store_has_lost_are_not_skipped() -> None:
     world = World.owned("on-request")
     backup = world.entry()
     for version in (2, 3):
@@ -475,7 +475,7 @@ def test_a_commit_without_our_mark_is_not_ours(content: bytes) -> None:
 
 
 def test_a_policy_may_change() -> None:
-    """Whoever makes a version knows the policy of the version before."""
+    """The client that makes a version knows the policy of the version before."""
     world = World.owned("on-request")
     world.make(2)
     world.make(3)
@@ -502,18 +502,18 @@ def test_a_policy_that_is_none_keeps_nobody_in() -> None:
 
 
 def test_a_commit_costs_a_few_calls() -> None:
-    """Of the store and of the books; the first is a price in milliseconds, the second in load."""
+    """Requests to the store cost milliseconds, and requests to the commit store cost load."""
     costs = {
         "1": (["head", "create", "create"], ["find", "ratify", "observe"]),
         "on-request": (["head", "create"], ["find", "ratify"]),
         "direct": (["head", "create"], ["find", "observe"]),
     }
-    for policy, (store, books) in costs.items():
+    for policy, (store, requests) in costs.items():
         world = World.owned(policy)
         storage, commit_store = FaultyStorage(world.inner), FaultyCommitStore(world.commit_store)
         world.make(2, owner=StoreBackedOwner(commit_store), storage=storage)
         assert [call.operation for call in storage.calls] == store
-        assert commit_store.calls == books
+        assert commit_store.calls == requests
 
 
 # Whose a table is
@@ -583,7 +583,7 @@ USES: dict[str, Callable[[World], object]] = {
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("proof", [commit_path(3), f"_delta_log/{3:020}.checkpoint.parquet"])
 def test_a_hand_over_that_was_cleaned_up_before_the_owner_looked(use: str, proof: str) -> None:
-    """The table tells its id in what is left of the log, and so the owner must not refuse it."""
+    """The rest of the log has the table's id, so the owner must not refuse it."""
     world = World(dict(managed(fresh_storage()).conf))
     world.owner().propose(world.table(), 1)
     world.inner.create(proof, b"x")
@@ -610,7 +610,7 @@ def test_a_hand_over_that_is_made_while_the_owner_looks(ours: bool) -> None:
 
 
 @pytest.mark.parametrize("use", ["propose", "take_over", "forget"])
-def test_whoever_hands_a_table_over_has_no_proof_in_later_versions(use: str) -> None:
+def test_later_versions_do_not_prove_a_hand_over_to_its_client(use: str) -> None:
     """What these calls know of the table is what was to be written."""
     world = World(dict(managed(fresh_storage()).conf))
     world.owner().propose(world.table(), 1)
@@ -636,7 +636,7 @@ def test_a_proposal_is_not_forgotten_while_nobody_can_tell() -> None:
     assert world.commit_store.find("ours") is None
 
 
-def test_a_table_made_anew_in_the_same_place() -> None:
+def test_a_table_made_anew_at_the_same_location() -> None:
     world = World.owned()
     world.make(2)
     world.inner.delete([info.path for info in world.inner.walk("")])
@@ -647,7 +647,7 @@ def test_a_table_made_anew_in_the_same_place() -> None:
 
 
 def move(world: World) -> World:
-    """Move all files of a table to another place."""
+    """Move all files of a table to another location."""
     moved = replace(world, inner=fresh_storage())
     for info in [*world.inner.walk("")]:
         moved.inner.create(info.path, world.inner.read(info.path))
@@ -682,7 +682,7 @@ def test_a_table_that_has_not_wholly_moved(policy: str, lacks: str, version: int
     moved = move(world)
     moved.inner.delete([info.path for info in moved.inner.walk("") if lacks in info.path])
     if version is None:
-        # What the books know to be backfilled needn't all be there: logs are cleaned up.
+        # Backfilled versions needn't all exist, because logs are cleaned up.
         moved.owner().relocate(moved.table())
         return
     with pytest.raises(CommitOwnerError, match=f"version {version} isn't there") as caught:

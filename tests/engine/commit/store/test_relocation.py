@@ -1,4 +1,4 @@
-"""An owner is told that a table has moved, and it was only copied: in each kind of store."""
+"""Relocation: a user says that a table has moved, although it was only copied, in each kind of store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.owned_tables import commit_text, hand_over, managed
 
 
 @dataclass
-class Place:
+class Store:
     """Where tables are in one kind of store."""
 
     uri: str
@@ -66,8 +66,8 @@ class Owned:
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(*new_place(request.param, tmp_path))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Store(*new_place(request.param, tmp_path))
 
 
 def delete(storage: Storage, paths: Iterable[str] | None = None) -> None:
@@ -75,9 +75,9 @@ def delete(storage: Storage, paths: Iterable[str] | None = None) -> None:
 
 
 @pytest.mark.parametrize("backfill", ["1", "on-request"])
-def test_a_copy_does_not_get_the_books_of_the_original(place: Place, backfill: str) -> None:
-    original = Owned.made(place.at("lake/orders"), place.options, backfill=backfill)
-    copy = original.copied(place.at("backup/2026/orders"))
+def test_a_copy_does_not_get_the_entry_of_the_original(store: Store, backfill: str) -> None:
+    original = Owned.made(store.at("lake/orders"), store.options, backfill=backfill)
+    copy = original.copied(store.at("backup/2026/orders"))
     with pytest.raises(CommitOwnerError, match=r"is still at .*is a copy") as caught:
         copy.relocate()
     assert caught.value.expected == original.table.location
@@ -85,27 +85,27 @@ def test_a_copy_does_not_get_the_books_of_the_original(place: Place, backfill: s
     original.commit(3)
 
 
-def test_a_table_whose_old_place_is_empty_has_moved(place: Place) -> None:
-    original = Owned.made(place.at("lake/orders"), place.options)
-    moved = original.copied(place.at("orders"))
+def test_a_table_whose_old_location_is_empty_has_moved(store: Store) -> None:
+    original = Owned.made(store.at("lake/orders"), store.options)
+    moved = original.copied(store.at("orders"))
     delete(original.table.storage)
     assert moved.relocate() == original.table.location
     moved.commit(3)
 
 
-def test_a_log_that_was_cleaned_up_tells_by_its_newest_commit(place: Place) -> None:
-    original = Owned.made(place.at("lake/orders"), place.options)
+def test_a_cleaned_up_log_is_recognised_by_its_newest_commit(store: Store) -> None:
+    original = Owned.made(store.at("lake/orders"), store.options)
     delete(original.table.storage, [commit_path(0), commit_path(1)])
-    copy = original.copied(place.at("orders"))
+    copy = original.copied(store.at("orders"))
     with pytest.raises(CommitOwnerError, match="is a copy"):
         copy.relocate()
 
 
-def test_another_table_at_the_old_place_is_in_nobodys_way(place: Place) -> None:
-    original = Owned.made(place.at("orders"), place.options)
-    moved = original.copied(place.at("moved"))
+def test_another_table_at_the_old_location_does_not_prevent_a_move(store: Store) -> None:
+    original = Owned.made(store.at("orders"), store.options)
+    moved = original.copied(store.at("moved"))
     delete(original.table.storage)
-    Owned.made(original.table.storage, place.options)
+    Owned.made(original.table.storage, store.options)
     assert moved.relocate() == original.table.location
     moved.commit(3)
 
@@ -117,7 +117,7 @@ def test_a_copy_in_another_bucket_is_one() -> None:
         copy.relocate()
 
 
-def test_a_link_from_the_old_place_to_the_new_one(tmp_path: Path) -> None:
+def test_a_link_from_the_old_location_to_the_new_one(tmp_path: Path) -> None:
     original = Owned.made(open_storage(str(tmp_path / "orders")), {})
     before = original.table.location
     (tmp_path / "orders").rename(tmp_path / "moved")
@@ -142,7 +142,7 @@ def test_another_store_is_not_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [StorageError("away"), InvalidArgumentError("no location")])
-def test_an_old_place_that_cannot_be_opened_is_taken_for_gone(
+def test_an_old_location_that_cannot_be_opened_counts_as_gone(
     tmp_path: Path, error: Exception
 ) -> None:
     original = Owned.made(open_storage(str(tmp_path / "a")), {})
