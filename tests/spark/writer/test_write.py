@@ -402,3 +402,13 @@ def test_what_the_commit_says_of_itself(spark: SparkSession, tmp_path: Path) -> 
     metrics = dict(info.operation_metrics or {})
     assert metrics.pop("numOutputBytes").isdigit()
     assert metrics == {"numFiles": "1", "numOutputRows": "1"}
+
+
+def test_modes_for_new_tables_whatever_the_partitions_of_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = frame(spark, [(1, 2)], "a int, b int")
+    write(rows, str(tmp_path))
+    assert not write(rows, str(tmp_path), "ignore", partition_by=["a"]).written
+    with pytest.raises(TableAlreadyExistsError):
+        write(rows, str(tmp_path), "error", partition_by=["a"])
