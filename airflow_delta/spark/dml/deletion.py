@@ -29,6 +29,7 @@ from airflow_delta.spark.dml.removed_rows import (
     writes_deletion_vectors,
 )
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
+from airflow_delta.spark.writer.target import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -127,7 +128,8 @@ def stage_deletion(
     removed = remove_rows(spark, table, target, chosen.partial, rows, new_files)
     changes = 0
     if keeps_change_data(target) and removed.num_added_files:
-        changes = stage_changes(_deleted(matches), target, new_files)
+        # The deleted rows have the columns from before the commit, which may add some.
+        changes = stage_changes(_deleted(matches), target_of(target.transaction), new_files)
     return Deletion(
         found.num_whole_files, found.num_whole_bytes, found.num_whole_rows, removed, changes
     )

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_delta.engine import AddFile, DeltaTable
-from airflow_delta.spark import delete, read_snapshot, write
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark import delete, read_changes, read_snapshot, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,3 +37,38 @@ def test_statistics_of_a_file_whose_columns_have_another_order(
     (add,) = DeltaTable(str(tmp_path)).snapshot().files().to_pylist()
     assert json.loads(add["stats"]) == {"numRecords": 2, "tightBounds": False}
     assert read_snapshot(spark, str(tmp_path)).where("b = 200").count() == 1
+
+
+def test_an_overwrite_by_condition_that_adds_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(1, 1), (2, 2)], "id int, v int").coalesce(1)
+    properties = {"delta.enableChangeDataFeed": "true"}
+    write(rows, str(tmp_path), properties=properties)
+    new = spark.createDataFrame([(2, 20, 5)], "id int, v int, n int")
+    write(new.coalesce(1), str(tmp_path), "overwrite", replace_where="id = 2", merge_schema=True)
+    changes = read_changes(spark, str(tmp_path), 1, 1).select("_change_type", "id", "v", "n")
+    assert sorted(map(tuple, changes.collect())) == [("delete", 2, 2, None), ("insert", 2, 20, 5)]
+    assert set(map(tuple, read_snapshot(spark, str(tmp_path)).collect())) == {
+        (1, 1, None),
+        (2, 20, 5),
+    }
+
+
+def test_conditions_of_overwrites_are_checked_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.createDataFrame([(1, 1)], "id int, n int").coalesce(1)
+    write(rows.drop("n"), str(tmp_path))
+    before = sorted(tmp_path.rglob("*"))
+    unreadable = rows.withColumn("id", F.raise_error(F.lit("the rows were read")).cast("int"))
+    for condition, reason in {
+        "nope = 5": "Spark can't resolve the condition nope = 5.*UNRESOLVED_COLUMN",
+        "n = 5": "Spark can't resolve the condition n = 5.*UNRESOLVED_COLUMN",
+        "id = = 5": "Spark can't resolve the condition id = = 5.*PARSE_SYNTAX_ERROR",
+        "id + 1": "Spark can't resolve the condition.*not a boolean",
+        "rand() >= 0": "isn't the same for a row each time",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=reason):
+            write(
+                unreadable, str(tmp_path), "overwrite", replace_where=condition, merge_schema=True
+            )
+    assert sorted(tmp_path.rglob("*")) == before
