@@ -135,7 +135,7 @@ def test_nothing_is_committed_after_the_last_version_there_can_be(tmp_path: Path
     before = sorted(log.iterdir())
     transaction = table.transaction("WRITE")
     transaction.add_file(AddFile("x", {}, 1, 0, data_change=True))
-    with pytest.raises(InvalidTableError, match="the last that there can be"):
+    with pytest.raises(InvalidTableError, match="is the highest possible one"):
         transaction.commit()
     assert sorted(log.iterdir()) == before
 

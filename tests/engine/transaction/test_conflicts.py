@@ -25,7 +25,8 @@ from airflow_delta.engine.model.actions import Metadata, Protocol, Txn
 from airflow_delta.engine.model.schema import LONG, STRING, StructField, StructType
 from airflow_delta.engine.transaction.conflicts import CurrentCommit, check_conflicts
 from airflow_delta.engine.transaction.isolation import IsolationLevel
-from airflow_delta.engine.transaction.staged import Actions, Reads
+from airflow_delta.engine.transaction.reads import Reads
+from airflow_delta.engine.transaction.staged import Actions
 from airflow_delta.engine.transaction.winning_commits import load_concurrent_commits
 from tests.log_builder import SCHEMA, add, commit_path, metadata, remove, write_commit
 

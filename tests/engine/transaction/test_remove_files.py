@@ -78,7 +78,7 @@ def test_rows_of_an_earlier_version_are_no_files_of_the_table(days: DeltaTable) 
     first.commit()
     again = days.transaction("DELETE")
     again.remove_files(earlier)
-    with pytest.raises(ConstraintViolationError, match="has no file"):
+    with pytest.raises(ConstraintViolationError, match="that the table doesn't have"):
         again.commit()
 
 

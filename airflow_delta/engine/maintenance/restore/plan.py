@@ -204,13 +204,13 @@ class _Asked:
         base: the newest version.
         version: the one to be brought back; None where a time was asked for.
         timestamp_ms: that time, in epoch ms; None where a version was.
-        seen_s: when, by `monotonic_s`, the base was found to be the newest.
+        newest_at_s: when, by `monotonic_s`, the base was found to be the newest.
     """
 
     base: Snapshot
     version: int | None
     timestamp_ms: int | None
-    seen_s: float
+    newest_at_s: float
 
 
 def restore(
@@ -279,10 +279,10 @@ def _asked(
             f"expected a version or a timestamp to restore the table to, found {found}", table=table
         )
     check_version(version, table=table)
-    seen_s = monotonic_s()
+    newest_at_s = monotonic_s()
     base = open_newest(storage, owners=owners, for_writing=True, parsed=True)
     check_writable(base.protocol, base.metadata, table=table, operation=Operation.COMMIT)
-    return _Asked(base, version, timestamp_ms, seen_s)
+    return _Asked(base, version, timestamp_ms, newest_at_s)
 
 
 def _wanted(asked: _Asked) -> int:
@@ -310,7 +310,7 @@ def _begin(storage: Storage, owners: CommitOwners, asked: _Asked) -> OptimisticT
             if asked.timestamp_ms is None
             else {"timestamp": utc_text(asked.timestamp_ms)}
         ),
-        seen_s=asked.seen_s,
+        newest_at_s=asked.newest_at_s,
         owners=owners,
     )
 

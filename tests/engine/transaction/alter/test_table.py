@@ -423,7 +423,7 @@ REFUSED: list[tuple[Callable[[TableAlteration], CommitResult], type[DeltaError],
     (lambda a: a.add_columns([NEW], inside="nope"), InvalidArgumentError, "no column nope"),
     (lambda a: a.add_columns([StructField("v", VARIANT)]), UnsupportedFeatureError, "variantType"),
     (lambda a: a.change_type("id", LONG), InvalidArgumentError, "type widening isn't enabled"),
-    (lambda a: a.move_column("id"), InvalidArgumentError, "where shall 'id' go"),
+    (lambda a: a.move_column("id"), InvalidArgumentError, "'id' can't be moved without a position"),
     (lambda a: a.set_properties({}), InvalidArgumentError, "no properties to set"),
     (lambda a: a.set_properties({"delta.nope": "1"}), InvalidArgumentError, "no table property"),
     (

@@ -62,10 +62,18 @@ def test_the_copies_are_the_table(source: DeltaTable, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "keys", "found"),
     [
-        (COPIES[:1], COPIES, "leaves 0 that are none of its 2 copies, and 1 too few"),
-        ((*COPIES, file("x")), COPIES, "leaves 1 that are none of its 2 copies, and 0 too few"),
-        ((COPIES[0], file("c/b")), COPIES, "leaves 1 that are none of its 2 copies, and 1 too few"),
-        (COPIES[:1], COPIES[:1], "which has 2 files, and leaves 0 that are none of its 1 copies"),
+        (COPIES[:1], COPIES, "of the 2 copies, 1 would be missing, and 0 other files"),
+        ((*COPIES, file("x")), COPIES, "of the 2 copies, 0 would be missing, and 1 other files"),
+        (
+            (COPIES[0], file("c/b")),
+            COPIES,
+            "of the 2 copies, 1 would be missing, and 1 other files",
+        ),
+        (
+            COPIES[:1],
+            COPIES[:1],
+            "which has 2 files; of the 1 copies, 0 would be missing, and 0 other",
+        ),
     ],
 )
 def test_nothing_else_is(
@@ -77,7 +85,9 @@ def test_nothing_else_is(
 
 def test_files_that_stay_are_held_to_it(source: DeltaTable, tmp_path: Path) -> None:
     commit(source, tmp_path / "t", COPIES)
-    with pytest.raises(ConstraintViolationError, match="leaves 1 that are none of its 2 copies"):
+    with pytest.raises(
+        ConstraintViolationError, match="of the 2 copies, 0 would be missing, and 1 other"
+    ):
         commit(source, tmp_path / "t", (file("d/a"),), keys=(file("d/a"), COPIES[1]))
 
 

@@ -85,7 +85,7 @@ def test_statistics_that_only_some_readers_take_for_json_are_none(tmp_path: Path
     files = [file(f"f{number}", stats=told) for number in range(70)]
     attempt(tmp_path, adds=tuple(files))
     odd = file("odd", stats=f'{told[:-1]},"x":Inf}}')
-    with pytest.raises(ConstraintViolationError, match=r"'odd' are no JSON|'odd': expected a JSON"):
+    with pytest.raises(ConstraintViolationError, match=r"'odd' aren't JSON|'odd': expected a JSON"):
         attempt(tmp_path, adds=(*files, odd))
 
 

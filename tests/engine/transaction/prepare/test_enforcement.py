@@ -126,7 +126,9 @@ def test_statistics_that_tell_of_nulls_count(
     if column is None:
         attempt(tmp_path, adds=(file(stats=stats),))
     else:
-        with pytest.raises(ConstraintViolationError, match=f"nulls in the column {column}, by its"):
+        with pytest.raises(
+            ConstraintViolationError, match=f"nulls in the column {column}, which is"
+        ):
             attempt(tmp_path, adds=(file(stats=stats),))
 
 

@@ -146,7 +146,7 @@ def test_a_mapped_column_keeps_its_physical_name_and_its_id(
         if fits:
             attempt(tmp_path, metadata=changed)
         else:
-            refused_with_files(tmp_path, changed, "its physical name or its id changes")
+            refused_with_files(tmp_path, changed, "the physical name or the id of a column changes")
 
 
 @pytest.mark.parametrize(("physical", "fits"), [("c", True), ("other", False)])

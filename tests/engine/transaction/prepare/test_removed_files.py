@@ -74,7 +74,7 @@ def test_the_change_feed_can_be_read_after_the_documented_remove(tmp_path: Path)
         ({"partition_values": {"p": "z", "q": None}}, r"partitionValues=\{'p': 'z', .*'p': 'x'"),
         ({"partition_values": {"p": "x", "q": "y"}}, "partitionValues="),
         ({"partition_values": {}}, "partitionValues="),
-        ({"size": 8}, "size=8, and the file's add says 7; repeat that, or leave it out"),
+        ({"size": 8}, "size=8, but the file's add has 7; repeat that, or omit it"),
         ({"tags": {"a": "2"}}, "tags="),
         ({"base_row_id": 4}, "baseRowId=4"),
         ({"default_row_commit_version": 1}, "defaultRowCommitVersion=1"),
@@ -87,7 +87,7 @@ def test_a_remove_that_contradicts_the_add_is_refused(
 ) -> None:
     parted(tmp_path)
     remove = tombstone("f%20g", **{"deletion_vector": VECTOR, **said})
-    with pytest.raises(ConstraintViolationError, match=rf"remove of the file 'f%20g' says {named}"):
+    with pytest.raises(ConstraintViolationError, match=rf"remove of the file 'f%20g' has {named}"):
         attempt(tmp_path, removes=(tombstone("plain"), remove))
 
 

@@ -94,7 +94,7 @@ def test_a_file_that_does_not_tell_its_records_gets_no_ids(
     tmp_path: Path, stats: str | None
 ) -> None:
     table(tmp_path, FEATURES)
-    with pytest.raises(ConstraintViolationError, match="'bad' don't tell numRecords") as caught:
+    with pytest.raises(ConstraintViolationError, match="'bad' lack numRecords") as caught:
         attempt(tmp_path, adds=(file("good", stats=counted(1)), file("bad", stats=stats)))
     assert caught.value.table == str(tmp_path)
 
@@ -163,7 +163,7 @@ def test_ids_that_were_never_given_out_are_refused(
     if fits:
         assert attempt(tmp_path, adds=(given,)).actions.adds == (given,)
     else:
-        with pytest.raises(ConstraintViolationError, match="ever given out is 9"):
+        with pytest.raises(ConstraintViolationError, match="ever assigned is 9"):
             attempt(tmp_path, adds=(given,))
 
 
@@ -246,7 +246,7 @@ def test_no_row_id_is_there_twice(tmp_path: Path, first: int, records: int, fits
         given = attempt(tmp_path, adds=(fresh, back)).actions.adds
         assert [added.base_row_id for added in given] == [40, first]
     else:
-        with pytest.raises(ConstraintViolationError, match="are also those of another file"):
+        with pytest.raises(ConstraintViolationError, match="overlap with those of another file"):
             attempt(tmp_path, adds=(fresh, back))
 
 
