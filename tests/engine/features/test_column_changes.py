@@ -188,7 +188,7 @@ def test_two_new_columns_of_one_name_are_refused() -> None:
         (("a", "x"), r"no column a\.x: a has element"),
         (("m", "element"), "m has key, value"),
         (("id", "x"), "id has nothing, as it is of the type long"),
-        (("a", "element"), r"a\.element is no column but the inside"),
+        (("a", "element"), r"a\.element is the content of a column"),
     ],
 )
 def test_places_that_are_not_there(path: tuple[str, ...], problem: str) -> None:
@@ -218,9 +218,11 @@ def test_structure_that_makes_no_sense() -> None:
         InvalidArgumentError, match=r"s\.y can't be .* left of s; drop that instead"
     ):
         drop_field(drop_field(SCHEMA, ("s", "x")), ("s", "y"))
-    with pytest.raises(InvalidArgumentError, match="after='id': expected one of the neighbours"):
+    with pytest.raises(
+        InvalidArgumentError, match="after='id': expected a column of the same struct"
+    ):
         move_field(SCHEMA, ("id",), Position("id"))
-    with pytest.raises(InvalidArgumentError, match="a column has one place"):
+    with pytest.raises(InvalidArgumentError, match="expected only one of them"):
         position_of(first=True, after="id")
     # Another case of its own name is nobody else's.
     assert rename_field(SCHEMA, ("id",), "ID").names[0] == "ID"

@@ -158,12 +158,12 @@ def test_changes_of_ownership_that_there_are(before: dict[str, str], after: dict
     ("before", "after", "problem"),
     [
         (ONE, {**ONE, OWNER: "two"}, "from 'one' to 'two': take the table back"),
-        (ONE, {OWNER: "one"}, f"{CONF} would change, by which the commit owner 'one'"),
+        (ONE, {OWNER: "one"}, f"{CONF} would change, but the commit owner 'one'"),
         (ONE, {**ONE, CONF: '{"tableId":"t-1","n":"2"}'}, f"{CONF} would change"),
         (ONE, {**ONE, CONF: '{"tableId":"t-2","n":"1"}'}, f"{CONF} would change"),
         ({OWNER: "one"}, ONE, f"{CONF} would change"),
-        (ONE, {CONF: ONE[CONF]}, f"{CONF} would stay while {OWNER} goes"),
-        ({}, {CONF: "{}"}, f"{CONF} would be there without {OWNER}"),
+        (ONE, {CONF: ONE[CONF]}, f"{CONF} would stay without {OWNER}"),
+        ({}, {CONF: "{}"}, f"{CONF} would be set without {OWNER}"),
     ],
 )
 def test_changes_of_ownership_that_there_are_not(

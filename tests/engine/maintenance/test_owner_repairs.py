@@ -161,7 +161,7 @@ def test_a_new_table_takes_the_configuration_of_its_owner(
         ({"owner": "books", "conf": {"tableId": "x"}}, "tableId"),
         (
             {"owner": "books", "properties": {"delta.managedCommit.commitOwner": "books"}},
-            "leave the properties out",
+            "omit the properties",
         ),
     ],
 )

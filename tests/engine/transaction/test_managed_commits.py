@@ -322,7 +322,7 @@ def dropping(*features: str, also: Change | None = None) -> Change:
         (dropping("managedCommit"), "but the protocol lacks the feature managedCommit"),
         (
             dropping("managedCommit", also=without(OWNER)),
-            f"{CONF} would stay while {OWNER} goes",
+            f"{CONF} would stay without {OWNER}",
         ),
         (dropping("inCommitTimestamp"), "lacks the features .'inCommitTimestamp'"),
         (
@@ -355,7 +355,7 @@ def test_a_managed_table_is_not_left_half_managed(
     ("change", "problem"),
     [
         (without(**{OWNER.replace(".", "_"): "books"}), "but the protocol lacks the feature"),
-        (without(**{CONF.replace(".", "_"): "{}"}), f"{CONF} would be there without {OWNER}"),
+        (without(**{CONF.replace(".", "_"): "{}"}), f"{CONF} would be set without {OWNER}"),
     ],
 )
 def test_a_table_is_not_made_half_managed(
@@ -423,7 +423,7 @@ def test_a_new_table_that_can_not_be_managed_is_not_created(
 
 
 def test_a_configuration_without_an_owner_creates_no_table(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTableError, match=f"{CONF} would be there without {OWNER}"):
+    with pytest.raises(InvalidTableError, match=f"{CONF} would be set without {OWNER}"):
         DeltaTable.create(str(tmp_path), SCHEMA, properties={CONF: "{}"})
     assert not (tmp_path / "_delta_log").exists()
 

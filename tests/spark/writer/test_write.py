@@ -388,7 +388,7 @@ def test_another_partitioning_than_the_tables_is_refused(
 def test_rows_without_a_column_for_the_files_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="a data file needs one that it holds itself"):
+    with pytest.raises(InvalidArgumentError, match="a data file needs at least one other column"):
         write(spark.range(1), str(tmp_path / "t"), partition_by=["id"])
     with pytest.raises(ConstraintViolationError, match=r"a void inside a column, as in \['a'\]"):
         write(spark.sql("SELECT array(null) AS a"), str(tmp_path / "t"))

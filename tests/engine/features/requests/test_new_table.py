@@ -175,8 +175,8 @@ def test_nonsense_is_refused(properties: dict[str, str], message: str) -> None:
     ("properties", "message"),
     [
         ({"delta.feature.shinyNew": "supported"}, "doesn't know the feature 'shinyNew'"),
-        ({"delta.minReaderVersion": "4"}, "asks for version 4, the engine has 3"),
-        ({"delta.minWriterVersion": "8"}, "asks for version 8, the engine has 7"),
+        ({"delta.minReaderVersion": "4"}, "requests version 4, but the engine has 3"),
+        ({"delta.minWriterVersion": "8"}, "requests version 8, but the engine has 7"),
         ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
         ({"delta.enableVariantShredding": "true"}, "variantShredding"),
         ({"delta.feature.catalogManaged": "supported"}, "catalogManaged"),
@@ -290,7 +290,9 @@ def test_columns_without_a_name_are_refused_at_any_depth(mode: str) -> None:
     nameless = StructType((StructField("", INTEGER),))
     nested = StructType((*SCHEMA, StructField("l", ArrayType(nameless))))
     for schema, path in ((nameless, ("",)), (nested, ("l", "element", ""))):
-        with pytest.raises(InvalidTableError, match=re.escape(f"empty name, {path}")):
+        with pytest.raises(
+            InvalidTableError, match=re.escape(f"the column at {path} has an empty name")
+        ):
             made({"delta.columnMapping.mode": mode}, schema)
 
 
@@ -440,7 +442,7 @@ def test_not_null_counts_as_an_invariant_as_for_the_reference() -> None:
         (
             StructField("a", LONG, metadata={"delta.generationExpression": "b"}),
             {},
-            "a generation expression as well",
+            "also has a generation expression",
         ),
         (StructField("a", LONG, metadata={"delta.identity.step": 0}), {}, "step other than 0"),
     ],
