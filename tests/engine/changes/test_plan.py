@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.changes.plan import plan_changes
-from airflow_delta.engine.changes.row_selection import named_rows
+from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.errors import ChangesNotAvailableError, CorruptLogError
 from airflow_delta.engine.model.paths import resolve
 from airflow_delta.engine.storage.base import Storage
@@ -67,7 +67,7 @@ def rows_named(entry: dict[str, Any], storage: Storage) -> BitMap64:
         pa.chunked_array([pa.array([entry[name]], DELETION_VECTOR_TYPE)])
         for name in ("deletionVector", "selectionVector")
     ]
-    return named_rows(*columns, storage, table="t")[0]
+    return read_entry_rows(*columns, storage, table="t")[0]
 
 
 def counts(table: DeltaTable, start: int, end: int) -> Counter[tuple[int, str]]:
