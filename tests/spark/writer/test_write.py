@@ -148,7 +148,7 @@ def test_text_that_stands_for_null_in_directories_is_no_partition_value(
 
 def test_bytes_that_no_text_has_are_no_partition_value(spark: SparkSession, tmp_path: Path) -> None:
     rows = frame(spark, [(1, b"ok"), (2, b"\xc3")], "id int, part binary")
-    with pytest.raises(ConstraintViolationError, match="expected bytes that are UTF-8") as caught:
+    with pytest.raises(ConstraintViolationError, match="expected bytes in UTF-8") as caught:
         write(rows, str(tmp_path), partition_by=["part"])
     assert (caught.value.columns, caught.value.table) == (("part",), str(tmp_path))
     assert data_files(tmp_path) == set()
