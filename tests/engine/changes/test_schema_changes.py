@@ -90,7 +90,7 @@ def test_added_columns_and_nulls_lose_nothing(older: StructType, newer: StructTy
         ),
     ],
 )
-def test_everything_else_is_told(older: StructType, newer: StructType, reason: str) -> None:
+def test_every_other_change_is_named(older: StructType, newer: StructType, reason: str) -> None:
     found = change(older, newer)
     assert found is not None
     assert re.search(reason, found)

@@ -78,7 +78,7 @@ def properties(**configuration: str) -> TableProperties:
 
 
 def fields_of(node: Any, path: Sequence[str]) -> list[dict[str, Any]]:
-    """The list of the columns at a place of a schema's JSON."""
+    """The list of the columns at a path in a schema's JSON."""
     for name in path:
         if node["type"] == "struct":
             node = next(field["type"] for field in node["fields"] if field["name"] == name)
@@ -104,15 +104,15 @@ def test_columns_come_go_and_move_as_in_the_json(data: st.DataObject) -> None:
             continue  # what is around it was renamed or dropped
         names = [column["name"] for column in columns]
         name = data.draw(st.sampled_from(names))
-        place = data.draw(st.sampled_from([None, *(n for n in names if n != name)]))
+        after = data.draw(st.sampled_from([None, *(n for n in names if n != name)]))
         index = names.index(name)
         match data.draw(st.sampled_from(["add", "rename", "drop", "move"])):
             case "add":
                 new = f"new {number}"
-                index = 0 if place is None else names.index(place) + 1
+                index = 0 if after is None else names.index(after) + 1
                 columns.insert(index, {**NEW, "name": new})
                 field = StructField(new, INTEGER, metadata={"comment": "c"})
-                schema = add_fields(schema, path, [field], Position(place))
+                schema = add_fields(schema, path, [field], Position(after))
             case "rename":
                 columns[index]["name"] = f"old {number}"
                 schema = rename_field(schema, (*path, name), f"old {number}")
@@ -122,8 +122,8 @@ def test_columns_come_go_and_move_as_in_the_json(data: st.DataObject) -> None:
             case "move":
                 moved = columns.pop(index)
                 others = [column["name"] for column in columns]
-                columns.insert(0 if place is None else others.index(place) + 1, moved)
-                schema = move_field(schema, (*path, name), Position(place))
+                columns.insert(0 if after is None else others.index(after) + 1, moved)
+                schema = move_field(schema, (*path, name), Position(after))
     assert json.loads(schema_to_json(schema)) == model
 
 
@@ -191,7 +191,7 @@ def test_two_new_columns_of_one_name_are_refused() -> None:
         (("a", "element"), r"a\.element is the content of a column"),
     ],
 )
-def test_places_that_are_not_there(path: tuple[str, ...], problem: str) -> None:
+def test_a_path_that_does_not_exist_is_refused(path: tuple[str, ...], problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem):
         drop_field(SCHEMA, path)
     with pytest.raises(InvalidArgumentError, match=problem):

@@ -332,7 +332,7 @@ def test_materialised_partition_columns_bind_appends_once_the_feature_is_support
     commit(listed)
 
 
-def test_what_can_be_declared_is_told_apart_from_what_can_not() -> None:
+def test_the_error_lists_the_features_that_can_be_declared() -> None:
     listed = protocol(1, 7, None, ["checkConstraints", "shinyNew"])
     in_use = metadata({"delta.constraints.c": "a > 0"})
     with pytest.raises(

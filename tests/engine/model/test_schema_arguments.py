@@ -26,7 +26,7 @@ def inside(data_type: Any) -> StructType:
 
 
 @pytest.mark.parametrize(
-    ("data_type", "place"),
+    ("data_type", "path"),
     [
         ("long", r"new_type\.s\.q"),
         (None, r"new_type\.s\.q"),
@@ -35,11 +35,9 @@ def inside(data_type: Any) -> StructType:
         (MapType(LONG, 3), r"new_type\.s\.q\.value"),  # type: ignore[arg-type]
     ],
 )
-def test_a_type_is_one_at_any_depth(data_type: Any, place: str) -> None:
+def test_a_type_is_one_at_any_depth(data_type: Any, path: str) -> None:
     check_data_type("new_type", inside(LONG))
-    with pytest.raises(
-        InvalidArgumentError, match=f"^tbl: {place}: expected a type .* LONG, found"
-    ):
+    with pytest.raises(InvalidArgumentError, match=f"^tbl: {path}: expected a type .* LONG, found"):
         check_data_type("new_type", inside(data_type), table="tbl")
 
 

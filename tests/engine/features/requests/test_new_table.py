@@ -100,7 +100,7 @@ def test_column_mapping_beside_a_reader_feature_is_listed_for_both() -> None:
     assert new(both) == listed(readers=("columnMapping", "deletionVectors"))
 
 
-def test_features_can_be_asked_for_by_name_in_any_case() -> None:
+def test_features_can_be_requested_by_name_in_any_case() -> None:
     requested = {
         "delta.feature.DELETIONVECTORS": "Supported",
         "delta.feature.domainMetadata": "enabled",
@@ -127,15 +127,13 @@ def test_a_legacy_feature_by_name_needs_no_list() -> None:
         (("3", None), Protocol(3, 7, frozenset(), frozenset())),
     ],
 )
-def test_versions_that_are_asked_for(
-    versions: tuple[str | None, str | None], expected: Protocol
-) -> None:
+def test_requested_versions(versions: tuple[str | None, str | None], expected: Protocol) -> None:
     keys = ("delta.minReaderVersion", "delta.minWriterVersion")
     requested = {key: value for key, value in zip(keys, versions, strict=True) if value is not None}
     assert new(requested) == expected
 
 
-def test_lists_keep_what_a_version_that_is_asked_for_promises() -> None:
+def test_lists_keep_what_a_requested_version_implies() -> None:
     protocol = new({"delta.minWriterVersion": "3", "delta.enableInCommitTimestamps": "true"})
     assert protocol == listed("appendOnly", "invariants", "checkConstraints", "inCommitTimestamp")
     protocol = new({"delta.minReaderVersion": "2", "delta.minWriterVersion": "7"})
@@ -213,7 +211,7 @@ def test_a_malformed_property_is_refused_whatever_it_is_for(key: str, value: str
 @pytest.mark.parametrize("name", ["Version", "Timestamp"])
 def test_where_in_commit_timestamps_begin_is_not_for_users_to_say(name: str) -> None:
     key = f"delta.inCommitTimestampEnablement{name}"
-    with pytest.raises(InvalidArgumentError, match=f"{key}.*leave it out"):
+    with pytest.raises(InvalidArgumentError, match=f"{key}.*omit it"):
         new({"delta.enableInCommitTimestamps": "true", key: "5"})
 
 
@@ -505,13 +503,13 @@ def test_a_table_with_a_commit_owner_gets_what_that_needs() -> None:
     owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
     table = made({owner.lower(): "sql", conf: '{"backfill": "10"}'})
     assert table.protocol == listed("inCommitTimestamp", "managedCommit")
-    told = json.loads(table.configuration.pop(conf))
-    assert told.pop("tableId")
-    assert told == {"backfill": "10"}
+    stored = json.loads(table.configuration.pop(conf))
+    assert stored.pop("tableId")
+    assert stored == {"backfill": "10"}
     assert table.configuration == {owner: "sql", "delta.enableInCommitTimestamps": "true"}
 
 
 def test_a_table_with_a_commit_owner_can_not_bring_an_id() -> None:
     owner, conf = "delta.managedCommit.commitOwner", "delta.managedCommit.commitOwnerConf"
-    with pytest.raises(InvalidArgumentError, match="brings tableId='x'"):
+    with pytest.raises(InvalidArgumentError, match="contains tableId='x'"):
         made({owner: "sql", conf: '{"tableId": "x"}'})

@@ -119,7 +119,7 @@ def without_nulls() -> dict[str, Any]:
         (None, None),
     ],
 )
-def test_statistics_that_tell_of_nulls_count(
+def test_statistics_that_show_nulls_are_refused(
     tmp_path: Path, stats: str | None, column: str | None
 ) -> None:
     table(tmp_path, ("invariants",), schema=without_nulls())

@@ -161,18 +161,20 @@ def test_a_file_may_be_added_as_it_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "looked_at"), [(None, False), (10_000, True), (10_001, False)], ids=str
+    ("num_files", "looked_at"), [(None, False), (10_000, True), (10_001, False)], ids=str
 )
 def test_a_blind_append_does_not_wait_for_the_files_of_a_large_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int | None, looked_at: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_files: int | None, looked_at: bool
 ) -> None:
     vectors(tmp_path)
     delta = DeltaTable(str(tmp_path))
     delta.checkpoint()
     checksum = tmp_path / "_delta_log" / f"{0:020}.crc"
     checksum.unlink(missing_ok=True)
-    if told is not None:
-        write_checksum(delta.storage, 0, VersionChecksum(table_size_bytes=told, num_files=told))
+    if num_files is not None:
+        write_checksum(
+            delta.storage, 0, VersionChecksum(table_size_bytes=num_files, num_files=num_files)
+        )
     asked: list[Any] = []
     files = LogState.live_adds
     monkeypatch.setattr(

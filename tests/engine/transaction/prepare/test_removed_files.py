@@ -20,7 +20,7 @@ from tests.log_builder import add
 VECTOR = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
 FEATURES = ("changeDataFeed", "deletionVectors", "rowTracking", "domainMetadata")
 FEED = {"delta.enableChangeDataFeed": "true"}
-TOLD: dict[str, Any] = {
+REPEATED: dict[str, Any] = {
     "partitionValues": {"p": "x", "q": None},
     "size": 7,
     "stats": '{"numRecords":9}',
@@ -33,7 +33,7 @@ TOLD: dict[str, Any] = {
 
 def parted(root: Path) -> Path:
     columns = schema(id="long", p="string", q="string")
-    known = add("f%20g", **TOLD)
+    known = add("f%20g", **REPEATED)
     plain = add("plain", partitionValues={"p": "y", "q": ""})
     options = {"schema": columns, "partition_columns": ["p", "q"], "configuration": FEED}
     return table(root, FEATURES, known, plain, **options)
@@ -48,7 +48,7 @@ def test_what_is_left_out_is_what_the_add_says(tmp_path: Path, with_checkpoint: 
     written = write(tmp_path, attempt(tmp_path, removes=removes))["remove"]
     common = {"deletionTimestamp": NOW, "dataChange": True, "extendedFileMetadata": True}
     plain, full = written
-    assert full == {"path": "f%20g", **common, **TOLD}
+    assert full == {"path": "f%20g", **common, **REPEATED}
     assert plain == {
         "path": "plain",
         **common,

@@ -71,7 +71,7 @@ def test_no_other_files_are(table: DeltaTable, adds: Any, removes: Any, found: s
         check(table, adds=adds, removes=removes)
 
 
-def test_other_commits_are_not_asked(table: DeltaTable) -> None:
+def test_other_commits_are_not_checked(table: DeltaTable) -> None:
     base = table.snapshot()
     context = CommitContext(base.table, 2, 1, base.protocol, base.metadata, base)
     staged = Actions(adds=(file("d"),))
