@@ -1,5 +1,4 @@
-# The two commands of a newcomer are `make demo` and `make test`; each sets up what it needs first.
-# A second run finds everything in place and starts at once.
+# Begin with `make demo` or `make test`; each first installs what it needs. A second run starts at once.
 
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
@@ -13,13 +12,15 @@ demo: setup
 test: setup azurite delta-spark hadoop-aws postgres
 	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m "not deep"
 
-# What takes too long to be run after each change: the fuzzer's many cases.
-test-deep: setup
-	$(VENV_PYTHON) -m pytest -n 2 --dist load -m deep
+# Tests that take too long to run after each change: many cases of the fuzzer and of races, killed jobs, and
+# more tables for Delta Spark.
+test-deep: setup azurite delta-spark hadoop-aws postgres
+	@. scripts/find_java.sh && $(VENV_PYTHON) -m pytest -n 2 --dist loadfile -m deep \
+		$$(grep -rlE "mark\.deep|deep_but_for" tests --include="test_*.py")
 
 setup: $(STAMP)
 
-# Before the installation: it takes a minute, and what is missing shall be told first.
+# Before the installation, which takes a minute, so that a missing Java is reported first.
 java:
 	@. scripts/find_java.sh
 
@@ -27,9 +28,9 @@ $(STAMP): pyproject.toml constraints.txt constraints-build.txt scripts/setup.sh 
 	@scripts/setup.sh $(VENV)
 	@touch $(STAMP)
 
-# The emulator that the storage contract's tests speak to as Azure Blob Storage: an npm package, of the
-# versions and hashes of its lock. Nothing of it runs while it is installed.
-# Where it can't be had those tests say why they are skipped; only continuous integration insists.
+# Azurite, the emulator of Azure Blob Storage for the storage tests: an npm package with the versions and hashes
+# of its lock file. Its install scripts don't run. If it can't be installed, its tests are skipped and say why;
+# in continuous integration this is an error.
 AZURITE_VERSION := $(shell sed -n 's/.*"azurite": "\(.*\)".*/\1/p' tests/azurite/package.json)
 azurite: $(VENV)/azurite/.installed-$(AZURITE_VERSION)
 
@@ -44,7 +45,7 @@ $(VENV)/azurite/.installed-$(AZURITE_VERSION): tests/azurite/package.json tests/
 		else echo "setup: npm can't install Azurite" >&2; exit 1; fi; \
 	fi
 
-# Delta Spark, which the tests have read what we write, and write what we read: a Maven artifact.
+# Delta Spark, a Maven artifact: in the tests it reads the engine's tables, and writes tables for the engine.
 DELTA_SPARK_VERSION := $(shell sed -n 's:.*<version>\(.*\..*\)</version>.*:\1:p' tests/delta_spark/pom.xml)
 delta-spark: $(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION)
 
@@ -60,7 +61,7 @@ $(VENV)/delta-spark/.installed-$(DELTA_SPARK_VERSION): tests/delta_spark/pom.xml
 		else echo "setup: Maven can't fetch Delta Spark" >&2; exit 1; fi; \
 	fi
 
-# Spark's connector to S3, with which the tests on a cluster copy tables: Maven artifacts.
+# Spark's connector to S3, Maven artifacts, for the tests that copy tables on a cluster.
 HADOOP_AWS_VERSION := $(shell sed -n '/hadoop-aws</,/version/s:.*<version>\(.*\)</version>.*:\1:p' tests/cluster/pom.xml)
 hadoop-aws: $(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION)
 
@@ -76,11 +77,11 @@ $(VENV)/hadoop-aws/.installed-$(HADOOP_AWS_VERSION): tests/cluster/pom.xml | $(S
 		else echo "setup: Maven can't fetch Spark's connector to S3" >&2; exit 1; fi; \
 	fi
 
-# PostgreSQL, in which the tests keep the books of managed tables: a package of the system.
+# PostgreSQL, a system package: the commit store of managed tables in the tests.
 postgres:
 	@scripts/postgres.sh
 
-# What guards the house beside the tests.
+# All checks other than the tests.
 check: lint types layers golden
 
 lint: setup

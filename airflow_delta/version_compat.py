@@ -1,8 +1,8 @@
 """The one module that knows Airflow's names and versions.
 
-Everything of ours takes Airflow's names from here, so that a name which moves between releases is
-looked up in one place. Supported are Airflow 3.3 and newer: the first release that keeps the state
-of a task over its retries (`task_state`), and that of an asset over the runs (`asset_state`).
+All other modules import Airflow's names from here, so that only this module changes when a release of
+Airflow moves a name. Airflow 3.3 and newer are supported. 3.3 is the first release that keeps the state of
+a task over its retries (`task_state`), and the state of an asset over DAG runs (`asset_state`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Benchmarks: the engine beside `deltalake`, job by job, each run in a process of its own."""
+"""Benchmarks that compare the engine with `deltalake`, job by job, each run in its own process."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure jobs beside their peers and print the ratios as a table."""
+"""``python -m benchmarks``: measure jobs and their peers, and print a table of the ratios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> None:
     # Not `choices`: with nargs="*" the parser would ask that of the empty list, too.
     if unknown := sorted(set(arguments.jobs) - set(names)):
         parser.error(f"unknown jobs {', '.join(unknown)}: expected of {', '.join(names)}")
-    named = arguments.jobs or [job.name for job in JOBS if not job.asked]
+    named = arguments.jobs or [job.name for job in JOBS if not job.only_by_name]
     with tempfile.TemporaryDirectory() as scratch:
         work = arguments.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _print(result: Result) -> None:
-    """A row for each peer."""
+    """Print a row for each peer."""
     job, ours = result.job, result.ours
     if not result.peers:
         print(f"| {_title(job)} | {_cell(ours)} | - | - | - | - |", flush=True)

@@ -1,11 +1,12 @@
-"""A writer of small commits: each adds one file, of which no data is written.
+"""A writer of small commits: each adds one file, whose data isn't written.
 
-Both sides write a checkpoint every hundred commits, as part of the commit that makes it due: `deltalake` by
-itself, the engine because it is told to. Both look for the newest version before each commit.
+Both sides write a checkpoint every hundred commits, as part of the commit after which it is due:
+`deltalake` by itself, the engine by a call in this module. Both look for the newest version before each
+commit.
 
-Usage: ``python -m benchmarks.commit_writer SIDE TABLE WRITER COMMITS``. It says that it is ready, commits
-when it gets a line, tells what each commit took, and stays until its input ends, so that its memory can
-be measured.
+Usage: ``python -m benchmarks.commit_writer SIDE TABLE WRITER COMMITS``. It prints that it is ready, commits
+when it reads a line, and prints the time of each commit. It ends when its input ends, so that its memory
+can be measured before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tables of the benchmarks that read rows: data files of Arrow's making, made once and kept.
+"""The tables of the benchmarks that read rows, which are made once and kept.
 
-Arrow writes them, and not Spark, so that the two sides that read them are alike. Deletes and updates are
-Delta Spark's, on the same data files by hard links. Every table is deterministic but for its files' names.
+Arrow writes the data files, so that neither side reads its own. Delta Spark makes the deletes and updates,
+on hard links to the same data files. Each table is deterministic, except for the names of its files.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _write_log(
 
 
 def _after_delete(source: Path, condition: str) -> Path:
-    """A table after a delete that leaves deletion vectors."""
+    """Make a table with deletion vectors, by a delete."""
     return made(
         source.with_name(f"{source.name}-vectors"),
         lambda root: _change(
@@ -269,7 +269,7 @@ def _after_delete(source: Path, condition: str) -> Path:
 
 
 def _change(root: Path, source: Path, properties: Iterable[str], statements: Sequence[str]) -> None:
-    """A table of the same data files, with properties, and what statements make of it."""
+    """Make a table of the same data files with properties, and run statements on it."""
     shutil.copytree(source, root, copy_function=os.link, dirs_exist_ok=True)
     _run([_set_properties(root, dict.fromkeys(properties, "true")), *statements])
 

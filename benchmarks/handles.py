@@ -1,4 +1,4 @@
-"""Handles of a table, by the engine and by the peer, imported when they are first asked for."""
+"""Open a table with the engine or with the peer, whose modules are imported at the first call."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _spawn(job: Job, side: Side, table: Path, work: Path) -> Measured:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Commits are never changed, and are most of a log; what is may be written over in place."""
+    """Link commits, which no job changes and which are most of a log; copy all other files."""
     if Path(source).name.endswith(".json"):
         os.link(source, target)
     else:
@@ -91,7 +91,7 @@ def _log_files(table: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _written(before: dict[Path, tuple[int, int]], table: Path) -> float:
-    """What was written to the log, in MB: the files that are new or another."""
+    """The size of all files that are new or changed in the log, in MB."""
     now = _log_files(table).items()
     return sum(size for path, (size, time_) in now if before.get(path) != (size, time_)) / 1e6
 

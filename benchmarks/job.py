@@ -1,8 +1,8 @@
-"""What a job is: work that is done by our side and by peers, each in a process of its own.
+"""Jobs: work that our side and its peers do, each in its own process.
 
-The clock runs for the work only, not for the imports, nor for what is prepared: a handle that is open
-already, a Spark session, or the predicate of a question. The work returns a number that all sides must
-agree on, so that no side wins by doing less.
+The clock runs only for the work. It doesn't run for imports and preparation, such as an open handle, a
+Spark session or a predicate. The work returns a number, the answer, which must be the same on all sides, so
+that no side wins by doing less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIGHT = ("airflow_delta.engine.table",)
 
 ENGINE = (
     *LIGHT,
-    # What the engine loads when it is first asked for files.
+    # The modules that the engine loads when it first lists files.
     "airflow_delta.engine.arrow.json.reader",
     "airflow_delta.engine.arrow.parquet.action_file",
     "airflow_delta.engine.replay.reconcile",
@@ -32,12 +32,12 @@ ENGINE = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What work gives that has more to tell than its answer.
+    """The result of work that measures more than its time and memory.
 
     Attributes:
         answer: the number that all sides must agree on.
-        figures: other measures by name, with their unit, to be told beside time and memory.
-        seconds: the time that counts, where the work takes it itself.
+        figures: other measures by name with unit, which the results list after time and memory.
+        seconds: the time, if the work measures it itself.
     """
 
     answer: int
@@ -53,11 +53,11 @@ class Side:
     """One side of a job.
 
     Attributes:
-        name: what the results call it.
-        work: what is timed.
-        prepare: makes, outside the clock, what the work is given; by default the table's location.
-        loads: modules that are imported outside the clock.
-        table: makes the table, where this side has one of its own making.
+        name: its name in the results.
+        work: the work that is measured.
+        prepare: makes the argument of the work, before the clock starts; by default the table's location.
+        loads: modules that are imported before the clock starts.
+        table: makes the table, if this side needs another table than the job's.
     """
 
     name: str
@@ -72,16 +72,16 @@ class Job:
     """One line of the results, or one for each peer.
 
     Attributes:
-        name: what it is called on the command line.
+        name: its name on the command line.
         title: what it does.
         table: makes the table.
         ours: the side of the engine.
-        peers: the sides that it is measured beside; none where there is no counterpart.
-        fresh: whether each run needs a copy of the table, because it writes. What it has written is
-            told beside time and memory then.
+        peers: the sides with which it is compared; empty if there is no counterpart.
+        fresh: whether each run needs a copy of the table, because it writes. The results then list the
+            MB written too.
         whole: whether the clock runs for the whole process, from its start to its end.
-        asked: whether it runs only where it is named on the command line, since it takes long or
-            needs Delta Spark.
+        only_by_name: whether it runs only if it is named on the command line, because it takes long
+            or needs Delta Spark.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Job:
     peers: tuple[Side, ...] = ()
     fresh: bool = False
     whole: bool = False
-    asked: bool = False
+    only_by_name: bool = False
 
     def side(self, name: str) -> Side:
         """The side of a name."""

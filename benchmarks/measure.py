@@ -1,4 +1,4 @@
-"""``python -m benchmarks.measure JOB SIDE TABLE``: one run in this process, told as a line of JSON."""
+"""``python -m benchmarks.measure JOB SIDE TABLE``: one run in this process, printed as a line of JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _tree(folder: Path) -> list[Path]:
 
 def _peak_kb(folder: Path) -> int:
     lines = Path(folder, "status").read_text(encoding="ascii").splitlines()
-    # One that has ended, and that nobody has asked for its end yet, has no memory.
+    # A zombie process has no such line, and no memory.
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 

@@ -1,8 +1,8 @@
-"""A table as a format that is written in Python: what `read_snapshot` is measured beside.
+"""A Spark data source in Python, with which `read_snapshot` is compared.
 
-Spark's Python data source API lets a format be read by Python workers. This one does as little as such a
-format can: the engine tells the files, Arrow reads them whole, and each batch goes to the JVM as it is.
-Nothing of Delta Lake is done to the rows, so it fits only plain tables.
+With Spark's Python data source API, Python workers read the rows. This source does the minimum: the engine
+lists the files, Arrow reads them whole, and each batch goes to the JVM unchanged. It supports only plain
+tables, without deletion vectors, partitions or column mapping.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def empty(work: Path) -> Path:
 
 
 def made(root: Path, make: Callable[[Path], object]) -> Path:
-    """A table that is made once: under its name once it is whole."""
+    """Make a table once; it gets its name when it is complete."""
     if not root.is_dir():
         unfinished = root.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -137,7 +137,7 @@ def _follow(root: Path, base: Path, removed_of: int) -> None:
     shutil.copytree(base, root, dirs_exist_ok=True)
     (newest,) = (root / "_delta_log").glob("*[0-9].json")
     first, commits, adds = int(newest.stem) + 1, 10, 1000
-    # The name of the base tells how many adds its log has had; a tenth of them has been removed.
+    # The name of the base has the number of adds in its log. A tenth of them was removed.
     last_key = int(base.name.split("-")[1])
     live = (key for key in range(last_key) if key % 10)
     removed = random.Random(1).sample(list(live), last_key // removed_of) if removed_of else []
@@ -251,6 +251,6 @@ def _checkpointed(root: Path, source: Path, *, peer: bool) -> None:
 
 
 def _remove_commits(root: Path) -> None:
-    """Remove all commits but the newest, which the checkpoint makes superfluous."""
+    """Remove the commits that the checkpoint replaces: all but the newest."""
     for commit in sorted((root / "_delta_log").glob("*.json"))[:-1]:
         commit.unlink()

@@ -1,7 +1,7 @@
 """The demo: Airflow maintains a Delta table, from nothing, in one command.
 
 Makes a table with PySpark, runs the DAG ``delta_table_maintenance`` over it with ``airflow dags
-test``, and tells what happened. All of it is below ``.demo/``, which each run makes anew.
+test``, and prints what happened. All its files are below ``.demo/``, which each run replaces.
 """
 
 from __future__ import annotations

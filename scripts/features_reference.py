@@ -1,4 +1,4 @@
-"""Write docs/reference/features.md from the registry, so that the page can't say anything else."""
+"""Write docs/reference/features.md from the registry, so that both agree."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "featur
 HEADER = """\
 # Table features
 
-What the engine does with each feature of the protocol. Made by `python scripts/features_reference.py`
-from `airflow_delta.engine.features.registry`.
+This page lists what the engine does with each feature of the protocol. It is made from
+`airflow_delta.engine.features.registry` by `python -m scripts.features_reference`.
 
-*Read*: tables that support the feature are read. *Append*: data files are committed to them.
-*Checkpoint*: checkpoints of them are written. "If enforced" means that while the table uses the
-feature, and doesn't just list it, data files are taken only from a writer that declares that it
-enforced the feature's rules on its rows; commits without data files need no such declaration. A
-feature that isn't here is unknown: tables that ask it of readers are
-refused, tables that ask it of writers are read only.
+* *Binds*: a writer feature has rules for writers, a reader-writer feature also for readers.
+* *Read*: the engine reads tables with the feature.
+* *Append*: the engine commits data files to them. "If enforced" means: if the table uses the feature, and
+  not only lists it, the engine accepts data files only from a writer that declares that it enforced the
+  rules of the feature on its rows. Commits without data files need no declaration.
+* *Checkpoint*: the engine writes checkpoints of them.
+* *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. "Hidden"
+  features need protected checkpoints that hide their versions, or a truncated history; the others are
+  dropped by one commit.
 
-*Dropping*: how a table [gets rid of the feature](../how-to/drop-a-feature.md), or why it can't. "Hidden"
-stands for the features whose versions are hidden behind protected checkpoints, or truncated; the
-others go at once.
+A feature that isn't in the list is unknown. A table with an unknown reader feature is refused; a table
+with an unknown writer feature is read-only.
 
 | feature | binds | read | append | checkpoint | what the engine does | dropping |
 |---|---|---|---|---|---|---|

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Make the locks anew: names, versions and hashes of everything that set-up installs, for every Python
-# that is supported (markers tell them apart) and every platform. They hold no addresses.
+# Write the constraints files anew: names, versions and hashes of all packages that set-up installs, for every
+# supported Python (with environment markers) and every platform. They contain no URLs.
 # Usage: scripts/pins.sh VENV
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -11,7 +11,7 @@ have_postgres() {
     command -v initdb >/dev/null || compgen -G "$directory/*/bin/initdb" >/dev/null
 }
 
-# The package comes with a server that runs all the time, unless it is told before that nobody wants it.
+# The package starts a server of its own, unless this setting is changed before the installation.
 install_postgres() {
     apt-get update -qq &&
         apt-get install -y -qq postgresql-common &&

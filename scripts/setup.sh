@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Create the virtual environment and install the package with its development extras. Everything that is
-# downloaded is one of the versions of the locks, and has one of their hashes, whatever index it comes from.
+# Create the virtual environment and install the package with its development extras. The constraints files pin
+# version and hashes of each download, whatever index it comes from.
 # Usage: scripts/setup.sh VENV
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

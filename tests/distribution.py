@@ -5,8 +5,10 @@ that ask for Delta Spark stay together as well, and so do the others that ask fo
 that ask for a cluster: until a JVM has compiled itself it costs more than most of these tests, and so there
 is one of each, not one in each process.
 
-They begin, and what the engine's own tests, many and short, fill the gaps with comes last: who is left with
-a long file at the end lets all others wait. pytest-xdist would go by the number of tests.
+The deep tests of a file are given out one by one: there are few, and each takes minutes.
+
+Those of a JVM begin, and what the engine's own tests, many and short, fill the gaps with comes last: who is
+left with a long file at the end lets all others wait. pytest-xdist would go by the number of tests.
 
 (Its ``--dist loadgroup`` is not for this: pytest 9.2 doesn't let it write the groups into the names.)
 """
@@ -38,7 +40,9 @@ class Distribution(LoadScopeScheduling):
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group(nodeid.split("::")[0])
+        file = nodeid.split("::")[0]
+        group = _group(file)
+        return nodeid if group == file and _has_deep_tests(file) else group
 
 
 def place(nodeid: str) -> int:
@@ -51,7 +55,15 @@ def place(nodeid: str) -> int:
 
 @cache
 def _group(file: str) -> str:
-    # By the text, as the process that gives out the tests doesn't collect them.
-    text = (_ROOT / file).read_text(encoding="utf-8")
-    asked = (group for group, fixture in _JVMS.items() if fixture in text)
+    asked = (group for group, fixture in _JVMS.items() if fixture in _text(file))
     return next(asked, file)
+
+
+def _has_deep_tests(file: str) -> bool:
+    return "@pytest.mark.deep" in _text(file)
+
+
+@cache
+def _text(file: str) -> str:
+    # The process that gives out the tests doesn't collect them, so it can't ask for their marks.
+    return (_ROOT / file).read_text(encoding="utf-8")

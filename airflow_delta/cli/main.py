@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
 
     Raises:
-        SystemExit: the command line is wrong, or asks for help.
+        SystemExit: the command line is wrong, or contains ``--help``.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

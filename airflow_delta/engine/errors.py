@@ -36,6 +36,7 @@ pickled, because Airflow carries errors between processes::
     │   ├── ObjectExistsError
     │   ├── NotRegularFileError            a link, a FIFO or a device is where a file should be
     │   ├── NothingWrittenError            it failed before anything was written
+    │   │   └── BucketNotFoundError        there is no such bucket or container
     │   └── UnsafeStorageError             the store can't do what safety needs
     └── InvalidArgumentError               the caller asked for something that makes no sense
 
@@ -49,6 +50,7 @@ from typing import Any
 from airflow_delta.engine.public_text import message_text, public_text, without_password
 
 __all__ = [
+    "BucketNotFoundError",
     "ChangesNotAvailableError",
     "CommitConflictError",
     "CommitOutcomeUnknownError",
@@ -278,6 +280,10 @@ class NotRegularFileError(StorageError):
 
 class NothingWrittenError(StorageError):
     """The store failed, and certainly before anything was written. Facts: path, operation."""
+
+
+class BucketNotFoundError(NothingWrittenError):
+    """The store says that there is no such bucket or container. Facts: path, operation."""
 
 
 class UnsafeStorageError(StorageError):

@@ -67,7 +67,7 @@ with DAG(
 
     @task
     def report(found: dict[str, Any]) -> None:
-        """Say what was found; put whatever works on the changes in its place."""
+        """Log the changes; replace this task by those that use them."""
         logging.getLogger(__name__).info("versions and changes: %s", found)
 
     change_feed = ChangeFeedOperator(

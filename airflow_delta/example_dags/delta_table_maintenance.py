@@ -55,7 +55,7 @@ with DAG(
             description="Look at all files, or at those that commits have removed since the last vacuum",
         ),
         "dry_run": Param(
-            False, type="boolean", description="Delete nothing, and only tell what would be deleted"
+            False, type="boolean", description="Delete nothing; only report what would be deleted"
         ),
         "delta_conn_id": Param(
             None,

@@ -38,7 +38,9 @@ with DAG(
         "operation": Param(
             "restore", enum=["restore", "drop_feature"], description="What is to be done"
         ),
-        "dry_run": Param(True, type="boolean", description="Only tell what would be done"),
+        "dry_run": Param(
+            True, type="boolean", description="Change nothing; only report what would be done"
+        ),
         "version": Param(
             None, type=["null", "integer"], minimum=0, description="Restore: this version, or"
         ),
@@ -83,7 +85,7 @@ with DAG(
 
     @task.branch
     def choose_operation(params: dict[str, Any]) -> str:
-        """The task that does what was asked for."""
+        """Return the id of the task for the chosen operation."""
         return str(params["operation"])
 
     @task.short_circuit

@@ -68,7 +68,7 @@ with DAG(
 
     @task
     def report(copied: dict[str, Any]) -> None:
-        """Say what was copied; put whatever works on the copy in its place."""
+        """Log the copy; replace this task by those that use the copy."""
         logging.getLogger(__name__).info("the copy: %s", copied)
 
     copy = TimeTravelSnapshotOperator(

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
 from airflow_delta.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
@@ -251,8 +250,8 @@ class ChangeFeed:
             AirflowException: the job failed.
         """
         hook, target = self._hook, str(self._target_uri)
-        backfill_missing(hook, self._table_uri, end)
-        owner_url = owner_url_for_job(hook, self._table_uri) or owner_url_for_job(hook, target)
+        hook.backfill_missing(self._table_uri, end)
+        owner_url = hook.owner_url_for_job(self._table_uri) or hook.owner_url_for_job(target)
         return job.run(
             _JOB,
             {

@@ -226,7 +226,7 @@ def _postgresql_url(connection: Connection, parameters: Mapping[str, Any]) -> UR
 def _sqlite_url(connection: Connection, path: str, parameters: Mapping[str, Any]) -> URL:
     from sqlalchemy import URL
 
-    # Below the working directory every process would have books of its own, and so in memory.
+    # A relative path, or a database in memory, would be another database in each process.
     if not PurePath(path).is_absolute():
         raise _unusable(
             connection, f"names {path!r} as the file of SQLite: expected an absolute path"

@@ -14,89 +14,135 @@ if TYPE_CHECKING:
     from airflow_delta.engine.errors import DeltaError
     from airflow_delta.engine.storage.base import Storage
 
-__all__ = ["delete_expired_copies"]
+__all__ = ["ExpiredCopies"]
 
 _LOG = logging.getLogger(__name__)
 
 
-def delete_expired_copies(hook: DeltaHook, *, table_uri: str, target_uri: str) -> list[str]:
-    """Delete the expired copies of a table in the directory that contains a target.
+class ExpiredCopies:
+    """The expired copies of a table in the directory that contains a target.
 
-    Only directories with the marker of such a copy are considered (``copies/marker.py``). A copy is
-    kept if it contains anything else, or if others have written to it (``copies/deletion.py``,
-    `reason_to_keep`). A deletion that was killed or failed is continued by a call at least an hour
-    after it began (``copies/deletion_list.py``).
-
-    What can't be read or deleted is a warning, not an error, because the requested copy has been made.
-
+    :param hook: gives access to the table and its copies.
     :param table_uri: the table.
     :param target_uri: the target, which is kept.
-    :returns: the locations of the deleted copies.
     """
-    from airflow_delta.copies.deletion import delete_copy
-    from airflow_delta.engine.errors import DeltaError
 
-    try:
-        expired = _expired_copies(hook, table_uri, target_uri)
-    except DeltaError as error:
-        _LOG.warning("no expired copies beside %s are deleted: %s", target_uri, error)
-        return []
-    deleted = []
-    for uri, marker in expired:
+    def __init__(self, hook: DeltaHook, *, table_uri: str, target_uri: str) -> None:
+        self._hook = hook
+        self._table_uri = table_uri
+        self._target_uri = target_uri
+
+    def delete(self) -> list[str]:
+        """Delete them.
+
+        Only directories with the marker of such a copy are considered (``copies/marker.py``). A copy is
+        kept if it contains anything else, or if others have written to it (``copies/deletion.py``,
+        `reason_to_keep`). A deletion that was killed or failed is continued by a call at least an hour
+        after it began (``copies/deletion_list.py``).
+
+        What can't be read or deleted is a warning, not an error, because the requested copy has been made.
+
+        :returns: the locations of the deleted copies.
+        """
+        from airflow_delta.copies.deletion import delete_copy
+        from airflow_delta.engine.errors import DeltaError
+
         try:
-            reason = delete_copy(hook.table(uri), marker)
+            expired = self._find()
         except DeltaError as error:
-            reason = str(error)
-        if reason is None:
-            deleted.append(uri)
-            _LOG.info("deleted the expired copy %r of version %s", uri, marker.version)
-        else:
-            _LOG.warning("the expired copy %r is kept: %s", uri, reason)
-    return deleted
+            _LOG.warning("no expired copies beside %s are deleted: %s", self._target_uri, error)
+            return []
+        deleted = []
+        for uri, marker in expired:
+            try:
+                reason = delete_copy(self._hook.table(uri), marker)
+            except DeltaError as error:
+                reason = str(error)
+            if reason is None:
+                deleted.append(uri)
+                _LOG.info("deleted the expired copy %r of version %s", uri, marker.version)
+            else:
+                _LOG.warning("the expired copy %r is kept: %s", uri, reason)
+        return deleted
 
+    def _find(self) -> list[tuple[str, CopyMarker]]:
+        """Find them by their markers.
 
-def _expired_copies(
-    hook: DeltaHook, table_uri: str, target_uri: str
-) -> list[tuple[str, CopyMarker]]:
-    """Find the expired copies beside a target, by their markers.
+        :raises DeltaError: the table, or the directory, can't be read.
+        """
+        from airflow_delta.copies.deletion_list import DELETING
+        from airflow_delta.copies.marker import MARKER
+        from airflow_delta.copies.request import now_ms
+        from airflow_delta.copies.source import CopySource
+        from airflow_delta.engine.errors import DeltaError
 
-    :raises DeltaError: the table, or the directory, can't be read.
-    """
-    from airflow_delta.copies.deletion_list import DELETING
-    from airflow_delta.copies.marker import MARKER
-    from airflow_delta.copies.request import now_ms
-    from airflow_delta.copies.source import CopySource
-    from airflow_delta.engine.errors import DeltaError
-
-    source, target = hook.table(table_uri), hook.table(target_uri).storage
-    parent, _, name = target.root.rpartition("/")
-    if parent.endswith(":/"):
-        return []  # the target is a whole container
-    beside = hook.table(parent or "/").storage
-    folders = [folder for folder in beside.level("").folders if folder != name]
-    copied, now = CopySource(source, source.snapshot()), now_ms()
-    found = []
-    markers, lists = (_read(beside, folders, file) for file in (MARKER, DELETING))
-    for folder, content, deletion in zip(folders, markers, lists, strict=True):
-        uri = f"{parent}/{folder}"
-        try:
-            marker = _marker(content, deletion)
-            if marker is None or (deletion is None and not marker.has_expired(now)):
+        source = self._hook.table(self._table_uri)
+        target = self._hook.table(self._target_uri).storage
+        parent, _, name = target.root.rpartition("/")
+        if parent.endswith(":/"):
+            return []  # the target is a whole container
+        beside = self._hook.table(parent or "/").storage
+        folders = [folder for folder in beside.level("").folders if folder != name]
+        copied, now = CopySource(source, source.snapshot()), now_ms()
+        found = []
+        markers, lists = (_read(beside, folders, file) for file in (MARKER, DELETING))
+        for folder, content, deletion in zip(folders, markers, lists, strict=True):
+            uri = f"{parent}/{folder}"
+            try:
+                marker = _marker(content, deletion)
+                if marker is None or (deletion is None and not marker.has_expired(now)):
+                    continue
+                if not self._is_copy_of(copied, marker, uri):
+                    continue
+            except DeltaError as error:
+                _LOG.warning("%r is kept: %s", uri, error)
                 continue
-            if not _is_copy_of(hook, copied, marker, uri):
-                continue
-        except DeltaError as error:
-            _LOG.warning("%r is kept: %s", uri, error)
-            continue
-        location = hook.table(uri).storage.place
-        if _resolved_location(hook, uri, marker.target_uri) != location:
-            _LOG.warning("%r is kept: it is a copy of the expired copy %r", uri, marker.target_uri)
-        elif all(
-            not f"{other}/".startswith(f"{location}/")
-            for other in (source.storage.place, target.place)
+            location = self._hook.table(uri).storage.place
+            if self._resolved_location(uri, marker.target_uri) != location:
+                _LOG.warning(
+                    "%r is kept: it is a copy of the expired copy %r", uri, marker.target_uri
+                )
+            elif all(
+                not f"{other}/".startswith(f"{location}/")
+                for other in (source.storage.place, target.place)
+            ):
+                found.append((uri, marker))
+        return found
+
+    def _is_copy_of(self, copied: CopySource, marker: CopyMarker, uri: str) -> bool:
+        """Whether a copy is one of this table, by the id that it has, or had before it was replaced."""
+        if marker.table_id == copied.id:
+            return True
+        if (
+            self._resolved_location(copied.table.uri, marker.table_uri)
+            != copied.table.storage.place
         ):
-            found.append((uri, marker))
-    return found
+            # A copy of another table; this check doesn't need the log.
+            return False
+        had = copied.had_id(marker.table_id, marker.version)
+        if had is None:
+            _LOG.warning(
+                "%r is kept: it is a copy of version %d of the table %r at %r, and nobody can know any "
+                "more whether that is the one that was replaced there; delete it by hand",
+                uri,
+                marker.version,
+                marker.table_id,
+                marker.table_uri,
+            )
+        return bool(had)
+
+    def _resolved_location(self, uri: str, location: str | None) -> str | None:
+        """Resolve a location with the storage options of a URI; None if that isn't possible."""
+        from airflow_delta.engine.errors import DeltaError
+        from airflow_delta.engine.storage.location import open_storage
+
+        if location is None:
+            return None
+        try:
+            return open_storage(location, self._hook.storage_options(uri)).place
+        except DeltaError:
+            # It is in another kind of store, which doesn't have these options.
+            return None
 
 
 def _read(
@@ -142,37 +188,3 @@ def _marker(
     if content is not None:
         return CopyMarker.from_json(content)
     return None if deletion is None else DeletionList.from_json(deletion).marker
-
-
-def _is_copy_of(hook: DeltaHook, copied: CopySource, marker: CopyMarker, uri: str) -> bool:
-    """Whether a copy is one of this table, by the id that the table has, or had before it was replaced."""
-    if marker.table_id == copied.id:
-        return True
-    if _resolved_location(hook, copied.table.uri, marker.table_uri) != copied.table.storage.place:
-        # A copy of another table; this check doesn't need the log.
-        return False
-    had = copied.had_id(marker.table_id, marker.version)
-    if had is None:
-        _LOG.warning(
-            "%r is kept: it is a copy of version %d of the table %r at %r, and nobody can know any more "
-            "whether that is the one that was replaced there; delete it by hand",
-            uri,
-            marker.version,
-            marker.table_id,
-            marker.table_uri,
-        )
-    return bool(had)
-
-
-def _resolved_location(hook: DeltaHook, uri: str, location: str | None) -> str | None:
-    """Resolve a location with the storage options of a URI; None if that isn't possible."""
-    from airflow_delta.engine.errors import DeltaError
-    from airflow_delta.engine.storage.location import open_storage
-
-    if location is None:
-        return None
-    try:
-        return open_storage(location, hook.storage_options(uri)).place
-    except DeltaError:
-        # It is in another kind of store, which doesn't have these options.
-        return None

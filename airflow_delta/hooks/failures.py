@@ -66,6 +66,8 @@ POLICY = {
     "MissingFilesError": "fail",
     "ObjectExistsError": "retry",
     "NothingWrittenError": "retry",
+    # The location is wrong, or somebody has to create the bucket.
+    "BucketNotFoundError": "fail",
     "NotRegularFileError": "fail",
     "UnsafeStorageError": "fail",
     "InvalidArgumentError": "fail",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing, owner_url_for_job
 
 if TYPE_CHECKING:
     from airflow_delta.copies.request import CopyRequest
@@ -116,9 +115,9 @@ class SnapshotCopy:
         """
         request = self._request
         app_id, app_version = self._identity
-        backfill_missing(self._hook, request.table_uri, request.version)
+        self._hook.backfill_missing(request.table_uri, request.version)
         commits = request.format == "delta"
-        owner_url = owner_url_for_job(self._hook, request.target_uri) if commits else None
+        owner_url = self._hook.owner_url_for_job(request.target_uri) if commits else None
         expire_after = request.expire_after_ms
         expiry = {} if expire_after is None else {"expire_after_ms": expire_after}
         report = job.run(

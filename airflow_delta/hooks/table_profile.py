@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.managed_commits import backfill_missing
 
 if TYPE_CHECKING:
     from airflow_delta.engine import Snapshot
@@ -88,7 +87,7 @@ class SnapshotProfile:
             DeltaError: the version can't be backfilled.
             AirflowException: the job failed.
         """
-        backfill_missing(self._hook, self._table_uri, self._version)
+        self._hook.backfill_missing(self._table_uri, self._version)
         parameters: dict[str, Any] = {"table_uri": self._table_uri, "version": self._version}
         parameters |= {} if self._columns is None else {"columns": list(self._columns)}
         parameters |= {"predicate": self._predicate} if self._predicate else {}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.managed_commits import backfill
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_version
 from airflow_delta.version_compat import Context
@@ -51,6 +50,6 @@ class BackfillOperator(TableTask):
             see `airflow_delta.hooks.failures`.
         :raises DeltaError: the owner can't be reached, or the store fails.
         """
-        result = backfill(self.hook(), self.table_uri, version=self.argument("version"))
+        result = self.hook().backfill(self.table_uri, version=self.argument("version"))
         self.log.info("%s: backfilled: %s", self.table_uri, result)
         return result

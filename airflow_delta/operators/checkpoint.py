@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.checkpoint_engine import ENGINES, checkpoint_with_spark, takes_spark
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import with_failures_by_policy
+from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -23,6 +23,8 @@ from airflow_delta.version_compat import AirflowSkipException, Context
 __all__ = ["CheckpointOperator"]
 
 _SPARK = "spark_default"
+
+_ENGINES = ("auto", "local", "spark")
 
 
 class CheckpointOperator(TableTask):
@@ -71,7 +73,7 @@ class CheckpointOperator(TableTask):
         policy=choice("classic", "v2", default=None),
         if_needed=switch(default=False),
         backfill_first=switch(default=False),
-        engine=choice(*ENGINES, default="auto"),
+        engine=choice(*_ENGINES, default="auto"),
         spark_conn_id=as_text,
         spark_conf=as_spark_conf,
         spark_threshold_bytes=as_bytes,
@@ -119,14 +121,7 @@ class CheckpointOperator(TableTask):
         """
         version = self.argument("version")
         hook = self.hook()
-        by_spark = takes_spark(
-            hook,
-            self.table_uri,
-            engine=self.argument("engine"),
-            version=version,
-            has_spark=bool(self.spark_conn_id),
-            threshold_bytes=self.argument("spark_threshold_bytes"),
-        )
+        by_spark = self._takes_spark(hook, version)
         options: dict[str, Any] = {
             "version": version,
             "policy": self.argument("policy"),
@@ -147,6 +142,13 @@ class CheckpointOperator(TableTask):
         if self._job is not None:
             self._job.on_kill()
 
+    def _takes_spark(self, hook: DeltaHook, version: int | None) -> bool:
+        engine = self.argument("engine")
+        if engine != "auto" or not self.spark_conn_id:
+            return bool(engine == "spark")
+        threshold = self.argument("spark_threshold_bytes")
+        return hook.is_large_log(self.table_uri, version=version, threshold_bytes=threshold)
+
     def _submit(
         self, hook: DeltaHook, options: Mapping[str, Any], context: Context
     ) -> dict[str, Any]:
@@ -156,4 +158,4 @@ class CheckpointOperator(TableTask):
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return checkpoint_with_spark(hook, self._job, self.table_uri, **options)
+        return SparkMaintenance(hook, self._job).checkpoint(self.table_uri, **options)

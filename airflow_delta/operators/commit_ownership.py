@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.managed_commits import convert_to_file_system, convert_to_managed
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_conf, as_text, switch
 from airflow_delta.version_compat import Context
@@ -63,8 +62,7 @@ class ConvertToManagedCommitOperator(TableTask):
             another ``conf``; or it can't be read. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the owner can't be reached, or the store failed.
         """
-        result = convert_to_managed(
-            self.hook(),
+        result = self.hook().convert_to_managed(
             self.table_uri,
             owner=self.argument("commit_owner") or _SQL,
             conf=self.argument("conf"),
@@ -112,8 +110,7 @@ class ConvertToFileSystemOperator(TableTask):
         :raises TableFailure: the table can't be read; see `airflow_delta.hooks.failures`.
         :raises DeltaError: its owner can't be reached or doesn't release it, or the store failed.
         """
-        result = convert_to_file_system(
-            self.hook(),
+        result = self.hook().convert_to_file_system(
             self.table_uri,
             keep_in_commit_timestamps=self.argument("keep_in_commit_timestamps"),
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import drop_feature
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.maintenance import log_report
-from airflow_delta.hooks.rewrite_engine import rewrite_with_spark
+from airflow_delta.hooks.reports import log_report
+from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -113,8 +112,7 @@ class DropFeatureOperator(TableTask):
         """
         dry_run = self.argument("dry_run")
         by_spark = self.argument("spark_conn_id") is not None
-        report = drop_feature(
-            self.hook(),
+        report = self.hook().drop_feature(
             self.table_uri,
             self.argument("feature"),
             truncate_history=self.argument("truncate_history"),
@@ -138,5 +136,5 @@ class DropFeatureOperator(TableTask):
         name, _ = run_identity(context)
         conf = self.argument("spark_conf")
         self._job = SparkJobHook(str(self.spark_conn_id), conf=conf, name=name)
-        done = rewrite_with_spark(self.hook(), self._job, self.table_uri, feature=feature)
+        done = SparkMaintenance(self.hook(), self._job).rewrite(self.table_uri, feature=feature)
         self.log.info("%s: rewritten by Spark, without %s: %s", self.table_uri, feature, done)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import with_failures_by_policy
-from airflow_delta.hooks.maintenance import clean_up, log_report
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_hours, flag, switch
 from airflow_delta.version_compat import Context
@@ -79,8 +79,7 @@ class MetadataCleanupOperator(TableTask):
             read. See `airflow_delta.hooks.failures`.
         :raises DeltaError: the store failed.
         """
-        report = clean_up(
-            self.hook(),
+        report = self.hook().clean_up(
             self.table_uri,
             older_than_hours=self.argument("older_than_hours"),
             force=self.argument("force"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
-from airflow_delta.hooks.maintenance import log_report, restore
+from airflow_delta.hooks.reports import log_report
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import as_timestamp, as_version, flag, switch
@@ -99,8 +99,7 @@ class RestoreOperator(TableTask):
         :raises DeltaError: the store failed, or another writer was faster.
         """
         dry_run = self.argument("dry_run")
-        report = restore(
-            self.hook(),
+        report = self.hook().restore(
             self.table_uri,
             version=self.argument("version"),
             timestamp=self.argument("timestamp"),

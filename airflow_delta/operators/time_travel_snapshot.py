@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta.hooks.copy_expiry import delete_expired_copies
+from airflow_delta.hooks.copy_expiry import ExpiredCopies
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.arguments import is_certain
@@ -165,9 +165,9 @@ class TimeTravelSnapshotOperator(TableTask):
         self.log.info("copied version %s: %s", pinned["version"], copied)
         deleted = []
         if expire_after_ms is not None:
-            deleted = delete_expired_copies(
+            deleted = ExpiredCopies(
                 self.hook(), table_uri=self.table_uri, target_uri=self.target_uri
-            )
+            ).delete()
         return {**pinned, **copied, "deleted_copies": deleted}
 
     def on_kill(self) -> None:

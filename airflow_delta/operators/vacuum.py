@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import ArgumentError, with_failures_by_policy
-from airflow_delta.hooks.maintenance import log_report, vacuum
-from airflow_delta.hooks.vacuum_engine import ENGINES, vacuum_with_spark
+from airflow_delta.hooks.reports import log_report
+from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 from airflow_delta.operators.run_identity import run_identity
 from airflow_delta.operators.table_task import TableTask, with_readers
 from airflow_delta.operators.template_values import (
@@ -25,6 +25,9 @@ from airflow_delta.version_compat import Context
 __all__ = ["VacuumOperator"]
 
 _SPARK = "spark_default"
+
+_ENGINES = ("local", "spark")
+"""There is no ``auto``: only a listing would show whether there are enough files for Spark."""
 
 
 class VacuumOperator(TableTask):
@@ -77,7 +80,7 @@ class VacuumOperator(TableTask):
         inventory=location,
         enforce_retention=switch(default=True),
         dry_run=flag(default=False),
-        engine=choice(*ENGINES, default="local"),
+        engine=choice(*_ENGINES, default="local"),
         spark_conn_id=as_text,
         spark_conf=as_spark_conf,
     )
@@ -148,7 +151,7 @@ class VacuumOperator(TableTask):
         if by_spark:
             report = self._submit(hook, options, context)
         else:
-            report = vacuum(hook, self.table_uri, mode=self.argument("mode"), **options)
+            report = hook.vacuum(self.table_uri, mode=self.argument("mode"), **options)
         report = {**report, "engine": "spark" if by_spark else "local"}
         log_report(self.log, "vacuum", report)
         return report
@@ -167,4 +170,4 @@ class VacuumOperator(TableTask):
         name, _ = run_identity(context)
         connection = self.argument("spark_conn_id") or _SPARK
         self._job = SparkJobHook(connection, conf=self.argument("spark_conf"), name=name)
-        return vacuum_with_spark(hook, self._job, self.table_uri, **options)
+        return SparkMaintenance(hook, self._job).vacuum(self.table_uri, **options)

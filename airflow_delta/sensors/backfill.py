@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
+from airflow_delta.hooks.waits.backfill import BackfillLook, BackfillWatch
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_version, switch
 from airflow_delta.sensors.table_wait import TableWait
@@ -62,21 +62,19 @@ class BackfillSensor(TableWait):
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_backfill(
-            self._target if self._target is not None else self.argument("version")
-        )
+        version = self._target if self._target is not None else self.argument("version")
+        return BackfillWatch(version).wanted
 
     def look(self, context: Context) -> BackfillLook:
         """Check the table and its commit owner once.
 
         :raises DeltaError: the table can't be read, or its owner can't be reached.
         """
-        # Opened at every check, because credentials may expire during a long wait.
-        found = look_at_backfill(
-            self.hook().table(self.table_uri),
-            version=self._known_target(context),
-            trigger_backfill=self.argument("trigger_backfill"),
+        watch = BackfillWatch(
+            self._known_target(context), trigger_backfill=self.argument("trigger_backfill")
         )
+        # Opened at every check, because credentials may expire during a long wait.
+        found = watch.look(self.hook().table(self.table_uri))
         if found.reached:
             self._forget_target(context)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
+from airflow_delta.hooks.waits.version import VersionLook, VersionWatch
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_version, as_version_or_before
 from airflow_delta.sensors.table_wait import TableWait
@@ -55,17 +55,17 @@ class TableVersionSensor(TableWait):
         super().__init__(**kwargs)
         self.min_version = min_version
         self.after_version = after_version
-        self._watch = VersionWatch()
+        self._watch: VersionWatch | None = None
         self.check_arguments()
 
     def begin(self) -> None:
         """Forget the state of an earlier wait."""
-        self._watch = VersionWatch()
+        self._watch = None
 
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_version(self._min_version())
+        return VersionWatch(self._min_version()).wanted
 
     def look(self, context: Context) -> VersionLook:  # noqa: ARG002  (no look needs it but others)
         """Check the log once.
@@ -74,8 +74,10 @@ class TableVersionSensor(TableWait):
 
         :raises DeltaError: the table can't be read.
         """
+        if self._watch is None:
+            self._watch = VersionWatch(self._min_version())
         # Opened at every check, because credentials may expire during a long wait.
-        return self._watch.look(self.hook().table(self.table_uri), wanted=self._min_version())
+        return self._watch.look(self.hook().table(self.table_uri))
 
     def trigger(self, **arguments: Any) -> TableVersionTrigger:
         """The trigger that waits for the version."""

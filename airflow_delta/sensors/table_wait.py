@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import TableFailure, failures_by_policy
-from airflow_delta.hooks.table_look import TableLook, WaitLog
+from airflow_delta.hooks.waits.look import TableLook, WaitLog
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.triggers.table_poll import TablePoll
 from airflow_delta.version_compat import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
+from airflow_delta.hooks.waits.truncation import TruncationLook, TruncationWatch
 from airflow_delta.operators.table_task import with_readers
 from airflow_delta.operators.template_values import as_required_text
 from airflow_delta.sensors.table_wait import TableWait
@@ -55,7 +55,7 @@ class TruncationSensor(TableWait):
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_truncation(self.feature)
+        return TruncationWatch(self.feature).wanted
 
     def look(self, context: Context) -> TruncationLook | None:
         """Check the table once, unless it is too early for that.

@@ -19,14 +19,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_delta.spark.changes.read import read_changes
+    from airflow_delta.spark.dml.delete import DeleteResult, delete
     from airflow_delta.spark.profile.profiling import profile_snapshot
     from airflow_delta.spark.reader.read import read_snapshot
     from airflow_delta.spark.writer.write import WriteResult, write
 
-__all__ = ["WriteResult", "profile_snapshot", "read_changes", "read_snapshot", "write"]
+__all__ = [
+    "DeleteResult",
+    "WriteResult",
+    "delete",
+    "profile_snapshot",
+    "read_changes",
+    "read_snapshot",
+    "write",
+]
 
 _HOMES = {
+    "DeleteResult": "dml.delete",
     "WriteResult": "writer.write",
+    "delete": "dml.delete",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",
     "read_snapshot": "reader.read",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.managed_commits import BackfillLook, look_at_backfill, wanted_backfill
+from airflow_delta.hooks.waits.backfill import BackfillLook, BackfillWatch
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["BackfillTrigger"]
@@ -25,8 +25,8 @@ class BackfillTrigger(TablePoll):
         self, *, version: int | None = None, trigger_backfill: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.version = version
         self.trigger_backfill = trigger_backfill
+        self._watch = BackfillWatch(version, trigger_backfill=trigger_backfill)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and the arguments from which Airflow creates this trigger again."""
@@ -35,17 +35,18 @@ class BackfillTrigger(TablePoll):
         return path, arguments
 
     @property
+    def version(self) -> int | None:
+        """The version to wait for; None until the first check has decided on it."""
+        return self._watch.version
+
+    @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_backfill(self.version)
+        return self._watch.wanted
 
     def look(self, table: Any) -> BackfillLook:
         """Check the table and its commit owner once.
 
         :raises DeltaError: the table can't be read, or its owner can't be reached.
         """
-        found = look_at_backfill(
-            table, version=self.version, trigger_backfill=self.trigger_backfill
-        )
-        self.version = found.facts["version"]
-        return found
+        return self._watch.look(table)

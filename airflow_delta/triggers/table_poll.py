@@ -12,7 +12,7 @@ from typing import Any
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import is_permanent
 from airflow_delta.hooks.table_locations import as_locations
-from airflow_delta.hooks.table_look import TableLook, WaitLog
+from airflow_delta.hooks.waits.look import TableLook, WaitLog
 from airflow_delta.version_compat import BaseTrigger, TriggerEvent
 
 __all__ = ["TablePoll"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.version_watch import VersionLook, VersionWatch, wanted_version
+from airflow_delta.hooks.waits.version import VersionLook, VersionWatch
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TableVersionTrigger"]
@@ -22,7 +22,7 @@ class TableVersionTrigger(TablePoll):
     def __init__(self, *, min_version: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.min_version = min_version
-        self._watch = VersionWatch()
+        self._watch = VersionWatch(min_version)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and the arguments from which Airflow creates this trigger again."""
@@ -32,11 +32,11 @@ class TableVersionTrigger(TablePoll):
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_version(self.min_version)
+        return self._watch.wanted
 
     def look(self, table: Any) -> VersionLook:
         """Check the log once; only the first check lists it.
 
         :raises DeltaError: the table can't be read.
         """
-        return self._watch.look(table, wanted=self.min_version)
+        return self._watch.look(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta.hooks.drop_feature import TruncationLook, TruncationWatch, wanted_truncation
+from airflow_delta.hooks.waits.truncation import TruncationLook, TruncationWatch
 from airflow_delta.triggers.table_poll import TablePoll
 
 __all__ = ["TruncationTrigger"]
@@ -34,7 +34,7 @@ class TruncationTrigger(TablePoll):
     @property
     def wanted(self) -> str:
         """The state that is waited for, in words."""
-        return wanted_truncation(self.feature)
+        return self._watch.wanted
 
     def look(self, table: Any) -> TruncationLook | None:
         """Check the table once, unless it is too early for that.

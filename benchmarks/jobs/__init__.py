@@ -1,4 +1,4 @@
-"""All jobs, in the order of the results; what each does is in the module of its topic."""
+"""All jobs, in the order of the results; the modules have them by topic."""
 
 from __future__ import annotations
 

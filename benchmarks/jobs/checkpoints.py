@@ -1,4 +1,4 @@
-"""Jobs of the local engine that write classic checkpoints, beside `deltalake`."""
+"""Jobs that write classic checkpoints, by the local engine and by `deltalake`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JOBS = (
         _OURS,
         fresh=True,
         whole=True,
-        asked=True,
+        only_by_name=True,
     ),
     Job(
         "checkpoint-appends",

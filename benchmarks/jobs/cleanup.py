@@ -1,10 +1,11 @@
-"""Cleaning up a log of many commits, and planning to, beside `deltalake`.
+"""Jobs that plan or do a metadata cleanup of a log of many commits, and the cleanup of `deltalake`.
 
-The log is that of the jobs on time travel, with ten checkpoints along the way. All its files are as old as
-their versions, also the checkpoints, by whose times the peer goes: only the newest version is to stay. The
-peer can't tell what it would delete; so its cleanup as a whole stands beside our plan, too. What counts as
-the answer are the commits and checkpoints that go. Version checksums, of which ours deletes those of the
-checkpoints and the peer none, don't count.
+The log is that of the time travel jobs, with ten checkpoints. All files are as old as their versions, so
+only the newest version stays. This includes the checkpoints, because the peer uses their modification
+times. The peer has no dry run, so our plan is compared with its whole cleanup too.
+
+The answer is the number of deleted commits and checkpoints. It doesn't include version checksums: ours
+deletes those of deleted checkpoints, the peer deletes none.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ JOBS = (
         ours(_our_plan, loads=_LOADS),
         deltalake(_peer_cleanup, prepare=_counted),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     ),
     Job(
         "cleanup",
@@ -91,6 +92,6 @@ JOBS = (
         ours(_our_cleanup, prepare=_counted, loads=_LOADS),
         deltalake(_peer_cleanup, prepare=_counted),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Jobs that commit: one small append after the other, by one writer, and by eight on one table."""
+"""Jobs that commit small appends, by one writer, and by eight writers to one table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRITERS = 8
 
 
 def one_writer(given: tuple[str, Append]) -> Outcome:
-    """The work of a writer that has the table for itself."""
+    """The work of a single writer."""
     uri, append = given
     began = time.perf_counter()
     took = commit(append, 0, COMMITS)
@@ -38,7 +38,7 @@ def one_writer(given: tuple[str, Append]) -> Outcome:
 
 
 def many_writers(given: tuple[str, list[subprocess.Popen[str]]]) -> Outcome:
-    """The work of writers that are ready; what each of their commits took is put together."""
+    """The work of several writers that are ready; the times of all their commits are combined."""
     uri, writers = given
     began = time.perf_counter()
     for writer in writers:
@@ -118,7 +118,7 @@ def _job(
         Side("ours", work, prepare("ours"), ENGINE),
         (Side("deltalake", work, prepare("deltalake"), ("deltalake",)),),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     )
 
 

@@ -1,7 +1,7 @@
-"""Jobs that commit to managed tables, beside the same commits to a table that the file system manages.
+"""Jobs that commit to managed tables, and the same commits to a table that the file system manages.
 
-Both tables have in-commit timestamps. The managed one has each commit backfilled by the client that makes
-it, as is the default: a commit is written twice, and takes three steps of the owner's database.
+Both tables have in-commit timestamps. By the default policy, the writer of the managed table backfills each
+commit. So it writes a commit twice, and makes three steps in the owner's database.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _job(
         Side("ours", work, _managed(database, prepare), _LOADS),
         (Side("file system", work, _unmanaged(prepare), _LOADS),),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     )
 
 

@@ -1,8 +1,8 @@
-"""Jobs that write V2 checkpoints, beside Delta Spark's, our own of other kinds, and our Spark engine.
+"""Jobs that write V2 checkpoints, by our local engine, our Spark engine and Delta Spark.
 
-What is timed is the same for all sides: open the table and write a checkpoint of its newest version,
-within a process that has loaded its modules. Those with Spark have a session that has written
-checkpoints of other tables before. The answer is how many files `_last_checkpoint` says it holds.
+All sides do the same work: open the table and write a checkpoint of its newest version, in a process that
+has loaded its modules. The sides with Spark have a session that has already written checkpoints of other
+tables. The answer is the number of files in `_last_checkpoint`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _classic(uri: str) -> int:
 
 
 def _full_v2(uri: str) -> int:
-    """A checkpoint that uses nothing of the previous one again, which the public method would."""
+    """Write a full checkpoint, although the public method would reuse the previous one."""
     from airflow_delta.engine.maintenance.checkpoint.execution import (
         execute_checkpoint,
         plan_checkpoint,
@@ -88,7 +88,7 @@ def _with_delta_spark(uri: str) -> tuple[SparkSession, str]:
 
 
 def _warm(spark: SparkSession, uri: str, work: Any) -> tuple[SparkSession, str]:
-    """A session that has written checkpoints of logs, and for Delta Spark of its own checkpoints."""
+    """Warm up a session with checkpoints of logs, and for Delta Spark with checkpoints of its own ones."""
     for number in range(_WARM_UPS):
         folder = Path(uri).with_name(f"warm-{number}")
         warm_up = str(tables.v2_log(folder, 10_000, 10))
@@ -123,7 +123,7 @@ JOBS = (
             _DELTA_SPARK,
         ),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     ),
     Job(
         "checkpoint-spark",
@@ -137,6 +137,6 @@ JOBS = (
         ),
         (_DELTA_SPARK, Side("our local engine", _v2)),
         fresh=True,
-        asked=True,
+        only_by_name=True,
     ),
 )

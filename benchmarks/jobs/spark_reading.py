@@ -1,11 +1,12 @@
-"""Jobs that read rows with Spark, beside Delta Spark in a session of the same settings.
+"""Jobs that read rows with Spark, and with Delta Spark in a session with the same settings.
 
-A process reads one table in several ways. Each is warmed up, run some times, and the median counts. All
-columns of all rows are made, and counted as Spark's own rows. (Delta Spark can't read deletion vectors into
-the ``noop`` sink.) The answer, of which no time is taken, is a hash over the rows of all.
+A process reads one table in several ways. Each is warmed up and run several times; the median counts. Each
+run reads all columns of all rows as Spark's own rows and counts them. (Delta Spark can't read deletion
+vectors into the ``noop`` sink.) The answer is a hash of all rows; the clock doesn't run while it is
+computed.
 
-Our side opens the table anew in each run. Delta Spark keeps the table that it has opened, and only looks
-for newer commits; where opening is what is measured, it has to forget it first.
+Our side opens the table anew in each run. Delta Spark keeps the opened table, and only looks for newer
+commits. If a job measures opening, Delta Spark's cache is cleared first.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ _QUERIES: Mapping[str, _Reading] = {
     "scan": _reading(),
     # One row of a hundred, in every file.
     "filter": _reading("number < 10000"),
-    # Two files of ours; statistics tell which.
+    # The rows of two files, which statistics show.
     "range": _reading("id BETWEEN 150000 AND 250000"),
     "lookup": _reading("id = 123456"),
     "aggregate": _reading(then=_aggregated),
@@ -251,7 +252,7 @@ def _job(
                 ("pyspark.sql",),
             ),
         ),
-        asked=True,
+        only_by_name=True,
     )
 
 
@@ -304,7 +305,7 @@ JOBS = (
     ),
     _job(
         "read-python",
-        "rows of a table, beside a format in Python",
+        "rows of a table, and by a data source in Python",
         data_tables.large,
         _IN_PYTHON,
         peer="a format in Python",

@@ -1,10 +1,11 @@
-"""Planning a full vacuum, beside the dry run of `deltalake`: a table whose files are really there.
+"""Jobs that plan a vacuum, and the dry run of `deltalake`, for a table whose files exist.
 
-The files are empty, for a vacuum opens none, and as old as the log says. Those of removed adds are still
-there, one of ten, and so is one orphan for every hundred adds. Both sides list the directories, read the
-log with a checkpoint of the peer's and the commits before it still there, and answer with the number of
-files that they would delete. Ours also finds out the oldest version that can be restored. A lite vacuum
-of ours goes back to the last vacuum, that of the peer to the last checkpoint, so that one has no peer.
+The files are empty, because a vacuum doesn't open them, and as old as the log says. A tenth of the adds is
+removed; their files still exist, and one unreferenced file for every hundred adds. The log has a checkpoint
+of the peer and all commits. Both sides list the directories, read the log, and return the number of files
+to delete. Ours also computes the oldest version that can be restored.
+
+The lite vacuum has no peer: ours goes back to the last vacuum, that of `deltalake` to the last checkpoint.
 """
 
 from __future__ import annotations
@@ -75,13 +76,13 @@ JOBS = (
         _with_files,
         ours(_our_plan, loads=_LOADS),
         deltalake(_peer_plan),
-        asked=True,
+        only_by_name=True,
     ),
     Job(
         "vacuum-lite",
         "plan a lite vacuum: what the log has removed",
         _with_files,
         ours(_our_lite_plan, loads=_LOADS),
-        asked=True,
+        only_by_name=True,
     ),
 )

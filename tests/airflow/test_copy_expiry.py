@@ -22,7 +22,7 @@ from airflow_delta.copies.source import copy_app_id
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import StorageError
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.hooks.copy_expiry import delete_expired_copies
+from airflow_delta.hooks.copy_expiry import ExpiredCopies
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.snapshot_copy import SnapshotCopy
 from airflow_delta.operators.durations import as_duration_ms
@@ -49,9 +49,9 @@ def lake(tmp_path: Path) -> Path:
 
 
 def deleted(lake: Path, target: str = "new") -> list[str]:
-    found = delete_expired_copies(
+    found = ExpiredCopies(
         DeltaHook(), table_uri=str(lake / "sales"), target_uri=str(lake / target)
-    )
+    ).delete()
     assert all(not Path(place).exists() for place in found)
     return sorted(Path(place).name for place in found)
 
@@ -225,9 +225,9 @@ def test_a_copy_of_a_copy_is_somebody_elses(lake: Path) -> None:
 def test_a_table_inside_of_a_copy_is_not_deleted_with_it(lake: Path) -> None:
     outer = files_copy(lake, "outer", expires=LONG_AGO)
     shutil.move(lake / "sales", outer / "sales")
-    found = delete_expired_copies(
+    found = ExpiredCopies(
         DeltaHook(), table_uri=str(outer / "sales"), target_uri=str(lake / "new")
-    )
+    ).delete()
     assert found == []
     assert DeltaTable(str(outer / "sales")).exists()
 

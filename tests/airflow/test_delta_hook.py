@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_delta.engine import DeltaTable
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.version_compat import AirflowException, AirflowNotFoundException
 from tests.airflow.maintenance import checkpoint_only
@@ -114,3 +115,17 @@ def test_a_table_without_a_commit_of_ours(sales: Path, tmp_path: Path) -> None:
     assert DeltaHook().committed_version(table, app_id="airflow:a.b", app_version=1) is None
     nowhere = str(tmp_path / "nowhere")
     assert DeltaHook().committed_version(nowhere, app_id="airflow:a.b", app_version=1) is None
+
+
+def test_a_task_of_a_users_own_has_the_operations_as_methods(sales_copy: Path) -> None:
+    hook, uri = DeltaHook(), str(sales_copy)
+    reports = [
+        hook.checkpoint(uri),
+        hook.compact_log(uri, start=0, end=3, dry_run=True),
+        hook.clean_up(uri, dry_run=True),
+        hook.vacuum(uri, dry_run=True),
+        hook.restore(uri, version=1, dry_run=True),
+    ]
+    assert {report["table_uri"] for report in reports} == {uri}
+    assert all(report["duration_ms"] >= 0 for report in reports)
+    assert DeltaTable(uri).latest_version() == 3

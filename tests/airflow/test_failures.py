@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import airflow_delta.spark
-from airflow_delta.engine import errors
+from airflow_delta.engine import DeltaTable, errors
 from airflow_delta.hooks.argument_rules import check_location
 from airflow_delta.hooks.delta import DeltaHook
 from airflow_delta.hooks.failures import (
@@ -48,6 +48,7 @@ from airflow_delta.version_compat import (
 from tests.airflow.dag_runs import new_dag, run_of
 from tests.airflow.failures import fails_for_good
 from tests.airflow.waits import context
+from tests.object_stores import new_place
 
 SENSORS: list[tuple[Any, dict[str, Any]]] = [
     (BackfillSensor, {}),
@@ -257,3 +258,15 @@ def test_the_hook_takes_no_relative_path() -> None:
     event = asyncio.run(first_event())
     assert (event["status"], event["error"]) == ("error", "InvalidArgumentError")
     assert "expected an absolute path" in event["message"]
+
+
+def test_a_bucket_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
+    """The location is wrong. To try it again helps nobody."""
+    uri, options = new_place("s3", tmp_path)
+    table = DeltaTable(f"{uri}-which-is-not-there/t", options)
+    for ask in (table.exists, table.latest_version, table.snapshot, table.checkpoint):
+        with (
+            pytest.raises(TableFailure, match="the bucket or container doesn't exist"),
+            failures_by_policy(),
+        ):
+            ask()

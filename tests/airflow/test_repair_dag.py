@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import DeltaTable
-from airflow_delta.hooks import drop_feature
+from airflow_delta.hooks.waits import truncation
 from tests.airflow.expiring_tables import expire, features, write_v2_table
 from tests.airflow.maintenance import rows_by_peer, run_dag
 
@@ -60,7 +60,7 @@ def test_a_feature_is_dropped_with_its_history_when_a_day_has_passed(
         expire(table)
         await sleep(0)
 
-    monkeypatch.setattr(drop_feature, "_PAUSE_MS", 0)
+    monkeypatch.setattr(truncation, "_PAUSE_MS", 0)
     monkeypatch.setattr("airflow_delta.triggers.table_poll.asyncio.sleep", let_a_day_pass)
     params = {"feature": "v2Checkpoint", "truncate_history": True, "dry_run": False}
     state, returned = run_dag(dag, table_uri=str(table), operation="drop_feature", **params)

@@ -8,8 +8,7 @@ from typing import Any
 from airflow_delta.engine import DeltaTable, StructField, StructType
 from airflow_delta.engine.model.schema import INTEGER
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.rewrite_engine import rewrite_with_spark
-from airflow_delta.hooks.vacuum_engine import vacuum_with_spark
+from airflow_delta.hooks.spark.maintenance import SparkMaintenance
 
 
 class Job:
@@ -27,7 +26,7 @@ def made(tmp_path: Path) -> str:
 
 def test_a_vacuum(tmp_path: Path) -> None:
     uri, job = made(tmp_path), Job()
-    told = vacuum_with_spark(DeltaHook(), job, uri, retention_hours=200, dry_run=True)  # type: ignore[arg-type]
+    told = SparkMaintenance(DeltaHook(), job).vacuum(uri, retention_hours=200, dry_run=True)  # type: ignore[arg-type]
     assert told.pop("duration_ms") >= 0
     assert told == {
         "table_uri": uri,
@@ -45,7 +44,7 @@ def test_a_vacuum(tmp_path: Path) -> None:
 
 def test_a_vacuum_by_an_inventory(tmp_path: Path) -> None:
     uri = made(tmp_path)
-    told = vacuum_with_spark(DeltaHook(), Job(), uri, inventory="/i", enforce_retention=False)  # type: ignore[arg-type]
+    told = SparkMaintenance(DeltaHook(), Job()).vacuum(uri, inventory="/i", enforce_retention=False)  # type: ignore[arg-type]
     assert told["parameters"] == {
         "table_uri": uri,
         "inventory": "/i",
@@ -56,7 +55,7 @@ def test_a_vacuum_by_an_inventory(tmp_path: Path) -> None:
 
 def test_a_rewrite(tmp_path: Path) -> None:
     uri = made(tmp_path)
-    told = rewrite_with_spark(DeltaHook(), Job(), uri, feature="columnMapping")  # type: ignore[arg-type]
+    told = SparkMaintenance(DeltaHook(), Job()).rewrite(uri, feature="columnMapping")  # type: ignore[arg-type]
     parameters = {"table_uri": uri, "feature": "columnMapping"}
     assert told == {"table_uri": uri, "job": "rewrite", "parameters": parameters}
 
@@ -64,5 +63,5 @@ def test_a_rewrite(tmp_path: Path) -> None:
 def test_a_rewrite_is_told_what_the_table_may_read_outside(tmp_path: Path) -> None:
     uri = made(tmp_path)
     hook = DeltaHook(allowed_outside="/data/a,/data/b")
-    told = rewrite_with_spark(hook, Job(), uri, feature="columnMapping")  # type: ignore[arg-type]
+    told = SparkMaintenance(hook, Job()).rewrite(uri, feature="columnMapping")  # type: ignore[arg-type]
     assert told["parameters"]["allowed_outside"] == ["/data/a", "/data/b"]

@@ -18,7 +18,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
 from airflow_delta.engine.storage.local import LocalStorage
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.version_watch import VersionWatch
+from airflow_delta.hooks.waits.version import VersionWatch
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.triggers.table_version import TableVersionTrigger
 from airflow_delta.version_compat import (
@@ -272,10 +272,10 @@ def test_a_look_that_fails_does_not_count(monkeypatch: pytest.MonkeyPatch) -> No
         return 7
 
     monkeypatch.setattr(DeltaHook, "latest_version", staticmethod(answer))
-    watch, table = VersionWatch(), DeltaTable("memory://somewhere/t")
+    watch, table = VersionWatch(8), DeltaTable("memory://somewhere/t")
     for _ in range(201):
         with contextlib.suppress(OSError):
-            watch.look(table, wanted=8)
+            watch.look(table)
     assert asked[0][0] is None
     assert {known for known, _ in asked[1:]} == {7}
     confirmed = [number for number, (_, confirm) in enumerate(asked) if confirm]

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import DeltaError, InvalidArgumentError
-from airflow_delta.hooks import drop_feature as hook_module
+from airflow_delta.hooks.waits import truncation as hook_module
 from airflow_delta.sensors.truncation import TruncationSensor
 from airflow_delta.triggers.truncation import TruncationTrigger
 from airflow_delta.version_compat import AirflowSkipException
@@ -36,13 +36,13 @@ def table(tmp_path: Path) -> Path:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The looks at tables, by their features."""
     found: list[str] = []
-    real = hook_module.look_at_truncation
+    real = hook_module._look_at_truncation
 
     def counted(table: Any, feature: str) -> Any:
         found.append(feature)
         return real(table, feature)
 
-    monkeypatch.setattr(hook_module, "look_at_truncation", counted)
+    monkeypatch.setattr(hook_module, "_look_at_truncation", counted)
     return found
 
 

@@ -15,9 +15,9 @@ from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.hooks import table_look
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.table_look import WaitLog
+from airflow_delta.hooks.waits import look as table_look
+from airflow_delta.hooks.waits.look import WaitLog
 from airflow_delta.sensors.backfill import BackfillSensor
 from airflow_delta.sensors.table_version import TableVersionSensor
 from airflow_delta.sensors.truncation import TruncationSensor

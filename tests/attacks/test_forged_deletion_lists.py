@@ -21,7 +21,7 @@ from airflow_delta.copies.marker import MARKER, CopyMarker
 from airflow_delta.copies.request import now_ms
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.storage.local import LocalStorage
-from airflow_delta.hooks.copy_expiry import delete_expired_copies
+from airflow_delta.hooks.copy_expiry import ExpiredCopies
 from airflow_delta.hooks.delta import DeltaHook
 from tests.conftest import write_sales
 from tests.spark.copy.made_copies import (
@@ -44,9 +44,9 @@ def lake(tmp_path: Path) -> Path:
 
 def deleted(lake: Path) -> list[str]:
     """The names of the copies that go beside a copy to ``new``."""
-    found = delete_expired_copies(
+    found = ExpiredCopies(
         DeltaHook(), table_uri=str(lake / "sales"), target_uri=str(lake / "new")
-    )
+    ).delete()
     return sorted(Path(place).name for place in found)
 
 

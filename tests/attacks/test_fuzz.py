@@ -9,17 +9,24 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from airflow_delta.engine.errors import ObjectNotFoundError
+from airflow_delta.engine.storage.location import open_storage
 from tests.attacks.fuzz.case import build
+from tests.attacks.fuzz.files import File, Tree
+from tests.attacks.fuzz.named import named_objects
 from tests.attacks.fuzz.operations import OPERATIONS
 from tests.attacks.fuzz.probes import PROBES
 from tests.attacks.fuzz.runner import Report, Runner, make_templates
+from tests.attacks.fuzz.s3_server import S3Server
 from tests.attacks.fuzz.tables import FORMS, MANAGED, Places
 from tests.attacks.fuzz.templates import load
 from tests.attacks.fuzz.world import MUTATIONS
+from tests.table_builder import Action, lines, parquet
 
 SOME = range(300)
 MANY = range(10_000, 10_000 + int(os.environ.get("FUZZ_CASES", "3000")))
@@ -48,6 +55,14 @@ def healthy(templates: Path) -> Iterator[Runner]:
         yield runner
 
 
+@pytest.fixture(scope="module")
+def healthy_bucket(templates: Path) -> Iterator[Runner]:
+    """The same in a bucket."""
+    chosen = {"forms": ["classic"], "mutations": ["none of them"]}
+    with Runner(templates=templates, sample=None, chosen=chosen, store=True) as runner:
+        yield runner
+
+
 def check(report: Report) -> None:
     """Nothing was found; or what, each with how to run it again."""
     shown = "\n".join(map(str, report.findings[:20]))
@@ -68,7 +83,7 @@ def test_some_hostile_tables(templates: Path) -> None:
 
 
 def test_some_hostile_tables_in_a_bucket(templates: Path) -> None:
-    """Nothing outside the root is listed, written or deleted by name, and no other store is spoken to."""
+    """Nothing outside the root is listed, written or deleted, or read unless the log names it."""
     with Runner(templates=templates, store=True, chosen=IN_A_BUCKET, sample=5) as runner:
         check(runner.run(SOME[:12]))
 
@@ -128,6 +143,59 @@ def test_what_must_not_happen_is_noticed(healthy: Runner, probe: str, kind: str,
     seconds = 1 if probe == "never ends" else None
     findings = healthy.run([1], operations=[name], seconds=seconds).findings
     assert any(f.kind.startswith(kind) and said in f.said + f.kind for f in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("probe", "said"),
+    [
+        ("reads an object", ["HEAD /fuzz/elsewhere/secret.txt"]),
+        ("deletes objects", [f"DELETE /fuzz/elsewhere/{name}.parquet" for name in "ab"]),
+        ("lists objects", ["LIST /fuzz/elsewhere/"]),
+        ("writes an object", ["PUT /fuzz/elsewhere/x"]),
+    ],
+)
+def test_what_must_not_happen_in_a_bucket_is_noticed(
+    healthy_bucket: Runner, probe: str, said: list[str]
+) -> None:
+    findings = healthy_bucket.run([1], operations=[f"probe: {probe}"]).findings
+    found = [finding.said for finding in findings if finding.kind == "connection"]
+    assert {*said} <= {*found}, findings
+
+
+def test_a_log_names_the_objects_that_may_be_read() -> None:
+    def paths(*values: str) -> list[Action]:
+        return [{"add": {"path": value}} for value in values]
+
+    written = paths(
+        "a/b", "/c/d%20e", "s3://fuzz/f//g", "s3a://fuzz/h", "s3://other/i", "file:///j", "//k/l"
+    )
+    vector = {"deletionVector": {"storageType": "p", "pathOrInlineDv": "s3://fuzz/v.bin"}}
+    text = lines(
+        [*written, {"remove": {"path": "x", **vector}}, {"txn": {"appId": "s3://fuzz/no"}}]
+    )
+    tree: Tree = {
+        "_delta_log/1.json": File(text),
+        "_delta_log/1.checkpoint.parquet": File(parquet(paths("s3://fuzz/q"))),
+        "data.json": File(lines(paths("s3://fuzz/no"))),
+    }
+    assert named_objects(tree, "fuzz") == ["c/d e", "f/g", "h", "q", "v.bin"]
+
+
+def test_the_store_tells_reads_that_the_log_names_from_others() -> None:
+    server = S3Server()
+    storage = open_storage(server.uri, server.options)
+    for path in ("root/a", "root-b", "named", "other"):
+        with suppress(ObjectNotFoundError):
+            storage.read(path)
+    storage.delete(["root/a", "named", "other"])
+    found = server.outside([f"{server.uri}/root"], ["named"])
+    server.close()
+    assert found == [
+        "GET /fuzz/root-b",
+        "GET /fuzz/other",
+        "DELETE /fuzz/named",
+        "DELETE /fuzz/other",
+    ]
 
 
 def test_an_operation_that_does_nothing_wrong_is_none(healthy: Runner) -> None:

@@ -27,7 +27,7 @@ from airflow_delta.engine.features.column_changes import sql_columns
 from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
 from airflow_delta.engine.log.completeness import missing_versions
 from airflow_delta.engine.log.files import MAX_VERSION
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.runs import read_runs
 from tests.attacks.limited import run_limited
 from tests.log_builder import add, commit_path, write_table
@@ -235,7 +235,7 @@ def test_a_page_of_millions_of_runs_is_left_to_pyarrow(packed: bool) -> None:
         assert data[0] & 1
     else:
         data = b"\x02\x00\x02\x01" * 1_000_000
-    with pytest.raises(NotReadHere, match="more than 250000 runs"):
+    with pytest.raises(PyarrowFallback, match="more than 250000 runs"):
         read_runs(data, bit_width=1, count=8_000_000 if packed else 2_000_000)
 
 

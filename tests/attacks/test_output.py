@@ -32,7 +32,7 @@ from airflow_delta.engine.storage.generic import GenericStorage
 from airflow_delta.engine.storage.generic_writer import GenericWriter
 from airflow_delta.engine.storage.memory import MemoryStorage
 from airflow_delta.hooks.delta import DeltaHook
-from airflow_delta.hooks.maintenance import log_report
+from airflow_delta.hooks.reports import log_report
 from tests.log_builder import PROTOCOL, add, metadata, write_commit
 
 # A sequence for terminals, another one in a byte, a line of its own, and a change of direction.

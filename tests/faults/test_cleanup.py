@@ -19,6 +19,7 @@ from airflow_delta.engine.maintenance.metadata_cleanup import execution as clean
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import MetadataCleanupPlan
 from tests.cleanup_tables import LAST, Log, check_versions, clean_up, made, planned
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.faults.test_maintenance_steps import lay_out
 from tests.faulty_storage import Crash, Fault, FaultyStorage, How
@@ -148,7 +149,12 @@ def test_the_peer_opens_the_newest_version_after_each_single_delete(
         assert {uri.rpartition("/")[2] for uri in peer.file_uris()} == expected
 
 
-@pytest.mark.parametrize("name", ["classic", "with all that there is", "protected, all at once"])
+@pytest.mark.parametrize(
+    "name",
+    deep_but_for(
+        ["classic", "with all that there is", "protected, all at once"], "with all that there is"
+    ),
+)
 def test_delta_spark_opens_the_newest_version_after_a_crash(
     name: str, tmp_path: Path, delta_spark: DeltaSpark
 ) -> None:

@@ -31,6 +31,34 @@ def test_links_lead_to_files_that_are_there(path: Path) -> None:
     assert not missing
 
 
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_headings_that_are_there(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]*)#([^)]+)\)", path.read_text(encoding="utf-8"))
+    assert [
+        f"{link}#{anchor}"
+        for link, anchor in links
+        if "://" not in link and anchor not in anchors(path.parent / link if link else path)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "explanation").glob("*.md")), ids=lambda path: path.stem
+)
+def test_an_explanation_has_a_drawing_and_leads_into_the_code(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "```mermaid\n" in text
+    assert len(set(re.findall(r"\]\(../../airflow_delta/([^)]+)\)", text))) > 3
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_in_the_pages_compiles(path: Path) -> None:
     for number, code in enumerate(

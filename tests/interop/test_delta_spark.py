@@ -16,6 +16,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.maintenance.checkpoint.plan import Kind
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.faults.maintenance_jobs import small_files
 
@@ -40,7 +41,7 @@ _ROWS = (
 )
 
 
-@pytest.fixture(scope="module", params=_PROPERTIES)
+@pytest.fixture(scope="module", params=deep_but_for(_PROPERTIES, "classic", "v2"))
 def spark_table(
     request: pytest.FixtureRequest,
     delta_spark: DeltaSpark,
@@ -130,7 +131,7 @@ def rely_on_checkpoint(root: Path, version: int) -> None:
 _FORMS = {"whole": [], "from the previous one": [2, 3]}
 
 
-@pytest.fixture(params=_FORMS)
+@pytest.fixture(params=deep_but_for(_FORMS, "from the previous one"))
 def ours(request: pytest.FixtureRequest, spark_table: Path, tmp_path: Path) -> Path:
     """The same table with our checkpoints in place of Delta Spark's."""
     versions = _FORMS[request.param]

@@ -15,6 +15,7 @@ import deltalake
 import pytest
 
 from airflow_delta.engine import DeltaTable
+from tests.deep import deep_but_for
 from tests.delta_spark.peer import DeltaSpark
 from tests.interop.test_altered_tables import state, told
 
@@ -127,7 +128,10 @@ def changes(root: Path, start: int, delta_spark: DeltaSpark) -> list[dict[str, A
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    deep_but_for(CASES, "deleted, updated and rewritten rows", "columns, identity and rules"),
+)
 def test_what_we_restore_is_what_delta_spark_restores(
     tmp_path: Path, case: str, delta_spark: DeltaSpark
 ) -> None:

@@ -33,6 +33,7 @@ from airflow_delta.engine.log.files import ClassicCheckpoint, checkpoint_path
 from airflow_delta.engine.snapshot.action_stream import stream_file_actions
 from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from tests.deep import deep_but_for
 from tests.laws.histories import histories
 from tests.laws.test_incremental_v2 import CLOCK, Life, Rows, by_key, expected, timed
 from tests.table_builder import (
@@ -206,7 +207,7 @@ def test_each_generation_equals_a_full_checkpoint(
             check_readers(table, version, history)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", deep_but_for(range(3), 1))
 def test_a_long_life(monkeypatch: pytest.MonkeyPatch, outcomes: Counter[str], seed: int) -> None:
     """Tombstones live for five commits. Merging keeps the number of row groups in bounds."""
     monkeypatch.setattr(action_rows, "_GROUP_ROWS", 16)

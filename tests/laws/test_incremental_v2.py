@@ -32,6 +32,7 @@ from airflow_delta.engine.maintenance.checkpoint.execution import (
     plan_checkpoint,
 )
 from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
+from tests.deep import deep_but_for
 from tests.laws.histories import histories, protocol
 from tests.log_builder import metadata
 from tests.table_builder import (
@@ -314,7 +315,7 @@ class Life:
         return [removal, {"add": self._live[path]}]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", deep_but_for(range(4), 1))
 def test_a_long_life(monkeypatch: pytest.MonkeyPatch, at: Callable[[int], None], seed: int) -> None:
     """Tombstones live for five commits. Merging keeps the number of sidecars in bounds."""
     monkeypatch.setattr(sidecar_layout, "SIDECAR_ROWS", 8)

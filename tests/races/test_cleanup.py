@@ -40,6 +40,7 @@ def workers() -> Iterator[list[Worker]]:
         worker.close()
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(SECONDS + 300)
 def test_nobody_misses_what_a_cleanup_keeps(workers: list[Worker], tmp_path: Path) -> None:
     root = tmp_path / "table"

@@ -18,6 +18,7 @@ from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
 from airflow_delta.engine.transaction.creation import create_table
+from tests.deep import deep_but_for
 from tests.memory_server import MEMORY_SERVER, memory_server
 from tests.object_stores import new_place
 from tests.races.worker import Worker, open_table
@@ -40,7 +41,7 @@ def writers() -> Iterator[list[Worker]]:
         yield started
 
 
-@pytest.fixture(params=["local", "s3", "memory server"])
+@pytest.fixture(params=deep_but_for(["local", "s3", "memory server"], "local", "memory server"))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A location for a table, and its options."""
     if request.param == "memory server":

@@ -46,7 +46,12 @@ def workers() -> Iterator[list[Worker]]:
 
 
 @pytest.mark.parametrize(
-    ("database", "policy"), [("sqlite", "7"), ("postgresql", "1"), ("postgresql", "on-request")]
+    ("database", "policy"),
+    [
+        ("sqlite", "7"),
+        ("postgresql", "1"),
+        pytest.param("postgresql", "on-request", marks=pytest.mark.deep),
+    ],
 )
 def test_every_append_is_there_once(
     database: str, policy: str, workers: list[Worker], tmp_path: Path

@@ -1,1 +1,1 @@
-"""Actions as Arrow: their types, and reading and writing them as JSON and Parquet."""
+"""Actions as Arrow columns: their types, and how they are read from JSON and Parquet."""

@@ -1,6 +1,6 @@
-"""The Arrow types of file actions, and the batch of them that the engine passes around.
+"""The Arrow types of file actions, and `FileActions`, a batch of them.
 
-Columns are named as in the protocol's ``add`` and ``remove`` (PROTOCOL.md, "Add File and Remove
+Columns have the names of the protocol's ``add`` and ``remove`` (PROTOCOL.md, "Add File and Remove
 File"; "Checkpoint Schema"). A million files are a few Arrow columns, never a million objects.
 """
 
@@ -72,11 +72,11 @@ FILE_KEY_COLUMNS = ("path", "deletionVector")
 """The columns that identify a file action; every projection keeps them."""
 
 VERSION = "version"
-"""Beside the protocol's columns in a commit's actions: the version of the commit, int64."""
+"""An additional column of actions from commits: the version of the commit, int64."""
 
 POSITION = "position"
-"""Beside the protocol's columns in a commit's actions: the place in the log, int64, ascending over
-adds and removes together."""
+"""An additional column of actions from commits: the position in the log, int64. It ascends over adds and
+removes together."""
 
 
 def add_schema(columns: tuple[str, ...] | None = None) -> pa.Schema:

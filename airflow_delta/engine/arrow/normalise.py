@@ -1,8 +1,8 @@
-"""Bring what writers of checkpoints made of an action's column to the protocol's type.
+"""Convert the columns of a checkpoint to the types of the protocol.
 
-The protocol names the columns of a checkpoint, but engines differ in how they store them: a size as
-int32, a map as a plain list of pairs, a deletion vector without ``maxRowIndex`` (PROTOCOL.md,
-"Checkpoint Schema"). Everything behind this module sees one type for each column.
+The protocol names the columns of a checkpoint (PROTOCOL.md, "Checkpoint Schema"), but writers store
+them in different types: a size as int32, a map as a list of pairs, a deletion vector without
+``maxRowIndex``. The rest of the engine sees one type for each column.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ __all__ = ["conform", "present_rows"]
 def present_rows(structs: pa.StructArray) -> pa.StructArray:
     """The rows of a struct column that are not null.
 
-    What is left has no null rows, so that its fields may be taken with ``StructArray.field``, which
-    ignores the null mask of the struct. Rows that lie together, as most engines write them, are
-    sliced instead of copied.
+    ``StructArray.field`` ignores the null mask of the struct, so it is only right for the result. Rows
+    that follow each other, as most engines write them, are sliced instead of copied.
     """
     if structs.null_count == 0:
         return structs
@@ -33,7 +32,7 @@ def present_rows(structs: pa.StructArray) -> pa.StructArray:
 
 
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The array as another type that can hold its values.
+    """Convert an array to another type that can hold its values.
 
     Raises:
         pyarrow.ArrowException: a value doesn't fit, or the types have nothing in common.
@@ -46,7 +45,7 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _conform_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
-    """Fields are found by name; those that the target lacks are dropped, missing ones are null."""
+    """Convert a struct by the names of its fields. Fields that it lacks become null; others go."""
     if array.null_count == len(array):
         return pa.nulls(len(array), target)
     given = {field.name for field in array.type}
@@ -61,7 +60,7 @@ def _conform_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructAr
 
 
 def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
-    """A map, or what some writers put in its place: a list of structs of key and value."""
+    """Convert a map, or the list of pairs that some writers store instead."""
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if pa.types.is_map(array.type):
@@ -72,7 +71,7 @@ def _conform_map(array: pa.Array, target: pa.MapType) -> pa.MapArray:
         return pc.cast(array, target)
     else:
         keys, items = array.values.field(0), array.values.field(1)
-    # Keys and items are those of the whole buffer, of which a slice uses what its offsets say.
+    # Keys and items are those of the whole buffer; the offsets of a slice select a part of them.
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return pa.MapArray.from_arrays(
         pc.subtract(array.offsets, array.offsets[0]),

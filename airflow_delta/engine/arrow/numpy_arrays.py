@@ -1,9 +1,8 @@
 """Numpy views of Arrow arrays, and Arrow arrays over numpy memory, without copies and without pandas.
 
-pyarrow's own bridges look for pandas (``ChunkedArray.to_numpy`` and ``pa.array`` of an ndarray import
-it where it is installed, which costs more than opening a table). These helpers go through the
-buffers instead. They take one `pa.Array`, never a `pa.ChunkedArray`: a chunked array has no single
-memory, so the caller loops over its chunks.
+pyarrow's own conversions (``ChunkedArray.to_numpy``, ``pa.array`` of an ndarray) import pandas if it is
+installed, which costs more than opening a table. These functions use the buffers instead. They take a
+`pa.Array`, never a `pa.ChunkedArray`, which isn't one block of memory: the caller loops over its chunks.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ BoolVector = npt.NDArray[np.bool_]
 def int64_view(array: pa.Array) -> Int64Vector:
     """The values of an int64 (or timestamp) array, without copying.
 
-    Null slots hold whatever the memory holds: combine with `validity`.
+    The value of a null slot is undefined: combine the result with `validity`.
     """
     if not len(array):
         return np.empty(0, np.int64)

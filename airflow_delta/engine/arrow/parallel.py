@@ -1,8 +1,7 @@
-"""Work on a stream of items in threads, with the results in order and a bounded look-ahead.
+"""Process a stream of items in threads, with the results in order and bounded memory.
 
-pyarrow releases the interpreter lock while it parses and decodes, so threads use every core. The
-look-ahead is what keeps memory flat: an item is drawn from the stream only when a worker will soon
-be free, and it is forgotten as soon as it is done.
+pyarrow releases the interpreter lock while it parses and decodes, so threads use every core. An item is
+taken from the stream only when a thread will soon be free, and is released once it is processed.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ def map_ordered(
     """Apply a function to every item in threads, and yield the results in the order of the items.
 
     Args:
-        function: called from several threads at once. The error of the first item that fails is
-            raised in that item's turn; later items are abandoned.
-        items: drawn in the calling thread, some of them ahead of the results.
-        workers: number of threads; None for one per core. A single item needs no thread at all.
-        ahead: how many items there are at a time, with those whose results are waiting; None for two
-            per worker. Fewer take less memory.
+        function: called from several threads at once. If it fails for an item, its error is raised in
+            that item's turn, and later items are abandoned.
+        items: taken in the calling thread, some of them ahead of the results.
+        workers: the number of threads; None for one per core. A single item is processed without thread.
+        ahead: the most items to hold at a time, including those whose results wait for their turn; None
+            for two per thread. Fewer take less memory.
     """
     stream = iter(items)
     head = deque(islice(stream, 2))
     alone = len(head) < 2 or workers == 1
-    # Taken out of the head, which lives as long as the stream, so that they are forgotten as the rest.
+    # The head lives as long as the stream, so its items are taken out of it, to be released like others.
     drawn = chain((head.popleft() for _ in range(len(head))), stream)
     if alone:
         yield from map(function, drawn)
@@ -54,7 +53,7 @@ def map_ordered(
 def _map_in_threads(
     function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int, ahead: int
 ) -> Iterator[_Result]:
-    # Loading it takes as long as opening a table, which needs no threads.
+    # Importing it takes as long as opening a table, which needs no threads.
     from concurrent.futures import ThreadPoolExecutor
 
     executor = ThreadPoolExecutor(workers, thread_name_prefix="delta-read")
@@ -62,7 +61,7 @@ def _map_in_threads(
     try:
         for item in items:
             pending.append(executor.submit(function, item))
-            del item  # it may be done with before the next one is drawn
+            del item  # It may be processed, and released, before the next one is taken.
             if len(pending) >= ahead:
                 yield pending.popleft().result()
         while pending:

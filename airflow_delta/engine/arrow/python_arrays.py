@@ -1,10 +1,9 @@
-"""Arrow arrays and scalars from Python values, without pandas.
+"""Arrow arrays and scalars from a few Python values, without pandas.
 
-``pa.array`` and ``pa.scalar`` import pandas where it is installed, to find out whether the values are
-from there. That costs more time and memory than opening a table does. So do the functions of
-``pyarrow.compute`` that are given a Python value in place of an Arrow one. What is made here is put
-together from buffers instead, and a scalar is taken out of an array of one. Meant for few values:
-what is many never was Python.
+``pa.array`` and ``pa.scalar`` import pandas if it is installed, to find out whether the values are from
+there. So do the functions of ``pyarrow.compute`` for a Python value instead of an Arrow one. That costs
+more time and memory than opening a table. These functions build arrays from buffers instead, and take
+a scalar out of an array of one value.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ _FIXED = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 
 
 def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """An array of these values, each None or fit for the type; nothing is converted.
+    """Build an array of values, without converting any.
 
     Args:
-        values: strings, numbers, booleans, sequences for lists, or mappings for maps and structs.
+        values: each is None or fits the type. Strings, numbers, booleans, sequences for lists, or
+            mappings for maps and structs.
         type_: string, int32, int64, float64, bool, or a list, a map, or a struct of these.
 
     Raises:
@@ -58,7 +58,7 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """One value as a scalar.
+    """Build a scalar of a value.
 
     Args:
         value: None for a null of any type; else as for `array_of`.
@@ -68,7 +68,7 @@ def scalar_of(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def joined_text(*parts: pa.Array | pa.ChunkedArray | pa.Scalar | str) -> Any:
-    """Texts end to end, row by row; null where a part is.
+    """Join texts row by row; a row is null where one of its parts is.
 
     Args:
         parts: arrays of strings, and texts that are the same in each row.
@@ -95,7 +95,7 @@ def _strings(values: Sequence[str | None], validity: pa.Buffer | None) -> pa.Arr
 
 
 def _offsets(values: Sequence[Sequence[Any] | None]) -> np.ndarray[Any, Any]:
-    """Where each value begins when they stand end to end, and where the last one ends."""
+    """The offsets of values that are stored end to end: the start of each, and the end of the last."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
     return offsets

@@ -1,8 +1,8 @@
-"""Turn the structs that pyarrow's JSON reader makes of string maps into Arrow maps, exactly.
+"""Convert the structs that pyarrow's JSON reader makes of string maps into Arrow maps, exactly.
 
-The reader can't make maps, so ``partitionValues`` and ``tags`` are read as structs with a field for
-each known key. A struct can't tell a key that is missing from one whose value is null, and the
-difference shows in a map. `map_from_struct` asks the text itself, by counting ``"key":null``.
+The reader can't create maps, so ``partitionValues`` and ``tags`` are read as structs with a field for
+each known key. In a struct, a missing key looks like one whose value is null; in a map the two differ.
+`map_from_struct` distinguishes them by counting ``"key":null`` in the text.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _ESCAPED_ASCII = b"\\u00"
 def map_from_struct(
     struct: pa.StructArray, *, text: memoryview, shared: Collection[str] = ()
 ) -> pa.MapArray | None:
-    """The map array that says the same as a struct array of strings.
+    """Convert a struct array of strings into a map array.
 
     Args:
         struct: one string child per key; a row where the struct is null becomes a null map.
-        text: the JSON that was read; nothing else.
-        shared: names that the text uses elsewhere too, so that counting their nulls proves nothing.
+        text: the JSON that was read, and nothing else.
+        shared: names that occur elsewhere in the text as well, so that counting their nulls proves
+            nothing.
 
     Returns:
-        None where the text must be asked line by line: some of a key's rows miss it and others
-        have a null, or the text is written so that counting proves nothing.
+        The maps. None if the text must be parsed line by line, because a key is missing in some rows
+        and null in others, or because the text is written in a way for which counting proves nothing.
     """
     present = validity(struct)
     keys: list[str] = []
@@ -57,26 +58,26 @@ def map_from_struct(
                 return None
             filled = present
         elif absent:
-            plain = _written_plainly(content) if plain is None else plain
+            plain = _is_written_plainly(content) if plain is None else plain
             if nulls or not plain or json.dumps(key) != f'"{key}"':
                 return None
         if filled.any():
             keys.append(key)
             values.append(child)
             entries.append(filled)
-    return _interleaved(keys, values, entries, present)
+    return _interleave(keys, values, entries, present)
 
 
 def _explicit_nulls(content: bytes, key: str) -> int:
-    """How often a key is written with null in the usual ways."""
+    """How often a key has a null in the text, spelled in the usual ways."""
     names = {json.dumps(key), json.dumps(key, ensure_ascii=False)}
     return sum(
         content.count(f"{name}{colon}null".encode()) for name in names for colon in (":", ": ")
     )
 
 
-def _written_plainly(content: bytes) -> bool:
-    """Whether no null can hide from `_explicit_nulls` in white space or in an escaped key."""
+def _is_written_plainly(content: bytes) -> bool:
+    """Whether `_explicit_nulls` finds all nulls: no unusual white space, and no escaped key."""
     data = np.frombuffer(content, np.uint8)
     spaces = np.flatnonzero((data == _SPACE) | (data == _TAB) | (data == _RETURN))
     if len(spaces) and spaces[-1] == len(data) - 1:
@@ -88,10 +89,10 @@ def _written_plainly(content: bytes) -> bool:
     return not (odd_before_colon.any() or odd_before_null.any() or _ESCAPED_ASCII in content)
 
 
-def _interleaved(
+def _interleave(
     keys: list[str], values: list[pa.Array], entries: list[BoolVector], present: BoolVector
 ) -> pa.MapArray:
-    """One map per row: for each key, in order, an entry where ``entries`` says so."""
+    """Build one map per row, which has each key for which ``entries`` is true, in order."""
     rows = len(present)
     mask = None if present.all() else bool_array(~present)
     if len(keys) == 1 and entries[0].all():

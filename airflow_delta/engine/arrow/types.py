@@ -1,4 +1,4 @@
-"""A table's schema as Arrow's.
+"""Convert the schema of a table to an Arrow schema.
 
 =====================  ==========================
 Delta                  Arrow
@@ -16,10 +16,10 @@ Delta                  Arrow
 ``map``, ``struct``    ``map``, ``struct``
 =====================  ==========================
 
-What has no counterpart (``variant``) is an error that names the column.
+A type without counterpart (``variant``) is an error that names the column.
 
-Column metadata is text in Arrow: strings stay as they are, other JSON values, and strings that could
-be taken for such, are written as JSON.
+Arrow's column metadata is text. Strings stay as they are, unless they could be taken for JSON; these,
+and other JSON values, are written as JSON.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _TO_ARROW: Mapping[PrimitiveType, pa.DataType] = {
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
-    """A table's schema as Arrow's, with nullability and metadata of columns at every depth.
+    """Convert a schema, with nullability and metadata of columns at every depth.
 
     Raises:
         InvalidTableError: a type has no counterpart in Arrow. Facts: column.
@@ -121,7 +121,7 @@ def _no_counterpart(column: str, type_: str) -> InvalidTableError:
 
 
 def _to_text(value: Any) -> str:
-    """A JSON value as a text that stands for no other one."""
+    """A JSON value as text, different for different values."""
     if isinstance(value, str) and not _could_be_json(value):
         return value
     return json.dumps(value, separators=(",", ":"))
@@ -133,5 +133,5 @@ def _could_be_json(text: str) -> bool:
     except ValueError:
         return False
     except RecursionError:
-        return True  # as far as it could be read
+        return True  # It is JSON as far as it was parsed.
     return True

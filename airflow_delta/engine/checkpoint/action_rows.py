@@ -31,8 +31,7 @@ from airflow_delta.engine.checkpoint.layout import file_structs
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles, RowEncoder
 from airflow_delta.engine.checkpoint.typed_columns import TypedColumns
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.stitch import StitchedFile, StoredFile, StoredGroup
+from airflow_delta.engine.parquet import PyarrowFallback, StitchedFile, StoredFile, StoredGroup
 
 __all__ = ["ActionRows", "FileActionTable", "new_action_file"]
 
@@ -129,7 +128,7 @@ class ActionRows:
         """
         try:
             self._file.check(file, [group])
-        except NotReadHere:
+        except PyarrowFallback:
             return False
         return True
 

@@ -23,8 +23,8 @@ from airflow_delta.engine.arrow.parquet.source import ParquetSource
 from airflow_delta.engine.checkpoint.action_rows import ActionRows
 from airflow_delta.engine.checkpoint.distinct_files import DistinctFiles
 from airflow_delta.engine.checkpoint.row_encoder import FILE_KINDS, EncodedFiles
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.stitch import (
+from airflow_delta.engine.parquet import (
+    PyarrowFallback,
     StoredFile,
     StoredGroup,
     check_pages,
@@ -108,7 +108,7 @@ def our_groups(storage: Storage, file: FileInfo, like: ActionRows) -> list[OurGr
     try:
         with storage.open(file.path, size=file.size) as content:
             stored = read_stored_file(content, size=file.size)
-    except NotReadHere:
+    except PyarrowFallback:
         return None
     if not all(like.can_append(stored, group) for group in stored.groups):
         return None
@@ -210,7 +210,7 @@ class Judge:
             data = content.read(group.length)
         try:
             check_pages(group, data)
-        except NotReadHere:
+        except PyarrowFallback:
             return None
         return data
 

@@ -31,10 +31,13 @@ from airflow_delta.engine.checkpoint.v2 import JsonTopLevel, sidecar_file
 from airflow_delta.engine.errors import CorruptLogError, ObjectNotFoundError
 from airflow_delta.engine.log.files import Checkpoint, ClassicCheckpoint, V2Checkpoint
 from airflow_delta.engine.model.actions import CheckpointMetadata, Sidecar
+from airflow_delta.engine.model.checkpoint_kinds import (
+    CHECKPOINT_KINDS,
+    SINGLE_KINDS,
+    find_repeated_action,
+)
 from airflow_delta.engine.model.lazy import lazy_property
-from airflow_delta.engine.parquet.kinds import SINGLE_KINDS, SMALL_KINDS, repeated_action
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.rows import read_non_file_rows
+from airflow_delta.engine.parquet import PyarrowFallback, read_non_file_rows
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
@@ -169,7 +172,7 @@ class CheckpointReader:
             parts = map_ordered(self._non_file_actions_of, self._parquet, workers=workers)
             actions = [action for part in parts for action in part]
         # Each part may be valid by itself, but not all parts together.
-        twice = repeated_action(actions)
+        twice = find_repeated_action(actions)
         if twice is not None:
             raise self._corrupt(twice)
         self._check_version(self._metadata_of(actions))
@@ -179,9 +182,9 @@ class CheckpointReader:
         try:
             with self._storage.open(file.path, size=file.size) as source:
                 return read_non_file_rows(
-                    source, size=file.size, kinds=SMALL_KINDS, single=SINGLE_KINDS
+                    source, size=file.size, kinds=CHECKPOINT_KINDS, single=SINGLE_KINDS
                 )
-        except NotReadHere:
+        except PyarrowFallback:
             # A rare encoding, or damage: pyarrow reads the former, and its message explains the
             # latter.
             from airflow_delta.engine.arrow.parquet.action_file import ActionFile

@@ -20,7 +20,7 @@ from airflow_delta.engine.checkpoint.layout import (
     action_structs,
     null_structs,
 )
-from airflow_delta.engine.parquet.stitch import StoredFile, StoredGroup, stored_in, with_columns
+from airflow_delta.engine.parquet import StoredFile, StoredGroup, parse_stored_file, replace_columns
 
 __all__ = ["FILE_KINDS", "EncodedFiles", "RowEncoder"]
 
@@ -108,12 +108,14 @@ class RowEncoder:
         # reused; encoding them is a third of the work.
         rows = pa.Table.from_arrays([structs], schema=pa.schema([self._schema.field(kind)]))
         own = self._encoded(kind, rows, adds_size)
-        group, data = with_columns(whole.group, whole.data, taken=own.group, taken_data=own.data)
+        group, data = replace_columns(
+            whole.group, whole.data, replacement=own.group, replacement_data=own.data
+        )
         return EncodedFiles(kind, whole.file, group, data, adds_size)
 
     def _encoded(self, kind: str, rows: pa.Table, adds_size: int) -> EncodedFiles:
         content = self._content(rows)
-        file = stored_in(content)
+        file = parse_stored_file(content)
         (group,) = file.groups
         data = memoryview(content)[group.start : group.start + group.length]
         return EncodedFiles(kind, file, group, data, adds_size)

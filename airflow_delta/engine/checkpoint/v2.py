@@ -18,9 +18,10 @@ from airflow_delta.engine.arrow.json.exact import NO_ACTION
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import SIDECAR_DIRECTORY, V2Checkpoint, sidecar_path
 from airflow_delta.engine.model.actions import Sidecar
+from airflow_delta.engine.model.checkpoint_kinds import CHECKPOINT_KINDS
 from airflow_delta.engine.model.lazy import lazy_property
+from airflow_delta.engine.model.line_locations import larger_than_memory
 from airflow_delta.engine.model.paths import decode_path
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
 from airflow_delta.engine.storage.base import FileInfo, Storage
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class JsonTopLevel:
         Raises:
             CorruptLogError: a line isn't a JSON object.
             ObjectNotFoundError: there is no such file.
+            StorageError: it doesn't fit into memory.
         """
         return self._lines[0]
 
@@ -61,6 +63,7 @@ class JsonTopLevel:
 
         Raises:
             CorruptLogError: a line isn't an action of that kind.
+            StorageError: they don't fit into memory.
         """
         lines = self._lines[1]
         if not lines:
@@ -73,6 +76,7 @@ class JsonTopLevel:
                 [(self._checkpoint.version, b"\n".join(lines))],
                 columns=columns,
                 table=self._storage.root,
+                paths={self._checkpoint.version: self._checkpoint.path},
             ).files
         except CorruptLogError as error:
             # It is parsed like a commit, but it is a checkpoint: so the error needs another
@@ -101,9 +105,21 @@ class JsonTopLevel:
     @lazy_property
     def _lines(self) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
         """The non-file actions, and the unparsed lines of file actions."""
+        content = self._storage.read(self._checkpoint.path)
+        try:
+            return self._split(content)
+        except MemoryError as error:
+            raise larger_than_memory(
+                len(content),
+                version=self._checkpoint.version,
+                path=self._checkpoint.path,
+                table=self._storage.root,
+                what="checkpoint",
+            ) from error
+
+    def _split(self, content: bytes) -> tuple[list[tuple[str, dict[str, Any]]], list[bytes]]:
         non_file: list[tuple[str, dict[str, Any]]] = []
         files: list[bytes] = []
-        content = self._storage.read(self._checkpoint.path)
         # A loop over lines, but it parses only those of non-file actions.
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.startswith(_FILE_ACTIONS):
@@ -118,7 +134,7 @@ class JsonTopLevel:
     def _non_file_actions_of(
         self, action: dict[str, Any], number: int
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        for kind in SMALL_KINDS:
+        for kind in CHECKPOINT_KINDS:
             value = action.get(kind)
             if isinstance(value, dict):
                 yield kind, value

@@ -19,7 +19,14 @@ import zlib
 
 from airflow_delta.engine.errors import DeletionVectorError
 
-__all__ = ["FIRST_OFFSET", "FRAME_OVERHEAD", "check_version", "frame", "unframe"]
+__all__ = [
+    "FIRST_OFFSET",
+    "FRAME_OVERHEAD",
+    "VERSION_BYTE",
+    "check_version",
+    "frame",
+    "unframe",
+]
 
 FIRST_OFFSET = 1
 """Where the first vector of a file begins: right behind the version."""
@@ -28,6 +35,9 @@ FRAME_OVERHEAD = 8
 """Bytes of a frame besides the data: size and checksum."""
 
 _VERSION = 1
+VERSION_BYTE = bytes([_VERSION])
+"""The first byte of a file: the version of the format."""
+
 _NUMBER = struct.Struct(">I")
 
 
@@ -40,7 +50,7 @@ def check_version(head: bytes) -> None:
     Raises:
         DeletionVectorError: the file is empty or of another version.
     """
-    if head[:1] != bytes([_VERSION]):
+    if head[:1] != VERSION_BYTE:
         # Not what is there: the file may be another one than a table's.
         found = "a file of another format" if head else "an empty file"
         raise DeletionVectorError(f"found {found}, expected version {_VERSION} of the format")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.features.column_names import check_column_names
@@ -40,6 +41,7 @@ __all__ = [
     "assign_mapping",
     "check_mapping",
     "field_id",
+    "mapping_keys",
     "mapping_mode",
     "metadata_without_mapping",
     "partition_fields",
@@ -218,6 +220,11 @@ def without_mapping(schema: StructType) -> StructType:
         return replace(field, metadata=kept)
 
     return map_fields(schema, _strip)
+
+
+def mapping_keys(field: StructField) -> dict[str, Any]:
+    """What column mapping keeps in a column's metadata: its id, physical name and nested ids."""
+    return {k: v for k, v in field.metadata.items() if k.startswith(_KEY_PREFIX)}
 
 
 def metadata_without_mapping(metadata: Metadata, *, table: str) -> Metadata:

@@ -60,7 +60,7 @@ class Drop:
     removed_properties: frozenset[str] = frozenset()
 
 
-_STAYS = "there is no procedure to remove it from a table"
+_STAYS = "no procedure to drop it is known"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ _PREFIX = "delta."
 # Properties that are ``true`` or ``false``, whether or not `TableProperties` reads them.
 _FLAGS = (
     "appendOnly",
+    "autoOptimize.optimizeWrite",
     "castIcebergTimeType",
     "checkpoint.writeStatsAsJson",
     "checkpoint.writeStatsAsStruct",
@@ -81,26 +82,25 @@ _TYPED = (
     "checkpointInterval",
     "dataSkippingNumIndexedCols",
     "dataSkippingStatsColumns",
+    "dataSkippingStringPrefixLength",
     "deletedFileRetentionDuration",
     "dropFeatureTruncateHistory.retentionDuration",
     "logRetentionDuration",
     "managedCommit.commitOwner",
     "managedCommit.commitOwnerConf",
+    "parquet.compression.codec",
     "setTransactionRetentionDuration",
+    "targetFileSize",
 )
 
 # Properties for other implementations, whose values aren't checked.
 _TEXTS = (
     "autoOptimize",
     "autoOptimize.autoCompact",
-    "autoOptimize.optimizeWrite",
     "checkpointRetentionDuration",
-    "dataSkippingStringPrefixLength",
-    "parquet.compression.codec",
     "parquet.format.version",
     "randomPrefixLength",
     "sampleRetentionDuration",
-    "targetFileSize",
 )
 
 _BY_COMMITS = "commits set it themselves, so omit it"

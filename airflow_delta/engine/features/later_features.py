@@ -11,7 +11,7 @@ from airflow_delta.engine.model.schema import VARIANT
 __all__ = ["LATER"]
 
 _NARROW_TYPES = Drop(
-    "data files with columns of narrower types are written anew, by Spark",
+    "Spark rewrites data files with columns of narrower types",
     hides_history=True,
     disabling_properties=MappingProxyType({"delta.enableTypeWidening": None}),
 )
@@ -22,7 +22,7 @@ _READABLE = (
         name="typeWidening",
         kind=Kind.READER_WRITER,
         spec="",
-        note="files of narrower types are read; columns get wider ones by an alteration of the table",
+        note="files with narrower types are read; table.alter changes the types of columns",
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
         concurrent=True,
@@ -32,7 +32,7 @@ _READABLE = (
         name="typeWidening-preview",
         kind=Kind.READER_WRITER,
         spec="",
-        note="as typeWidening, of which it is the preview",
+        note="the preview of typeWidening, with the same support",
         table_property="delta.enableTypeWidening",
         active=lambda properties, _: properties.type_widening_enabled,
         concurrent=True,
@@ -42,20 +42,20 @@ _READABLE = (
         name="vacuumProtocolCheck",
         kind=Kind.READER_WRITER,
         spec="",
-        note="vacuum checks that it may write the table before it deletes anything",
+        note="a vacuum checks the table's protocol before it deletes anything",
         concurrent=True,
-        drop=Drop("nothing has to be done before", hides_history=True),
+        drop=Drop("nothing must be done first", hides_history=True),
     ),
     Feature(
         name="icebergCompatV3",
         kind=Kind.WRITER,
         spec="",
-        note="the engine can't see whether appended files are written the way Iceberg needs",
+        note="the engine can't verify that appended files have the form that Iceberg needs",
         requires=frozenset({"columnMapping", "rowTracking"}),
         table_property="delta.enableIcebergCompatV3",
         active=flag("delta.enableIcebergCompatV3"),
         append=Support.NO,
-        drop="turn it off instead, by delta.enableIcebergCompatV3: it asks nothing of the table then",
+        drop="set delta.enableIcebergCompatV3 to false instead, then it has no effect",
     ),
     Feature(
         name="materializePartitionColumns",
@@ -64,7 +64,7 @@ _READABLE = (
         note="a writer of files must declare that partition values are materialised in them",
         append=Support.IF_ENFORCED,
         drop=Drop(
-            "nothing has to be done before",
+            "nothing must be done first",
             removed_properties=frozenset(
                 {
                     "delta.enableMaterializePartitionColumnsFeature",
@@ -77,7 +77,7 @@ _READABLE = (
         name="coordinatedCommits-preview",
         kind=Kind.WRITER,
         spec="",
-        note="a later form of managedCommit: commits need a coordinator that the engine can't call",
+        note="a later form of managedCommit: commits need a coordinator, which the engine can't call",
         requires=frozenset({"inCommitTimestamp", "vacuumProtocolCheck"}),
         table_property="delta.coordinatedCommits.commitCoordinator-preview",
         active=lambda properties, _: (
@@ -85,7 +85,7 @@ _READABLE = (
         ),
         append=Support.NO,
         checkpoint=Support.NO,
-        drop="only an engine that can call the table's coordinator can take it back",
+        drop="only an engine that can call the table's coordinator can drop it",
     ),
 )
 
@@ -112,8 +112,8 @@ def _refused(
     )
 
 
-_CATALOG = "only the table's catalog knows its newest commits, and the engine can't ask it"
-_VARIANT = "the log says the same as ever; values of the variant type are neither read nor written"
+_CATALOG = "only the table's catalog knows its newest commits, and the engine can't query it"
+_VARIANT = "the log can be read as usual; values of the variant type are neither read nor written"
 _REDIRECT = "the table has moved, and the engine doesn't follow it"
 
 _REFUSED = (

@@ -12,7 +12,7 @@ Spec: PROTOCOL.md, "Commit Provenance Information"; in-commit-timestamps.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -26,6 +26,7 @@ from airflow_delta.engine.log.files import (
     UnbackfilledCommit,
     commit_path,
 )
+from airflow_delta.engine.model.line_locations import larger_than_memory
 from airflow_delta.engine.remedies import PUT_FILE_BACK
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ _Found: TypeAlias = tuple[int, Mapping[str, Any] | None]
 
 _HEAD = 4096
 """Bytes of the first read. A commitInfo is rarely longer, even with operation metrics."""
+
+_COMMIT_INFO = b'"commitInfo"'
 
 _GROWTH = 8
 _SMALL = 64 * 1024
@@ -86,11 +89,11 @@ def read_commit_info(
         length *= _GROWTH
         data = storage.read(path, start=0, length=length)
     whole = len(data) < length
-    lines = data.split(b"\n") if whole else data.split(b"\n")[:-1]
-    info = _find(lines, data, version=version, path=path, table=storage.root)
+    head = data if whole else data[: data.rfind(b"\n") + 1]
+    info = _find(head, version=version, path=path, table=storage.root)
     if info is None and not whole:
         data = storage.read(path)
-        info = _find(data.split(b"\n"), data, version=version, path=path, table=storage.root)
+        info = _find(data, version=version, path=path, table=storage.root)
     return info
 
 
@@ -204,8 +207,7 @@ def _read_whole(storage: Storage, files: Mapping[int, str]) -> Iterator[_Found]:
         contents = storage.read_many([path for _, path in batch])
         for (version, path), data in zip(batch, contents, strict=True):
             if data is not None:
-                lines = data.split(b"\n")
-                yield version, _find(lines, data, version=version, path=path, table=storage.root)
+                yield version, _find(data, version=version, path=path, table=storage.root)
             elif path != commit_path(version):
                 yield from _read_heads(storage, {version: commit_path(version)})
 
@@ -228,9 +230,8 @@ def _read_head(storage: Storage, file: tuple[int, str]) -> _Found | None:
         return None
 
 
-def _find(
-    lines: Iterable[bytes], data: bytes, *, version: int, path: str, table: str
-) -> Mapping[str, Any] | None:
+def _find(data: bytes, *, version: int, path: str, table: str) -> Mapping[str, Any] | None:
+    """The ``commitInfo`` among the lines of a commit, or of its beginning."""
     if not data:
         raise CorruptLogError(
             f"the commit {path} has zero bytes: its writer died while writing, or the store lost "
@@ -239,14 +240,17 @@ def _find(
             version=version,
             path=path,
         )
-    for number, line in enumerate(lines, start=1):
-        # Statistics and paths may contain the word, too. Parsing such a line costs little.
-        if b'"commitInfo"' not in line:
-            continue
+    # Statistics and paths may contain the word, too. Parsing such a line costs little.
+    place = data.find(_COMMIT_INFO)
+    while place >= 0:
+        start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
+        number = data.count(b"\n", 0, start) + 1
         try:
-            action = json.loads(line)
+            action = json.loads(data[start : end if end >= 0 else None])
         except (ValueError, RecursionError) as error:
             raise _broken(f"is not valid JSON ({error})", version, path, number, table) from error
+        except MemoryError as error:
+            raise larger_than_memory(len(data), version=version, path=path, table=table) from error
         info = action.get("commitInfo") if isinstance(action, dict) else None
         if isinstance(info, dict):
             return info
@@ -255,6 +259,7 @@ def _find(
             raise _broken(
                 f"holds {found} where an object is expected", version, path, number, table
             )
+        place = data.find(_COMMIT_INFO, end) if end >= 0 else -1
     return None
 
 

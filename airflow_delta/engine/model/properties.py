@@ -20,7 +20,10 @@ from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.model.intervals import parse_interval
 from airflow_delta.engine.model.sql_names import split_names
 
-__all__ = ["CHOICES", "CONSTRAINT_PREFIX", "TableProperties"]
+__all__ = ["CHOICES", "CODECS", "CONSTRAINT_PREFIX", "TableProperties"]
+
+CODECS = ("uncompressed", "none", "snappy", "gzip", "lzo", "brotli", "lz4", "lz4_raw", "zstd")
+"""The values of ``delta.parquet.compression.codec``, which are Spark's names."""
 
 CONSTRAINT_PREFIX = "delta.constraints."
 """The prefix of CHECK constraints' names in the configuration."""
@@ -40,6 +43,8 @@ _DAY_MS = 24 * 60 * 60 * 1000
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _INTERVAL = "an interval such as 'interval 7 days'"
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
+_SIZE = re.compile(r"(\d{1,19})\s*([kmgt]?)(?:i?b|byte|bytes)?", re.ASCII)
+_SIZE_SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 
 
@@ -193,6 +198,30 @@ class TableProperties:
         """The columns that get statistics, each as the parts of its name; overrides their number."""
         return self._optional("delta.dataSkippingStatsColumns", split_names, "column names")
 
+    @property
+    def data_skipping_string_prefix_length(self) -> int:
+        """To how many characters strings in statistics are truncated; 32 unless set."""
+        name = "delta.dataSkippingStringPrefixLength"
+        return self._integer(name, 32, minimum=0, maximum=_MAX_INT)
+
+    @property
+    def target_file_size(self) -> int | None:
+        """The size in bytes that writers aim at for data files; None unless set."""
+        expected = "a size of at least 1 byte, such as '104857600' or '100mb'"
+        return self._optional("delta.targetFileSize", _size_in_bytes, expected)
+
+    @property
+    def optimize_write(self) -> bool | None:
+        """Whether writers shuffle rows so that few files come of them; None unless set."""
+        name = "delta.autoOptimize.optimizeWrite"
+        return self._optional(name, _boolean, "'true' or 'false'")
+
+    @property
+    def parquet_compression_codec(self) -> str | None:
+        """How data files are compressed, such as ``zstd``, in lower case; None unless set."""
+        expected = f"one of {', '.join(CODECS)}"
+        return self._optional("delta.parquet.compression.codec", _codec, expected)
+
     # Features that a property turns on
 
     @property
@@ -299,6 +328,18 @@ class TableProperties:
 
 def _boolean(text: str) -> bool:
     return _BOOLEANS[text.lower()]
+
+
+def _codec(text: str) -> str:
+    return {name: name for name in CODECS}[text.lower()]
+
+
+def _size_in_bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip().lower())
+    size = int(match[1]) << _SIZE_SHIFTS[match[2]] if match else 0
+    if not 1 <= size <= _MAX_LONG:
+        raise ValueError(text)
+    return size
 
 
 def _string_map(text: str) -> Mapping[str, str]:

@@ -1,6 +1,36 @@
-"""A few rows of a Parquet file, and its footer, with the standard library alone.
+"""Read the non-file actions of checkpoints, and copy row groups, with the standard library alone.
 
-This is for the opening of a table, which takes milliseconds, of which importing counts as much as
-reading. So values are named tuples here, whose classes are made in a tenth of the time that frozen
-data classes take.
+The rest of the engine imports this module, and none of those below it. It offers
+
+* `read_non_file_rows` for opening a table, where importing pyarrow would take longer than all the rest;
+* `read_stored_file`, `check_pages`, `replace_columns` and `StitchedFile` for writing checkpoints.
+
+If a file isn't exactly as expected, they raise `PyarrowFallback`, and the caller uses pyarrow.
+docs/explanation/why-parquet-footers-are-read-by-hand.md has the reasons.
 """
+
+# Records are named tuples in this package. Creating the class of a frozen data class takes ten times as
+# long, which counts when a table is opened in milliseconds.
+
+from airflow_delta.engine.parquet.fallback import PyarrowFallback
+from airflow_delta.engine.parquet.rows import read_non_file_rows
+from airflow_delta.engine.parquet.stitch import StitchedFile, replace_columns
+from airflow_delta.engine.parquet.stored_file import (
+    StoredFile,
+    StoredGroup,
+    check_pages,
+    parse_stored_file,
+    read_stored_file,
+)
+
+__all__ = [
+    "PyarrowFallback",
+    "StitchedFile",
+    "StoredFile",
+    "StoredGroup",
+    "check_pages",
+    "parse_stored_file",
+    "read_non_file_rows",
+    "read_stored_file",
+    "replace_columns",
+]

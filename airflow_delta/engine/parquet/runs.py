@@ -1,46 +1,48 @@
-"""The hybrid of run lengths and packed bits, in which levels and places in dictionaries are stored.
+"""Decode the hybrid of run lengths and packed bits that stores levels and indexes into dictionaries.
 
-What is stored is a sequence of small numbers of a known bit width. It comes in runs: one number
-repeated, or groups of eight numbers packed into as many bytes as the width has bits.
+It stores a sequence of small numbers of a known bit width, in runs. A run is one number repeated, or
+groups of eight numbers, packed into as many bytes as the width has bits.
 
-Nearly all levels of a column of non-file actions are the same: a million rows have no protocol. So a
-sequence is handed out as runs, and one of a million equal numbers costs as much as one of one.
+`read_runs` returns runs, so that a million equal numbers cost as much as one. Nearly all levels of a
+column of non-file actions are equal: a million rows have no protocol.
+
+Spec: Encodings.md of Apache Parquet, "Run Length Encoding / Bit-Packing Hybrid".
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.fallback import PyarrowFallback
 from airflow_delta.engine.parquet.thrift import read_varint
 
 __all__ = ["Run", "read_runs"]
 
 Run: TypeAlias = tuple[int, int]
-"""How often, and which number."""
+"""The number of repetitions, and the repeated number."""
 
 _WIDEST = 32
 
-# With more, pyarrow is faster: a page may say that it unpacks to millions of them.
+# A page of some bytes may unpack to millions of runs. With more than this, pyarrow is faster.
 _MOST_RUNS = 250_000
 
 
 def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
-    """The runs of a sequence.
+    """Decode a sequence.
 
     Args:
         data: the sequence, without a length before it, and nothing else.
-        bit_width: of its numbers.
-        count: how many numbers it has. Those that fill the last group up aren't handed out.
+        bit_width: the bit width of its numbers.
+        count: the number of its numbers. Numbers that only fill the last group are dropped.
 
     Returns:
-        Runs of at least one number, ``count`` of them all in all.
+        Runs of at least one number, ``count`` numbers in total.
 
     Raises:
-        NotReadHere: there are fewer or more, or very many runs, or the width is more than 32.
+        PyarrowFallback: there are fewer or more numbers, or too many runs, or the width exceeds 32.
     """
     if not 0 <= bit_width <= _WIDEST:
-        raise NotReadHere(f"numbers of {bit_width} bits")
+        raise PyarrowFallback(f"numbers of {bit_width} bits")
     runs: list[Run] = []
     position, left = 0, count
     value_bytes = (bit_width + 7) // 8
@@ -51,7 +53,7 @@ def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
                 groups = header >> 1
                 end = position + groups * bit_width
                 if not groups or groups * 8 >= left + 8 or end > len(data):
-                    raise NotReadHere(f"{groups} packed groups, where {left} numbers are left")
+                    raise PyarrowFallback(f"{groups} packed groups, where {left} numbers are left")
                 _unpack(data[position:end], bit_width, min(groups * 8, left), runs)
                 left -= min(groups * 8, left)
             else:
@@ -59,15 +61,15 @@ def read_runs(data: bytes, *, bit_width: int, count: int) -> list[Run]:
                 end = position + value_bytes
                 value = int.from_bytes(data[position:end], "little")
                 if not 0 < repeated <= left or end > len(data) or value >> bit_width:
-                    raise NotReadHere(f"a run of {repeated} times {value}, {left} are left")
+                    raise PyarrowFallback(f"a run of {repeated} times {value}, {left} are left")
                 runs.append((repeated, value))
                 left -= repeated
                 _check_number(runs)
             position = end
     except IndexError as error:
-        raise NotReadHere(f"a sequence of numbers is cut off, {left} are missing") from error
+        raise PyarrowFallback(f"a sequence of numbers is cut off, {left} are missing") from error
     if position != len(data):
-        raise NotReadHere(f"{len(data) - position} bytes follow a sequence of numbers")
+        raise PyarrowFallback(f"{len(data) - position} bytes follow a sequence of numbers")
     return runs
 
 
@@ -79,7 +81,7 @@ def _unpack(packed: bytes, bit_width: int, count: int, runs: list[Run]) -> None:
     if len(set(numbers)) == 1 and packed == first * groups:
         runs.append((count, numbers[0]))
         return
-    # Levels take few forms, so that most groups have been unpacked before.
+    # There are few different levels, so most groups have been unpacked before.
     known = {first: numbers}
     for start in range(0, groups * bit_width, bit_width):
         group = packed[start : start + bit_width]
@@ -99,7 +101,7 @@ def _unpack(packed: bytes, bit_width: int, count: int, runs: list[Run]) -> None:
 
 def _check_number(runs: list[Run]) -> None:
     if len(runs) > _MOST_RUNS:
-        raise NotReadHere(f"a sequence of numbers has more than {_MOST_RUNS} runs")
+        raise PyarrowFallback(f"a sequence of numbers has more than {_MOST_RUNS} runs")
 
 
 def _group(packed: bytes, bit_width: int) -> tuple[int, ...]:

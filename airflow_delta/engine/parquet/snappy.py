@@ -1,7 +1,7 @@
-"""Decompress a block of Snappy, the compression that most writers of Parquet choose.
+"""Decompress a block of Snappy, the codec that most writers of Parquet use.
 
-A block begins with the size of its content. Then come *elements*: literal bytes, or copies of what
-has been produced before, which may overlap with what they produce.
+A block starts with the size of its content. *Elements* follow: literal bytes, or copies of bytes that
+earlier elements produced. A copy may overlap with the bytes that it produces.
 
 ==========  ==========================  ===================  ==============================
 tag & 3     element                     length               offset of a copy
@@ -17,29 +17,29 @@ Spec: format_description.txt of Snappy.
 
 from __future__ import annotations
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.fallback import PyarrowFallback
 from airflow_delta.engine.parquet.thrift import read_varint
 
 __all__ = ["decompress"]
 
 
 def decompress(data: bytes, *, size: int) -> bytes:
-    """The content of a block.
+    """Decompress a block.
 
     Args:
         data: the block, without framing.
-        size: how many bytes the content must have.
+        size: the number of bytes that the content must have.
 
     Raises:
-        NotReadHere: the block is damaged, or its content of another size.
+        PyarrowFallback: the block is damaged, or its content has another size.
     """
     try:
         found, position = read_varint(data, 0)
         if found != size:
-            raise NotReadHere(f"a block of Snappy holds {found} bytes, expected {size}")
+            raise PyarrowFallback(f"a block of Snappy holds {found} bytes, expected {size}")
         return _content(data, position, size)
     except IndexError as error:
-        raise NotReadHere("a block of Snappy is cut off") from error
+        raise PyarrowFallback("a block of Snappy is cut off") from error
 
 
 def _content(data: bytes, position: int, size: int) -> bytes:
@@ -70,17 +70,17 @@ def _content(data: bytes, position: int, size: int) -> bytes:
         if len(out) > size:
             break
     if position != len(data) or len(out) != size:
-        raise NotReadHere(f"a block of Snappy doesn't hold the {size} bytes that it says")
+        raise PyarrowFallback(f"a block of Snappy doesn't hold the {size} bytes that it says")
     return bytes(out)
 
 
 def _copy(out: bytearray, offset: int, length: int) -> None:
     start = len(out) - offset
     if not offset or start < 0:
-        raise NotReadHere(f"a block of Snappy copies from {offset} bytes before")
+        raise PyarrowFallback(f"a block of Snappy copies from {offset} bytes before")
     if offset >= length:
         out += out[start : start + length]
     else:
-        # The copy runs into what it makes: it repeats the last bytes.
+        # The copy overlaps with what it produces, so it repeats the last bytes.
         pattern = bytes(out[start:])
         out += (pattern * (length // offset + 1))[:length]

@@ -1,9 +1,9 @@
-"""Thrift's compact protocol, in which Parquet writes footers and page headers, for any struct.
+"""Decode and encode Thrift's compact protocol, in which Parquet stores footers and page headers.
 
-A struct is read without knowing what it is: fields by number, each with its type on the wire, in the
-order of the bytes. So nothing is lost that a later version of the format adds, and `encode` gives
-back the bytes that `decode` was given, for all writers that encode numbers in the shortest way, as
-they all do.
+`decode` needs no definition of the struct. It keeps each field by its number, with its type on the
+wire, in the order of the bytes. So fields that a later version of the format adds aren't lost, and
+`encode` returns the bytes that `decode` read. (That holds for writers that encode each number in the
+shortest way, which all do.)
 
 ==========  ======================================  =================================
 wire type   value in Python                         bytes
@@ -12,14 +12,14 @@ TRUE FALSE  ``bool``                                none in a struct, one in a l
 I8          ``int``                                 one
 I16 - I64   ``int``                                 zigzag varint
 DOUBLE      ``bytes``, not interpreted              8, little-endian
-BINARY      ``bytes``                               varint length, then they
+BINARY      ``bytes``                               varint length, then the bytes
 LIST SET    `ThriftList`                            header, then the items
 MAP         `ThriftMap`                             header, then keys and values
 STRUCT      `ThriftStruct`                          fields, then a zero
 UUID        ``bytes``                               16
 ==========  ======================================  =================================
 
-Everything is checked against the end of the bytes, and nothing is allocated that they don't hold.
+Damaged bytes raise `PyarrowFallback`; they never make the decoder allocate more than they hold.
 
 Spec: thrift-compact-protocol.md of Apache Thrift.
 """
@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet.fallback import PyarrowFallback
 
 __all__ = [
     "BINARY",
@@ -61,19 +61,24 @@ ThriftValue: TypeAlias = "bool | int | bytes | ThriftList | ThriftMap | ThriftSt
 _BITS = {I16: 16, I32: 32, I64: 64}
 _FIXED = {DOUBLE: 8, UUID: 16}
 
-# A footer nests six deep.
+# The structs of a footer are nested six deep.
 _DEEPEST = 24
 
 
 class ThriftList(NamedTuple):
-    """A list, or a set: its wire type is where it stands. ``item_type`` is that of every item."""
+    """A list or a set; the field that holds it has the wire type.
+
+    Attributes:
+        item_type: the wire type of every item.
+        items: the items.
+    """
 
     item_type: int
     items: list[Any]
 
 
 class ThriftMap(NamedTuple):
-    """A map as the pairs on the wire; the types of an empty one are 0."""
+    """A map, as its pairs of keys and values; the types of an empty one are 0."""
 
     key_type: int
     value_type: int
@@ -82,63 +87,68 @@ class ThriftMap(NamedTuple):
 
 @dataclass(slots=True)
 class ThriftStruct:
-    """A struct: wire type and value of each field, by the field's number, in the order of the bytes.
+    """A struct, as the wire type and value of each field.
 
-    The accessors give None for a field that isn't there, and raise `NotReadHere` for one of another
-    type than asked for.
+    The methods return the value of a field, or None if the struct lacks it. They raise
+    `PyarrowFallback` if the field has another type.
+
+    Attributes:
+        fields: wire type and value by field number, in the order of the bytes.
     """
 
     fields: dict[int, tuple[int, Any]] = field(default_factory=dict)
 
     def i32(self, number: int) -> int | None:
-        """An I32 field."""
+        """The value of an I32 field."""
         value: int | None = self._value(number, I32)
         return value
 
     def i64(self, number: int) -> int | None:
-        """An I64 field."""
+        """The value of an I64 field."""
         value: int | None = self._value(number, I64)
         return value
 
     def binary(self, number: int) -> bytes | None:
-        """A BINARY field."""
+        """The value of a BINARY field."""
         value: bytes | None = self._value(number, BINARY)
         return value
 
     def text(self, number: int) -> str | None:
-        """A BINARY field that holds UTF-8."""
+        """The value of a BINARY field that holds UTF-8."""
         value = self.binary(number)
         try:
             return None if value is None else value.decode()
         except UnicodeDecodeError as error:
-            raise NotReadHere(f"field {number} isn't UTF-8") from error
+            raise PyarrowFallback(f"field {number} isn't UTF-8") from error
 
     def flag(self, number: int) -> bool | None:
-        """A boolean field."""
+        """The value of a boolean field."""
         type_, value = self.fields.get(number, (TRUE, None))
         if type_ not in (TRUE, FALSE):
-            raise NotReadHere(f"field {number} has wire type {type_}, expected a boolean")
+            raise PyarrowFallback(f"field {number} has wire type {type_}, expected a boolean")
         flag: bool | None = value
         return flag
 
     def struct(self, number: int) -> ThriftStruct | None:
-        """A STRUCT field."""
+        """The value of a STRUCT field."""
         value: ThriftStruct | None = self._value(number, STRUCT)
         return value
 
     def list_of(self, number: int, item_type: int) -> list[Any] | None:
-        """The items of a LIST field, of a type; an empty list may be of any."""
+        """The items of a LIST field, which must be of a type unless the list is empty."""
         value: ThriftList | None = self._value(number, LIST)
         if value is None:
             return None
         if value.items and value.item_type != item_type:
-            raise NotReadHere(f"field {number} lists wire type {value.item_type}, not {item_type}")
+            raise PyarrowFallback(
+                f"field {number} lists wire type {value.item_type}, not {item_type}"
+            )
         return value.items
 
     def _value(self, number: int, expected: int) -> Any:
         type_, value = self.fields.get(number, (expected, None))
         if type_ != expected:
-            raise NotReadHere(f"field {number} has wire type {type_}, expected {expected}")
+            raise PyarrowFallback(f"field {number} has wire type {type_}, expected {expected}")
         return value
 
 
@@ -146,35 +156,38 @@ def decode(data: bytes, start: int = 0) -> tuple[ThriftStruct, int]:
     """Read a struct.
 
     Args:
-        data: bytes that hold it, and perhaps more.
-        start: where it begins.
+        data: bytes that contain it, and perhaps more.
+        start: the position of its first byte.
 
     Returns:
-        The struct, and where it ends.
+        The struct, and the position after its last byte.
 
     Raises:
-        NotReadHere: it is damaged, or cut off.
+        PyarrowFallback: it is damaged or cut off.
     """
     try:
-        # Bytes that are cut off end up here too: the zero after the last field lies behind them.
+        # Values that are cut off raise IndexError as well: the zero after the last field is missing.
         return _struct(data, start, _DEEPEST)
     except IndexError as error:
-        raise NotReadHere("a Thrift struct is cut off") from error
+        raise PyarrowFallback("a Thrift struct is cut off") from error
 
 
 def encode(struct: ThriftStruct) -> bytes:
-    """The bytes of a struct, numbers in their shortest form."""
+    """Encode a struct, with each number in its shortest form."""
     out = bytearray()
     _put_struct(out, struct)
     return bytes(out)
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits, seven to a byte, the lowest first; and where it ends.
+    """Read an unsigned number of up to 64 bits, stored as seven bits a byte, the lowest first.
+
+    Returns:
+        The number, and the position after its last byte.
 
     Raises:
-        IndexError: it is cut off.
-        NotReadHere: it is longer.
+        IndexError: the number is cut off.
+        PyarrowFallback: it has more than 64 bits.
     """
     byte = data[position]
     position += 1
@@ -187,16 +200,16 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value >> 64:
-                raise NotReadHere("a number has more than 64 bits")
+                raise PyarrowFallback("a number has more than 64 bits")
             return value, position
         shift += 7
         if shift > 63:
-            raise NotReadHere("a number has more than 64 bits")
+            raise PyarrowFallback("a number has more than 64 bits")
 
 
 def _struct(data: bytes, position: int, levels: int) -> tuple[ThriftStruct, int]:
-    # A footer of a thousand column chunks has thirty thousand fields, most of them numbers of one
-    # byte and short texts: these two are read without a call.
+    # A footer of a thousand column chunks has thirty thousand fields. Most of them are numbers of one
+    # byte and short texts, so these two are read without calling a function.
     fields: dict[int, tuple[int, Any]] = {}
     number = 0
     while header := data[position]:
@@ -230,22 +243,22 @@ def _struct(data: bytes, position: int, levels: int) -> tuple[ThriftStruct, int]
 
 
 def _field_number(data: bytes, position: int, before: int) -> tuple[int, int]:
-    """A number that is no small step from the one before it. Writers put fields in order."""
+    """Read a field number that is stored whole, not as the distance from the one before."""
     number, position = _number(data, position, I16)
     if number <= before:
-        raise NotReadHere(f"field {number} comes after field {before} in a struct")
+        raise PyarrowFallback(f"field {number} comes after field {before} in a struct")
     return number, position
 
 
 def _value(data: bytes, position: int, type_: int, levels: int) -> tuple[Any, int]:
-    """A value that isn't a boolean field of a struct."""
+    """Read a value that isn't a boolean field of a struct."""
     if type_ in _BITS:
         return _number(data, position, type_)
     if type_ == BINARY:
         length, position = read_varint(data, position)
         return _bytes(data, position, length)
     if not levels:
-        raise NotReadHere(f"Thrift structs are nested more than {_DEEPEST} deep")
+        raise PyarrowFallback(f"Thrift structs are nested more than {_DEEPEST} deep")
     if type_ == STRUCT:
         return _struct(data, position, levels - 1)
     if type_ in (LIST, SET):
@@ -258,17 +271,17 @@ def _value(data: bytes, position: int, type_: int, levels: int) -> tuple[Any, in
         byte = data[position]
         return byte - 256 if byte > 127 else byte, position + 1
     if type_ in (TRUE, FALSE):
-        # Not a field, but an item of a list.
+        # Only items of lists come here; a field of a struct has its value in the wire type.
         if data[position] not in (TRUE, FALSE):
-            raise NotReadHere(f"a boolean is {data[position]}, expected 1 or 2")
+            raise PyarrowFallback(f"a boolean is {data[position]}, expected 1 or 2")
         return data[position] == TRUE, position + 1
-    raise NotReadHere(f"there is no wire type {type_}")
+    raise PyarrowFallback(f"there is no wire type {type_}")
 
 
 def _number(data: bytes, position: int, type_: int) -> tuple[int, int]:
     value, position = read_varint(data, position)
     if value >> _BITS[type_]:
-        raise NotReadHere(f"a number doesn't fit {_BITS[type_]} bits")
+        raise PyarrowFallback(f"a number doesn't fit {_BITS[type_]} bits")
     return (value >> 1) ^ -(value & 1), position
 
 
@@ -307,9 +320,9 @@ def _map(data: bytes, position: int, levels: int) -> tuple[ThriftMap, int]:
 
 
 def _check_size(data: bytes, position: int, size: int) -> None:
-    # Every item takes a byte at least.
+    # Every item takes at least one byte.
     if size > len(data) - position:
-        raise NotReadHere(f"a Thrift collection of {size} is cut off")
+        raise PyarrowFallback(f"a Thrift collection of {size} is cut off")
 
 
 def _put_struct(out: bytearray, struct: ThriftStruct) -> None:

@@ -1,14 +1,15 @@
-"""Scans: which files can hold rows that match a predicate.
+"""Scans: leave out the files that can't have rows that match a predicate.
 
-A predicate is a `pyarrow.compute.Expression` over the table's logical columns. It is read once into
-a small tree (`expressions`), and asked of each file: may a row of it make this true? What is known
-of a file are the bounds of its columns (`bounds`): exact ones of partition columns
-(`partition_bounds`), and those that statistics give (`statistics_bounds`). `may_match` answers for
-all files at once; `file_pruner` puts it together.
+A predicate is a `pyarrow.compute.Expression` over the logical columns of the table. `predicates` parses
+the other forms that users write. `expressions` converts it to a small tree. `bounds` are what is known of
+a column in each file: exact for partition columns (`partition_bounds`), wide from statistics
+(`statistics_bounds`). `may_match` evaluates the tree on the bounds of all files at once, and
+`file_pruner` combines these steps.
 
-The answer may be "yes" without need, never "no" wrongly: whatever isn't known, understood or
-well-formed keeps the file.
+A file may be kept needlessly, but never left out wrongly. Whatever is unknown or malformed keeps it.
 
-(Elsewhere the engine avoids the functions of pyarrow that import pandas where it's installed. Here
-that would be in vain: to make an expression of a Python value is one of them.)
+Spec: PROTOCOL.md, "Per-file Statistics", "Partition Value Serialization".
 """
+
+# Other packages of the engine avoid the functions of pyarrow that import pandas if it is installed. Here
+# that would be useless, because creating an expression from a Python value is one of them.

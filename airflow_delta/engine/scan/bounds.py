@@ -1,4 +1,4 @@
-"""What is known of the values that a column has in each of many files."""
+"""Bounds of the values of a column in each of many files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["UNBOUNDED", "Bounds"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a column's values, per file, or of a constant for all files.
+    """The bounds of a column, per file, or of a constant, for all files.
 
     Attributes:
-        minimum: no value is less: an array with an entry a file, null where unknown, or a scalar;
-            None where it's unknown for all.
-        maximum: no value is greater; likewise.
-        has_value: False where every row is null for certain.
-        has_null: False where no row is null for certain.
-        has_nan: whether some values may be NaN, which the bounds say nothing about.
+        minimum: a lower bound: an array with one entry per file, null where unknown; or a scalar. None if
+            it is unknown for all files.
+        maximum: an upper bound; likewise.
+        has_value: False where certainly every row is null.
+        has_null: False where certainly no row is null.
+        has_nan: whether values may be NaN, to which the bounds don't apply.
     """
 
     minimum: Any
@@ -31,4 +31,4 @@ class Bounds:
 
 
 UNBOUNDED = Bounds(None, None, has_nan=True)
-"""Nothing is known."""
+"""The bounds of a column of which nothing is known."""

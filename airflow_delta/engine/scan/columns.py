@@ -20,12 +20,12 @@ class ScanColumn:
     """A column that a predicate names.
 
     Attributes:
-        physical: its physical names from the top down, by which partition values and statistics are
-            kept (PROTOCOL.md, "Column Mapping").
+        physical: its physical names from the top down, which partition values and statistics use
+            (PROTOCOL.md, "Column Mapping").
         data_type: its type.
-        statistics_type: the type that the values in its statistics may have had: another than its
-            own where floats became doubles later (type widening).
-        is_partition: whether the table is partitioned by it.
+        statistics_type: the type that it may have had when statistics were written. It differs if type
+            widening made doubles of floats.
+        is_partition: whether it is a partition column.
     """
 
     physical: SchemaPath
@@ -42,11 +42,11 @@ def find_column(
     mapping_mode: str,
     table: str,
 ) -> ScanColumn:
-    """The column that a path of logical names leads to.
+    """Find the column of a path of logical names.
 
     Raises:
-        InvalidArgumentError: there is none. Facts: column.
-        InvalidTableError: it lacks the physical name that the mode needs.
+        InvalidArgumentError: the table has no such column. Facts: column.
+        InvalidTableError: the column lacks the physical name that the mode requires.
     """
     inside: DataType = schema
     changed = False

@@ -1,10 +1,9 @@
-"""Whether a comparison can have an outcome, given the bounds of both sides.
+"""Decide whether a comparison can have an outcome, by the bounds of both sides.
 
-Null and NaN are what makes it more than interval arithmetic. A null on either side makes the outcome
-null: neither true nor false. NaN isn't covered by bounds, since most writers leave it out of minimum
-and maximum, and engines disagree about it: to Arrow it equals nothing and is neither less nor
-greater than anything, to Spark it equals itself and is greater than all else. Outcomes that either
-gives are taken as possible. The zeros of both signs are equal.
+A null on either side makes the outcome null: neither true nor false. Bounds don't apply to NaN, which
+most writers leave out of minimum and maximum. Engines disagree about it: for Arrow, NaN equals nothing
+and is neither less nor greater than anything; for Spark, it equals itself and is greater than all else.
+An outcome counts as possible if either engine gives it. The zeros of both signs are equal.
 """
 
 from __future__ import annotations
@@ -31,47 +30,47 @@ _NEGATED: Mapping[str, str] = {
     "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
 }  # fmt: skip
 _NAN_LEFT = frozenset({("<", True), ("<=", True), ("==", True), ("!=", False)})
-"""Outcomes that a NaN on the left never has, in Arrow as in Spark."""
+"""Operators with the outcomes that a NaN on the left never has, neither in Arrow nor in Spark."""
 _NAN_RIGHT = frozenset({(">", True), (">=", True), ("==", True), ("!=", False)})
 
 
 def may_compare(operator: str, left: Bounds, right: Bounds, *, outcome: bool) -> Mask:
-    """Whether ``left operator right`` may have an outcome for values within the bounds."""
+    """Whether ``left operator right`` may have the outcome for values within the bounds."""
     has_values = all_of((left.has_value, right.has_value))
     if left.has_nan and (right.has_nan or (operator, outcome) not in _NAN_LEFT):
         return has_values
     if right.has_nan and (operator, outcome) not in _NAN_RIGHT:
         return has_values
-    # Without nulls and NaN, what isn't less is greater or equal, and so on.
+    # Without nulls and NaN, the opposite of an operator is another operator.
     possible = _POSSIBLE[operator if outcome else _NEGATED[operator]]
     return all_of((has_values, possible(left, right)))
 
 
 def same_value(left: Any, right: Any) -> Mask:
-    """Whether two bounds are known to be equal."""
-    return known_true(_compared(pc.equal, left, right))
+    """Whether two bounds are certainly equal."""
+    return known_true(_compare(pc.equal, left, right))
 
 
-def _ordered(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Mask:
-    return true_unless_known(_compared(function, left, right))
+def _may_hold(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Mask:
+    return true_unless_known(_compare(function, left, right))
 
 
-def _compared(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """The comparison of two bounds; null where it can't be told."""
+def _compare(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Compare two bounds; null where the outcome is unknown."""
     unknown = pa.scalar(None, pa.bool_())
     if left is None or right is None or not comparable(left.type, right.type):
         return unknown
     try:
         return function(left, right)
-    except pa.ArrowException:  # a value that the common type can't hold
+    except pa.ArrowException:  # The common type can't hold a value.
         return unknown
 
 
 def _may_be_equal(left: Bounds, right: Bounds) -> Mask:
     return all_of(
         (
-            _ordered(pc.less_equal, left.minimum, right.maximum),
-            _ordered(pc.less_equal, right.minimum, left.maximum),
+            _may_hold(pc.less_equal, left.minimum, right.maximum),
+            _may_hold(pc.less_equal, right.minimum, left.maximum),
         )
     )
 
@@ -89,10 +88,10 @@ def _may_differ(left: Bounds, right: Bounds) -> Mask:
 
 
 _POSSIBLE: Mapping[str, Callable[[Bounds, Bounds], Mask]] = {
-    "<": lambda left, right: _ordered(pc.less, left.minimum, right.maximum),
-    "<=": lambda left, right: _ordered(pc.less_equal, left.minimum, right.maximum),
-    ">": lambda left, right: _ordered(pc.greater, left.maximum, right.minimum),
-    ">=": lambda left, right: _ordered(pc.greater_equal, left.maximum, right.minimum),
+    "<": lambda left, right: _may_hold(pc.less, left.minimum, right.maximum),
+    "<=": lambda left, right: _may_hold(pc.less_equal, left.minimum, right.maximum),
+    ">": lambda left, right: _may_hold(pc.greater, left.maximum, right.minimum),
+    ">=": lambda left, right: _may_hold(pc.greater_equal, left.maximum, right.minimum),
     "==": _may_be_equal,
     "!=": _may_differ,
 }

@@ -1,17 +1,19 @@
-"""Read a pyarrow expression, which offers Python no way into it, as a flat sequence of tokens.
+"""Read a pyarrow expression as a flat sequence of tokens.
 
-An expression can be pickled, and what pickle stores is an Arrow file: literals and the options of
-functions are columns of one row each, and the tree is the schema's metadata, as pairs in prefix
-order::
+pyarrow has no API for the parts of an expression. But it pickles expressions, as an Arrow file: literals
+and the options of functions are columns of one row, and the metadata of the schema is the tree, as pairs
+in prefix order::
 
     field("a") > 5        call greater, field_ref a, literal 0, end greater
     field("s", "x")       nested_field_ref 2, field_ref s, field_ref x
     field("a").is_null()  call is_null, field_ref a, options 0, end is_null
 
-Keys repeat, so Python's view of a schema's metadata, a dict, loses pairs. They are read through the
-Arrow C data interface instead, whose layout is fixed for good. (Substrait, the other serialised form,
-refuses whole predicates for one cast, and pyarrow casts silently wherever types differ.)
+The keys repeat, so a dict, as which pyarrow returns metadata, would lose pairs. They are read through the
+Arrow C data interface instead, whose layout never changes.
 """
+
+# Substrait, the other serialised form, rejects a whole predicate because of one cast, and pyarrow adds
+# casts wherever types differ.
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ __all__ = ["Token", "UnreadableExpressionError", "expression_tokens"]
 
 
 class UnreadableExpressionError(Exception):
-    """pyarrow can't serialise the expression, or does it in another way than we know."""
+    """pyarrow can't serialise the expression, or serialises it in an unknown form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One step of the tree.
+    """One token of an expression.
 
     Attributes:
         kind: ``call``, ``end``, ``field``, ``literal`` or ``options``.
@@ -43,10 +45,10 @@ class Token:
 
 
 def expression_tokens(expression: Any) -> list[Token]:
-    """The tokens of an expression, in prefix order.
+    """Read the tokens of an expression, in prefix order.
 
     Raises:
-        UnreadableExpressionError: it refers to a column by its number, or pyarrow's form is unknown.
+        UnreadableExpressionError: the expression refers to a column by its number, or has an unknown form.
     """
     try:
         _, (buffer,) = expression.__reduce__()
@@ -74,15 +76,15 @@ def _tokens(pairs: list[tuple[str, str]], values: list[Any]) -> list[Token]:
         elif kind in ("literal", "options"):
             tokens.append(Token(kind, values[int(value)]))
         else:
-            raise UnreadableExpressionError(f"unknown step {kind!r}")
+            raise UnreadableExpressionError(f"unknown token {kind!r}")
     return tokens
 
 
 def _metadata_pairs(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The metadata of a schema, repeated keys included, in order.
+    """Read the metadata of a schema in order, with repeated keys.
 
-    https://arrow.apache.org/docs/format/CDataInterface.html: the third member of ``ArrowSchema`` is a
-    pointer to the number of pairs, then for each key and each value its length and its bytes.
+    https://arrow.apache.org/docs/format/CDataInterface.html: the third member of ``ArrowSchema`` points to
+    the number of pairs, followed by the length and the bytes of each key and each value.
     """
     capsule = schema.__arrow_c_schema__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -93,19 +95,19 @@ def _metadata_pairs(schema: pa.Schema) -> list[tuple[str, str]]:
     if not address:
         raise UnreadableExpressionError("no metadata")
 
-    def number() -> int:
+    def _read_number() -> int:
         nonlocal address
         assert address is not None
         read = ctypes.c_int32.from_address(address).value
         address += 4
         return read
 
-    def text() -> str:
+    def _read_text() -> str:
         nonlocal address
-        length = number()
+        length = _read_number()
         assert address is not None
         read = ctypes.string_at(address, length)
         address += length
         return read.decode()
 
-    return [(text(), text()) for _ in range(number())]
+    return [(_read_text(), _read_text()) for _ in range(_read_number())]

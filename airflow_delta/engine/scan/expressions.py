@@ -1,8 +1,7 @@
-"""Predicates as a closed set of frozen nodes, read from a `pyarrow.compute.Expression`.
+"""Convert a `pyarrow.compute.Expression` to a tree of frozen nodes.
 
-Only what bounds can say something about has a node of its own; everything else is `UNKNOWN`, of
-which nothing follows. Conjunctions and disjunctions are flat, so that a long chain isn't a deep
-tree.
+Only expressions that can be decided by bounds have a node; all others become `UNKNOWN`, which keeps all
+files. Conjunctions and disjunctions are flat, so that a long chain doesn't become a deep tree.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something of which nothing is known. There's one: `UNKNOWN`."""
+    """An expression that bounds can't decide. The only instance is `UNKNOWN`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``left operator right``, null where a side is null."""
+    """``left operator right``; null where a side is null."""
 
     operator: str
     """``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=``."""
@@ -72,13 +71,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a column's value is one of some values. Never null, as far as we need to know."""
+    """Whether the value of a column is in a list. It counts as never null, which keeps no fewer files."""
 
     column: Column
     values: Any
-    """The values that aren't null, as a `pyarrow.Array` without repeats."""
+    """The values that aren't null, as a `pyarrow.Array` without duplicates."""
     null_is_in: bool
-    """Whether a null counts as one of them."""
+    """Whether a null is in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +90,21 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; null stays null."""
+    """The negation of a node; null stays null."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of some; null where that depends on a null."""
+    """Whether all operands are true; null where that depends on a null."""
 
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of some; null where that depends on a null."""
+    """Whether any operand is true; null where that depends on a null."""
 
     operands: tuple[Node, ...]
 
@@ -117,11 +116,11 @@ UNKNOWN = Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate that has been read.
+    """A predicate as a tree.
 
     Attributes:
-        root: the tree.
-        columns: every column that is named in it, in the parts of which nothing is known too.
+        root: the root of the tree.
+        columns: all columns that the predicate names, also those in parts that became `UNKNOWN`.
     """
 
     root: Node
@@ -129,10 +128,10 @@ class Predicate:
 
 
 def read_predicate(expression: Any) -> Predicate:
-    """Read a pyarrow expression.
+    """Convert a pyarrow expression to a tree.
 
     Raises:
-        InvalidArgumentError: it isn't one.
+        InvalidArgumentError: it is no pyarrow expression.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidArgumentError(
@@ -148,7 +147,7 @@ def read_predicate(expression: Any) -> Predicate:
 
 
 def useful_columns(node: Node) -> Iterator[SchemaPath]:
-    """The columns whose bounds can tell something about a predicate, perhaps repeated."""
+    """The columns whose bounds matter for a predicate, perhaps repeated."""
     match node:
         case Column(path):
             yield path
@@ -176,7 +175,7 @@ class _Call:
 
 
 def _tree(tokens: list[Token]) -> Node:
-    """Build the tree, on a stack of our own: a chain of thousands of ``|`` nests that deep."""
+    """Build the tree without recursion, because a chain of thousands of ``|`` is nested that deep."""
     stack = [_Call("", [])]
     for token in tokens:
         match token:
@@ -199,7 +198,7 @@ def _tree(tokens: list[Token]) -> Node:
 
 
 def _node(call: _Call) -> Node:
-    """The node of a call; `UNKNOWN` for a function, or for arguments, that we don't know."""
+    """The node of a call; `UNKNOWN` for an unsupported function, or unsupported arguments."""
     if call.name in _COMPARISONS:
         return _comparison(call)
     read = _FUNCTIONS.get(call.name)
@@ -259,7 +258,7 @@ def _is_in(call: _Call) -> Node:
 
 
 def _cast(call: _Call) -> Node:
-    """A constant that is cast; casts of columns are unknown, because they may change the order."""
+    """Cast a constant. The cast of a column is `UNKNOWN`, because it may change the order of values."""
     match call.arguments:
         case [Literal(value)] if call.options is not None:
             options = dict(call.options.items())
@@ -281,7 +280,7 @@ _COMPARISONS: Mapping[str, str] = {
     "greater_equal": ">=",
 }
 _FUNCTIONS: Mapping[str, Callable[[_Call], Node]] = {
-    # Without Kleene's rules more becomes null, which never makes a row match: the same files.
+    # Without Kleene's rules more outcomes are null, for which no row matches: the same files are kept.
     "and": _and,
     "and_kleene": _and,
     "or": _or,

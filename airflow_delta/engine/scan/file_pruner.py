@@ -1,4 +1,4 @@
-"""Leave out the files that hold no row of a predicate: the front of this package."""
+"""Leave out the files that can't have matching rows: the entry to this package."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["FilePruner"]
 
 
 class FilePruner:
-    """Tells which files may hold rows for which a predicate is true.
+    """Finds the files that may have rows for which a predicate is true; a `RowFilter`.
 
-    No other rows match: not those for which it is false, nor those for which it is null.
+    A row for which the predicate is false or null doesn't match.
 
     Args:
-        predicate: a `pyarrow.compute.Expression` over the table's logical columns. What can be told
-            from bounds is used: comparisons of columns with constants and with each other, ``isin``,
-            ``is_null``, ``is_valid``, boolean columns, and ``&``, ``|`` and ``~`` of these. All else,
-            functions of a column for example, keeps files.
-        schema: the table's, logical names.
-        partition_columns: the table's, logical names.
-        mapping_mode: how logical names become physical ones; see ``features/column_mapping.py``.
+        predicate: a `pyarrow.compute.Expression` over the logical columns of the table. Bounds decide
+            comparisons of columns with constants and with each other, ``isin``, ``is_null``, ``is_valid``,
+            boolean columns, and ``&``, ``|`` and ``~`` of these. All else, such as functions of a column,
+            keeps files.
+        schema: the schema of the table, with logical names.
+        partition_columns: the partition columns of the table, by logical names.
+        mapping_mode: the column mapping mode; see ``features/column_mapping.py``.
         table: the table's location, for messages.
 
     Raises:
@@ -68,7 +68,7 @@ class FilePruner:
         self._predicate = predicate
         self._root = read.root
         self._only_partitions = all(column.is_partition for column in found.values())
-        # Of a predicate over partition columns alone every part is useful, of others what's known.
+        # A predicate over partition columns alone is evaluated as a whole, so all its columns are needed.
         wanted = found if self._only_partitions else set(useful_columns(read.root))
         self._partitions = {
             path: PartitionColumn(column.physical[0], column.data_type)
@@ -84,42 +84,42 @@ class FilePruner:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of ``add`` that tell; none if the answer is the same for all files."""
+        """The columns of ``add`` that are needed; none if the answer is the same for all files."""
         needed = {"partitionValues": bool(self._partitions), "stats": self._statistics is not None}
         return tuple(name for name, is_needed in needed.items() if is_needed)
 
     def parsed_leaves(
         self, stored: pa.DataType, *, all_needed: bool
     ) -> tuple[SchemaPath, ...] | None:
-        """The leaves of ``stats_parsed`` that tell as much as ``stats``; None if there are none.
+        """The leaves of ``stats_parsed`` that are needed instead of ``stats``; None if ``stats`` is needed.
 
         Args:
-            stored: the type that ``stats_parsed`` has in the file.
-            all_needed: whether a leaf that it lacks may be in the texts.
+            stored: the type of ``stats_parsed`` in the file.
+            all_needed: whether the texts may contain a leaf that ``stats_parsed`` lacks.
         """
         if self._statistics is None:
             return None
         return self._statistics.parsed_leaves(stored, all_needed=all_needed)
 
     def prune(self, adds: pa.Table) -> pa.Table:
-        """The rows whose files may hold matching rows, in order.
+        """The files that may have matching rows, in order.
 
         Args:
-            adds: one row a file, with at least the `columns`; see ``arrow/action_schema.py``.
+            adds: one row per file, with at least the `columns`; see ``arrow/action_schema.py``.
         """
         if not self.columns:
-            kept = may_be(True, self._root, {})  # the same for all files
+            kept = may_be(True, self._root, {})  # The answer is the same for all files.
             return adds if kept else adds.slice(0, 0)
         batches = adds.select(self.columns).to_batches(max_chunksize=STATS_ROWS)
         masks = list(map_ordered(self.kept, batches))
         return adds.filter(pa.chunked_array(masks, pa.bool_()))
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
-        """Which files may hold matching rows: an answer for each, without nulls.
+        """Which files may have matching rows; without nulls.
 
         Args:
-            adds: the `columns`, of not too many files. ``stats`` holds texts or what `parsed_leaves`
-                asked for.
+            adds: the `columns` of up to a few ten thousand files. ``stats`` has texts, or structs with the
+                `parsed_leaves`.
         """
         bounds = self._partition_bounds(adds)
         if self._only_partitions and can_evaluate(bounds):
@@ -127,7 +127,7 @@ class FilePruner:
         kept = as_array(may_be(True, self._root, bounds), len(adds))
         if self._statistics is None:
             return kept
-        # The statistics of files that are out already needn't be parsed.
+        # The statistics of files that partition values left out needn't be parsed.
         rows = pc.indices_nonzero(kept)
         left = adds if len(rows) == len(adds) else adds.take(rows)
         bounds = self._partition_bounds(left) | self._statistics.bounds(left["stats"])

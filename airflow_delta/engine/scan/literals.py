@@ -1,7 +1,7 @@
-"""The bounds of a constant, seen from the type of the column that it is compared with.
+"""The bounds of a constant, for a comparison with a column of some type.
 
-Values compare as pyarrow compares them when it evaluates the predicate on rows. Where that isn't a
-matter of order (a text and a number), nothing follows.
+Values are compared as pyarrow compares them on rows. Types without a common order, such as text and
+number, are incomparable: such a constant has no bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["comparable", "literal_bounds"]
 # Explicit, because the context of the thread may be of any precision.
 _WIDE = Context(prec=76)
 _FLOAT_ERROR = Decimal(2.0**-50)
-"""Relative; a few times what a double is off when a decimal is converted to it."""
+"""A relative error: a few times the error of converting a decimal to a double."""
 
 
 def literal_bounds(value: pa.Scalar, other: pa.DataType | None) -> Bounds:
@@ -26,7 +26,7 @@ def literal_bounds(value: pa.Scalar, other: pa.DataType | None) -> Bounds:
 
     Args:
         value: the constant.
-        other: the type of what it is compared with; None where that has no bounds anyway.
+        other: the type of the value that it is compared with; None if that has no bounds anyway.
     """
     if other is None:
         return UNBOUNDED
@@ -40,7 +40,7 @@ def literal_bounds(value: pa.Scalar, other: pa.DataType | None) -> Bounds:
 
 
 def comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether values of two types have one order, which converting them keeps."""
+    """Whether values of two types can be compared: they have an order that conversions keep."""
     return _family(left) is not None and _family(left) == _family(right)
 
 
@@ -60,9 +60,9 @@ def _family(type_: pa.DataType) -> str | None:
 
 
 def _around(number: float, scale: int) -> Bounds:
-    """A float between the decimals of a scale that it may equal.
+    """The bounds of the decimals of a scale that may equal a float.
 
-    Rows are compared as doubles, to which a decimal is converted with a small error.
+    Rows are compared as doubles, and converting a decimal to a double has a small error.
     """
     if math.isinf(number) or abs(number) >= 1e38:
         return UNBOUNDED

@@ -1,4 +1,4 @@
-"""Answers for many files at once: an array of booleans without nulls, or one for all of them."""
+"""Masks: an answer for each of many files, or one for all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 __all__ = ["Mask", "all_of", "any_of", "as_array", "known_true", "opposite", "true_unless_known"]
 
 Mask: TypeAlias = "bool | Any"
-"""A bool for all files, or a `pyarrow.BooleanArray` without nulls, one entry a file."""
+"""A bool for all files, or a `pyarrow.BooleanArray` without nulls, with one entry per file."""
 
 
 def all_of(masks: Iterable[Mask]) -> Mask:
-    """True where all are. Stops at the first that is False for all files."""
+    """True where all masks are. Stops at the first mask that is False for all files."""
     result: Mask = True
     for mask in masks:
         if mask is False:
@@ -26,7 +26,7 @@ def all_of(masks: Iterable[Mask]) -> Mask:
 
 
 def any_of(masks: Iterable[Mask]) -> Mask:
-    """True where any is. Stops at the first that is True for all files."""
+    """True where any mask is. Stops at the first mask that is True for all files."""
     result: Mask = False
     for mask in masks:
         if mask is True:
@@ -37,7 +37,7 @@ def any_of(masks: Iterable[Mask]) -> Mask:
 
 
 def as_array(mask: Mask, length: int) -> Any:
-    """The mask as an array of booleans, one entry a file."""
+    """The mask as an array of booleans, with one entry per file."""
     return pa.repeat(pa.scalar(mask), length) if isinstance(mask, bool) else mask
 
 
@@ -47,16 +47,16 @@ def opposite(mask: Mask) -> Mask:
 
 
 def true_unless_known(answer: Any) -> Mask:
-    """The answer of a comparison, an array or a scalar, with null, "unknown", as True."""
-    return _filled(answer, unknown=True)
+    """The outcome of a comparison, an array or a scalar, with True for null (unknown)."""
+    return _fill_unknown(answer, unknown=True)
 
 
 def known_true(answer: Any) -> Mask:
-    """The answer of a comparison, an array or a scalar, with null, "unknown", as False."""
-    return _filled(answer, unknown=False)
+    """The outcome of a comparison, an array or a scalar, with False for null (unknown)."""
+    return _fill_unknown(answer, unknown=False)
 
 
-def _filled(answer: Any, *, unknown: bool) -> Mask:
+def _fill_unknown(answer: Any, *, unknown: bool) -> Mask:
     filled = pc.fill_null(answer, unknown)
-    # Two constants compare to a constant.
+    # The comparison of two constants is a scalar.
     return filled.as_py() if hasattr(filled, "as_py") else filled

@@ -1,8 +1,8 @@
-"""Ask a predicate of many files at once: may a row of the file give it an outcome?
+"""Decide for many files at once whether a predicate may have an outcome for one of their rows.
 
-The outcomes are true, false and null. A file is kept if true is possible. Below a ``~`` the question
-is whether false is possible, so each node answers for both; that null is possible is never asked,
-since no row matches by it.
+The outcomes are true, false and null. A file is kept if true is possible. Below a ``~`` it matters whether
+false is possible, so each node is evaluated for both outcomes. Whether null is possible never matters,
+because no row matches by it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from airflow_delta.engine.scan.masks import Mask, all_of, any_of, opposite
 
 __all__ = ["may_be"]
 
-_MOST_RANGES = 64
-"""A longer list of values is tested as this many ranges of neighbouring values."""
+_MAX_RANGES = 64
+"""A longer list of values is tested as so many ranges of neighbouring values."""
 
 
 def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Mask:
     """Whether a predicate may be true, or false, for a row of each file.
 
     Args:
-        outcome: the outcome in question.
+        outcome: the outcome.
         node: the predicate.
-        bounds: what is known of columns; of a column that is missing, nothing is.
+        bounds: the bounds of columns; nothing is known of a column that is missing.
     """
     match node:
         case And(operands) | Or(operands):
             answers = (may_be(outcome, operand, bounds) for operand in operands)
-            # One false operand is enough for an And to be false, as a true one is for an Or.
+            # One false operand makes an And false, and one true operand makes an Or true.
             return all_of(answers) if isinstance(node, And) is outcome else any_of(answers)
         case Not(operand):
             return may_be(not outcome, operand, bounds)
@@ -69,7 +69,7 @@ def may_be(outcome: bool, node: Node, bounds: Mapping[SchemaPath, Bounds]) -> Ma
 
 
 def _is(value: pa.Scalar, outcome: bool) -> bool:
-    """A constant as a predicate: itself, or null. What isn't boolean fails on rows, not here."""
+    """Whether a constant, as a predicate, has an outcome. One that isn't boolean fails on rows later."""
     constant = value.as_py()
     return constant is outcome if constant is None or isinstance(constant, bool) else True
 
@@ -83,7 +83,7 @@ def _comparison(
 ) -> Mask:
     constants = [side.value for side in (left, right) if isinstance(side, Literal)]
     if not all(value.is_valid for value in constants):
-        return False  # it's null whatever the other side is
+        return False  # A comparison with null is null.
     return may_compare(
         operator,
         _side_bounds(left, right, bounds),
@@ -111,7 +111,7 @@ def _may_be_in(node: IsIn, known: Bounds) -> Mask:
         by_value = any_of(
             may_compare("==", known, values, outcome=True) for values in _ranges(node.values, known)
         )
-        # Where a file has one value, it needn't be in the range only, but in the list.
+        # If a file has a single value, it must be in the list, not only in a range.
         by_value = all_of((by_value, opposite(_one_value_not_in(node.values, known))))
     return any_of((by_null, all_of((known.has_value, by_value))))
 
@@ -129,14 +129,14 @@ def _has_nan(values: pa.Array) -> bool:
 
 
 def _ranges(values: pa.Array, known: Bounds) -> Iterator[Bounds]:
-    """Ranges that hold all the values and nothing between them, or little."""
+    """Ranges that contain all values, and few others."""
     if known.minimum is None or not comparable(values.type, known.minimum.type):
         if len(values):
             yield UNBOUNDED
         return
-    if len(values) > _MOST_RANGES:
+    if len(values) > _MAX_RANGES:
         values = values.take(pc.array_sort_indices(values))
-    step = -(-len(values) // _MOST_RANGES) or 1
+    step = -(-len(values) // _MAX_RANGES) or 1
     for first in range(0, len(values), step):
         last = min(first + step, len(values)) - 1
         low = literal_bounds(values[first], known.minimum.type).minimum
@@ -145,10 +145,10 @@ def _ranges(values: pa.Array, known: Bounds) -> Iterator[Bounds]:
 
 
 def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
-    """Where the only value of a file is known, and known not to be in a long list."""
-    if len(values) <= _MOST_RANGES or known.has_nan:
-        return False  # the ranges are the values themselves
-    among = _converted(values, known)
+    """Where a file has a single known value that isn't in a long list."""
+    if len(values) <= _MAX_RANGES or known.has_nan:
+        return False  # The ranges are the values themselves.
+    among = _convert_values(values, known)
     if among is None:
         return False
     not_in = pc.invert(pc.is_in(known.minimum, value_set=among))
@@ -156,12 +156,12 @@ def _one_value_not_in(values: pa.Array, known: Bounds) -> Mask:
 
 
 def _minimum_in(values: pa.Array, known: Bounds) -> Mask:
-    among = _converted(values, known)
+    among = _convert_values(values, known)
     return False if among is None else pc.is_in(known.minimum, value_set=among)
 
 
-def _converted(values: pa.Array, known: Bounds) -> pa.Array | None:
-    """The values in the type of the bounds; None where that would change one."""
+def _convert_values(values: pa.Array, known: Bounds) -> pa.Array | None:
+    """Convert the values to the type of the bounds; None if that would change one."""
     if known.minimum is None or not comparable(values.type, known.minimum.type):
         return None
     try:

@@ -1,8 +1,9 @@
-"""Bounds from partition values: exact, since all rows of a file share them.
+"""Bounds from partition values, which are exact because all rows of a file share them.
 
-Texts are parsed as ``model/partition_values.py`` says, each distinct one once: values compare typed,
-because one value has many texts. A text that is no value of the type tells nothing about its file,
-which is kept; reading the file is where that becomes an error. A key that is missing means null.
+Each distinct text is parsed once, by ``model/partition_values.py``: several texts may be the same value.
+A file with an invalid text is kept; reading it will raise an error. A missing key means null.
+
+Spec: PROTOCOL.md, "Partition Value Serialization".
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _ARROW_TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
-"""Integers, like floats, in the widest type: comparing them doesn't depend on their width."""
+"""Integers and floats have the widest type, because comparisons don't depend on the width."""
 
 _INVALID = object()
 
 
 class PartitionColumn:
-    """The values of one partition column. Remembers parsed texts; safe to use from threads.
+    """The values of one partition column, with a cache of parsed texts. Several threads may use it.
 
     Args:
         key: the column's physical name.
@@ -52,15 +53,15 @@ class PartitionColumn:
         self._key = key
         self._data_type = data_type
         self._arrow_type = _arrow_type(data_type)
-        # Threads may parse the same text twice, with the same result.
+        # Two threads may parse the same text, with the same result.
         self._parsed: dict[str | None, Any] = {}
 
     def bounds(self, partition_values: pa.MapArray) -> Bounds:
-        """The bounds in each file, from ``add.partitionValues``."""
+        """The bounds of the column in each file, from ``add.partitionValues``."""
         if self._arrow_type is None:
             return UNBOUNDED
         texts = _map_values(partition_values, self._key).dictionary_encode()
-        # A loop over the distinct texts of a batch, nearly always few.
+        # A loop over the distinct texts of a batch, which are nearly always few.
         parsed = [self._parse(text) for text in texts.dictionary.to_pylist()]
         invalid = [value is _INVALID for value in parsed]
         kept = [None if value is _INVALID else value for value in parsed]
@@ -91,11 +92,12 @@ def _arrow_type(data_type: DataType) -> pa.DataType | None:
 
 
 def _map_values(maps: pa.MapArray, key: str) -> pa.StringArray:
-    """The value of a key in each map, null where it's missing."""
+    """The value of a key in each map; null where it is missing."""
     rows = len(maps)
     offsets = offsets_view(maps)
     entries = int(offsets[-1] - offsets[0])
-    # The usual case, ten times as fast as a lookup: every map has the same keys in the same order.
+    # In the usual case all maps have the same keys in the same order. This is ten times as fast as a
+    # lookup.
     if (
         rows
         and entries
@@ -105,9 +107,9 @@ def _map_values(maps: pa.MapArray, key: str) -> pa.StringArray:
         keys = maps.keys.slice(int(offsets[0]), entries)
         found = pc.indices_nonzero(pc.equal(keys, key))
         if len(found) == rows:
-            place = np.frombuffer(found.buffers()[1], np.uint64, rows)
+            index = np.frombuffer(found.buffers()[1], np.uint64, rows)
             if bool(
-                (place // np.uint64(entries // rows) == np.arange(rows, dtype=np.uint64)).all()
+                (index // np.uint64(entries // rows) == np.arange(rows, dtype=np.uint64)).all()
             ):
                 return maps.items.slice(int(offsets[0]), entries).take(found)
     return pc.map_lookup(maps, key, "last")

@@ -1,7 +1,7 @@
-"""Evaluate a predicate over partition columns alone: no bounds, but pyarrow itself on the values.
+"""Evaluate a predicate over partition columns alone with pyarrow, whatever functions it uses.
 
-A file's rows share the values of its partition columns, so that what the predicate is for them, it
-is for every row, whatever functions it is made of.
+All rows of a file share the values of its partition columns, so the predicate has the same outcome for
+all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROW = "\x00row"
 
 
 def can_evaluate(bounds: Mapping[SchemaPath, Bounds]) -> bool:
-    """Whether these bounds are values that all engines agree on, unlike about NaN."""
+    """Whether the bounds are single values on which all engines agree, which excludes NaN."""
     return all(
         known.minimum is not None and not pa.types.is_floating(known.minimum.type)
         for known in bounds.values()
@@ -31,21 +31,21 @@ def can_evaluate(bounds: Mapping[SchemaPath, Bounds]) -> bool:
 
 
 def evaluate(predicate: Any, bounds: Mapping[SchemaPath, Bounds]) -> Mask:
-    """Whether a predicate is true for each file, or can't be told.
+    """Whether a predicate is true for each file, or its outcome is unknown.
 
     Args:
-        predicate: a `pyarrow.compute.Expression` over some partition columns and nothing else.
-        bounds: of these columns, by their logical path.
+        predicate: a `pyarrow.compute.Expression` over partition columns alone.
+        bounds: the bounds of these columns, by logical path.
     """
     values = {path[0]: known.minimum for path, known in bounds.items()}
     files = len(next(iter(values.values())))
     table = pa.table({**values, _ROW: int64_array(np.arange(files))})
     try:
         rows = table.filter(predicate)[_ROW].combine_chunks()
-    except pa.ArrowException:  # reading the rows will fail, and say why
+    except pa.ArrowException:  # Reading the rows will fail with the reason.
         return True
     matches = np.zeros(files, np.bool_)
     matches[int64_view(rows)] = True
-    # A value that is there and can't be parsed.
+    # Values that exist, but are invalid.
     unclear = (all_of((known.has_value, known.minimum.is_null())) for known in bounds.values())
     return any_of((bool_array(matches), *unclear))

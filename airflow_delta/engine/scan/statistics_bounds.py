@@ -1,4 +1,4 @@
-"""Bounds from statistics: wide ones, and null counts where they tell something."""
+"""Bounds from the statistics of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StatisticsBounds", "has_statistics"]
 
 
 def has_statistics(data_type: DataType) -> bool:
-    """Whether files can have statistics about a column of a type: not if it has parts."""
+    """Whether a column of a type can have statistics: only if the type isn't nested."""
     return isinstance(data_type, (PrimitiveType, DecimalType))
 
 
@@ -25,7 +25,7 @@ class StatisticsBounds:
     """Reads the bounds of some columns from statistics.
 
     Args:
-        columns: by logical path; their types have statistics.
+        columns: the columns by logical path; see `has_statistics`.
     """
 
     def __init__(self, columns: Mapping[SchemaPath, ScanColumn]) -> None:
@@ -44,7 +44,7 @@ class StatisticsBounds:
         """The bounds of each column in each file, by logical path, from ``add.stats``.
 
         Args:
-            stats: texts, or structs of the `parsed_leaves`.
+            stats: texts, or structs with the `parsed_leaves`.
         """
         statistics = self._statistics.read(stats)
         return {

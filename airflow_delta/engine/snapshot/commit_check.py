@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_delta.engine.arrow.json.exact import InvalidLineError, read_line
-from airflow_delta.engine.arrow.json.line_locations import corrupt_line, empty_commit
 from airflow_delta.engine.errors import ObjectNotFoundError
 from airflow_delta.engine.features.protocol import check_readable
 from airflow_delta.engine.log.files import commit_path
+from airflow_delta.engine.model.line_locations import corrupt_line, empty_commit
 from airflow_delta.engine.replay.non_file_actions import reconcile_non_file_actions
 from airflow_delta.engine.storage.base import Storage
 

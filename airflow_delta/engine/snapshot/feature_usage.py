@@ -1,18 +1,13 @@
 """Find the files of a version that need a feature, as far as the log shows.
 
-=======================================
-================================================================
-feature                                  files
-=======================================
-================================================================
-``deletionVectors``                      with a deletion vector, or with the path of a removed file
-with one
-``rowTracking``                          with row ids or a row commit version
-``columnMapping``                        all, unless the mode is ``none``: their column names may
-differ
-any other                                none, or only the data files themselves show it
-=======================================
-================================================================
+===================  ===============================================================================
+feature              files
+===================  ===============================================================================
+``deletionVectors``  with a deletion vector, or with the path of a removed file that has one
+``rowTracking``      with row ids or a row commit version
+``columnMapping``    all, unless the mode is ``none``: their column names may differ
+any other            none, or only the data files themselves show it
+===================  ===============================================================================
 
 A file without a deletion vector can share its path with a removed file that has one: rows were
 deleted, and a restore brought them back. For readers without support of deletion vectors the two
@@ -36,7 +31,7 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 __all__ = ["files_with", "path_keys", "paths_with_vectors"]
 
 _ROW_IDS = ("baseRowId", "defaultRowCommitVersion")
-_TOLD = ("path", "size")
+_REPORTED = ("path", "size")
 
 
 def files_with(feature: str, snapshot: Snapshot) -> pa.Table:
@@ -54,21 +49,21 @@ def files_with(feature: str, snapshot: Snapshot) -> pa.Table:
         StorageError: the store failed.
     """
     if feature == "deletionVectors":
-        files = snapshot.files(columns=(*_TOLD, "deletionVector"))
-        concerned = pc.is_valid(files["deletionVector"])
+        files = snapshot.files(columns=(*_REPORTED, "deletionVector"))
+        need_it = pc.is_valid(files["deletionVector"])
         removed = paths_with_vectors(snapshot.tombstones(), table=snapshot.table)
         if len(removed):
             keys = path_keys(files["path"], table=snapshot.table)
-            concerned = pc.or_(concerned, pc.is_in(keys, value_set=removed))
-        return files.filter(concerned).select(_TOLD)
+            need_it = pc.or_(need_it, pc.is_in(keys, value_set=removed))
+        return files.filter(need_it).select(_REPORTED)
     if feature == ROW_TRACKING:
-        files = snapshot.files(columns=(*_TOLD, *_ROW_IDS))
+        files = snapshot.files(columns=(*_REPORTED, *_ROW_IDS))
         numbered = pc.or_(*(pc.is_valid(files[name]) for name in _ROW_IDS))
-        return files.filter(numbered).select(_TOLD)
+        return files.filter(numbered).select(_REPORTED)
     if feature == "columnMapping":
         mode = mapping_mode(snapshot.protocol, snapshot.metadata, table=snapshot.table)
         if mode != "none":
-            return snapshot.files(columns=_TOLD)
+            return snapshot.files(columns=_REPORTED)
     return pa.table({"path": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
 
 

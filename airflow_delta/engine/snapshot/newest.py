@@ -7,7 +7,7 @@ The newest commit is recognised by its size and time. Some remote stores report 
 seconds, and one file may replace another within a second. So a commit that was only a few seconds
 old when it was seen is recognised by its ``txnId``, which is read again.
 
-The commit owner of a managed table decides which commits are new, and is asked every time.
+The commit owner of a managed table decides which commits are new, and it is queried every time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class NewestSnapshot:
     def get(self) -> Snapshot:
         """The newest snapshot, with its commits parsed; see `open_newest` for the errors.
 
-        The caller will write to it. So it is an error if the commit owner can't be asked for newer
+        The caller will write to it. So it is an error if the commit owner can't be queried for newer
         commits.
         """
         kept = self._advance_kept() or self._open()

@@ -1,7 +1,7 @@
 """The newest commits of a managed table, which its commit owner knows and the log doesn't have yet.
 
 managed-commits.md, "Reading managed-commit tables" and "Getting Un-backfilled Commits from Commit
-Owner". The log is listed first, then the owner is asked. A commit that was backfilled in between is
+Owner". The log is listed first, then the owner is queried. A commit that was backfilled in between is
 in neither answer. The owner also returns the newest ratified version, which reveals such a commit,
 and one more listing finds it: an owner forgets a commit only when its copy is in the log (edge
 cases F4, L14).
@@ -52,7 +52,7 @@ def with_ratified_commits(
 
     Args:
         snapshot: the newest version in the log.
-        owners: the commit owners to be asked.
+        owners: the commit owners to query.
         for_writing: raise the error instead of returning a snapshot that may be stale.
 
     Returns:

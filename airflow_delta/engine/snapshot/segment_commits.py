@@ -22,7 +22,7 @@ from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actio
 from airflow_delta.engine.log.compacted import unreconciled
 from airflow_delta.engine.log.files import CompactedCommits, LogCommit
 from airflow_delta.engine.model.actions import CommitInfo
-from airflow_delta.engine.parquet.kinds import repeated_action
+from airflow_delta.engine.model.checkpoint_kinds import find_repeated_action
 from airflow_delta.engine.snapshot.commit_texts import (
     commit_texts,
     compacted_versions,
@@ -95,17 +95,16 @@ class SegmentCommits:
     def non_file_actions(self) -> tuple[NonFileAction, ...]:
         """The non-file actions that are part of the state, in log order."""
         if self._non_file_actions is None:
-            if sum(commit.size for commit in self._commits) > _KEPT_BYTES:
-                from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
-
-                non_file_actions = scan_non_file_actions(
-                    self._contents(), kinds=_STATE_KINDS, table=self._table, paths=self._paths
-                )
-            else:
+            is_long = sum(commit.size for commit in self._commits) > _KEPT_BYTES
+            if not is_long:
                 self._kept = list(self._contents())
-                non_file_actions = find_non_file_actions(
-                    self._kept, kinds=_STATE_KINDS, table=self._table, paths=self._paths
-                )
+            non_file_actions = find_non_file_actions(
+                self._contents(),
+                kinds=_STATE_KINDS,
+                table=self._table,
+                paths=self._paths,
+                is_long=is_long,
+            )
             check_reconciled(non_file_actions, self._compacted, table=self._table)
             self._non_file_actions = non_file_actions
         return self._non_file_actions
@@ -214,7 +213,7 @@ def check_reconciled(
         if action.version in found:
             found[action.version].append((action.kind, action.value))
     for version, said in found.items():
-        twice = repeated_action(said)
+        twice = find_repeated_action(said)
         if twice is not None:
             raise unreconciled(twice, version=version, path=compactions[version], table=table)
 

@@ -1,44 +1,31 @@
 """The reconciled actions of a log segment, read when they are needed, and only the columns needed.
 
-Checkpoints and compactions are an optimisation: other files of the log contain the same. So a
-damaged one is left out, with a `DeltaWarning` that names it. In the case of a checkpoint, the state
-starts from the one before, finally from the first commit (edge cases A5); in the case of a
-compaction, the commits are read. If files vanish between listing and reading because a cleanup
-runs, the log is listed once more.
+If a file can't be read, `recovery` finds other files that give the same version.
 
 Arrow is imported where file actions are read; ``snapshot.py`` says why.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_delta.engine.checkpoint.read import (
     CheckpointReader,
     open_checkpoint,
-    was_replaced,
 )
 from airflow_delta.engine.errors import (
     CorruptLogError,
-    DeltaWarning,
     ObjectNotFoundError,
-    VersionNotFoundError,
 )
 from airflow_delta.engine.log.files import (
-    Checkpoint,
-    ClassicCheckpoint,
     CompactedCommits,
-    UnbackfilledCommit,
 )
-from airflow_delta.engine.log.older_segments import OlderSegments
-from airflow_delta.engine.log.segment import LogSegment, load_segment
+from airflow_delta.engine.log.segment import LogSegment
 from airflow_delta.engine.log.version_checksum import read_checksum
 from airflow_delta.engine.replay.non_file_actions import NonFileState, reconcile_non_file_actions
+from airflow_delta.engine.snapshot.recovery import SegmentRecovery
 from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import Storage
 
@@ -59,9 +46,7 @@ class LogState:
     def __init__(self, storage: Storage, segment: LogSegment) -> None:
         self.storage = storage
         self.segment = segment
-        self._excluded: set[str] = set()
-        self._gone: set[str] = set()
-        self._older: OlderSegments | None = None
+        self._recovery = SegmentRecovery(storage)
         self._reader: CheckpointReader | None = None
         self._segment_commits: SegmentCommits | None = None
         self._non_file_state: NonFileState | None = None
@@ -77,7 +62,7 @@ class LogState:
             CorruptLogError: a new action lacks a field or has one of the wrong type.
         """
         later = LogState(self.storage, segment)
-        later._excluded = set(self._excluded)
+        later._recovery.excluded.update(self._recovery.excluded)
         later._non_file_state = reconcile_non_file_actions(
             (
                 (action.kind, action.value, f"commit {action.version}: {action.kind}")
@@ -91,7 +76,7 @@ class LogState:
     def duplicate(self) -> LogState:
         """A copy of the state for another user, which is independent of this one from now on."""
         same = LogState(self.storage, self.segment)
-        same._excluded = set(self._excluded)
+        same._recovery.excluded.update(self._recovery.excluded)
         same._non_file_state = self._non_file_state
         same._segment_commits = copy(self._segment_commits)
         return same
@@ -99,7 +84,7 @@ class LogState:
     @property
     def excluded(self) -> frozenset[str]:
         """The paths of checkpoints and compactions that turned out damaged."""
-        return frozenset(self._excluded)
+        return frozenset(self._recovery.excluded)
 
     @property
     def non_file_state(self) -> NonFileState:
@@ -164,92 +149,15 @@ class LogState:
 
         Raises:
             CorruptLogError, ObjectNotFoundError: the error itself, if nothing can be left out any
-            more: the fault is in a commit.
+            more: the fault is in a commit. Also if protocol or metadata change, which shows more damage.
         """
-        # An error about an action has the location of the action instead of a path.
-        path = getattr(error, "path", None) or getattr(error, "where", None) or ""
-        compaction = next((c for c in self.segment.compactions if path.startswith(c.path)), None)
-        stale = _is_of_absence(error) or (_is_of_checkpoint(path) and self._was_replaced())
-        if stale and path not in self._gone:
-            self._gone.add(path)
-            self._reload()
-        elif compaction is not None:
-            self._without_compaction(compaction, error)
-        elif self.segment.checkpoint_actions is not None:
-            # Before an older checkpoint is used, read the checkpoint itself: the hint is less
-            # reliable.
-            self.segment = replace(self.segment, checkpoint_actions=None)
-            self._forget()
-        elif self.segment.checkpoint is not None and _is_of_checkpoint(path):
-            self._without_checkpoint(self.segment.checkpoint, error)
-        else:
-            raise error
-
-    def _was_replaced(self) -> bool:
-        """Whether the checkpoint isn't damaged, but was replaced or deleted while it was read.
-
-        A deleted checkpoint's sidecars may be gone as well.
-        """
-        checkpoint = self.segment.checkpoint
-        try:
-            if isinstance(checkpoint, ClassicCheckpoint):
-                return was_replaced(self.storage, checkpoint)
-            if checkpoint is not None:
-                self.storage.head(checkpoint.path)
-        except ObjectNotFoundError:
-            return True
-        return False
-
-    def _without_checkpoint(
-        self, checkpoint: Checkpoint, error: CorruptLogError | ObjectNotFoundError
-    ) -> None:
-        """Start from an older checkpoint, because this one can't be read."""
-        warnings.warn(
-            f"{self.segment.table}: the checkpoint {checkpoint.path} of version {checkpoint.version} can't "
-            f"be used ({error.message}); reading the log from an older one. Write a new checkpoint",
-            DeltaWarning,
-            stacklevel=3,
-        )
         before = self._non_file_state
-        logged, unbackfilled = _split_unbackfilled(self.segment)
-        if self._older is None:
-            self._older = OlderSegments(
-                self.storage,
-                logged,
-                verified=self.segment.verified,
-                excluded=frozenset(filter(_is_of_checkpoint, self._excluded)),
-            )
-        self._excluded.add(checkpoint.path)
-        segment = self._older.without(checkpoint.path).extended(unbackfilled)
-        self.segment = self._with_usable_compactions(segment)
+        self.segment, has_other_content = self._recovery.find_other_files(self.segment, error)
         self._forget()
-        self._check_same(before, error)
-
-    def _without_compaction(
-        self, compaction: CompactedCommits, error: CorruptLogError | ObjectNotFoundError
-    ) -> None:
-        """Read the commits that a compaction covers, because it can't be read."""
-        warnings.warn(
-            f"{self.segment.table}: the compaction {compaction.path} can't be used ({error.message}); "
-            "reading the commits instead. Delete it, and compact the log again",
-            DeltaWarning,
-            stacklevel=3,
-        )
-        before = self._non_file_state
-        self._excluded.add(compaction.path)
-        self.segment = self._with_usable_compactions(self.segment)
-        self._forget()
-        self._check_same(before, error)
-
-    def _check_same(
-        self, before: NonFileState | None, error: CorruptLogError | ObjectNotFoundError
-    ) -> None:
-        """Raise the error if protocol or metadata have changed: then there is more damage."""
-        if before is not None and (before.protocol, before.metadata) != (
-            self.non_file_state.protocol,
-            self.non_file_state.metadata,
-        ):
-            raise error
+        if has_other_content and before is not None:
+            found = self.non_file_state
+            if (before.protocol, before.metadata) != (found.protocol, found.metadata):
+                raise error
 
     def _attempt(self, read: Callable[[], _T]) -> _T:
         while True:
@@ -257,32 +165,6 @@ class LogState:
                 return read()
             except (CorruptLogError, ObjectNotFoundError) as error:
                 self.recover(error)
-
-    def _reload(self) -> None:
-        """Find the files of the version again; the version itself must stay the same."""
-        self._older = None
-        version = self.segment.version
-        load = partial(
-            load_segment,
-            self.storage,
-            excluded_checkpoints=frozenset(filter(_is_of_checkpoint, self._excluded)),
-            verified=self.segment.verified,
-        )
-        try:
-            segment = load(version=version)
-        except VersionNotFoundError as error:
-            # They weren't backfilled: the files that the commit owner returned still make up the
-            # version.
-            rest = [commit for commit in self.segment.commits if commit.version > error.latest]
-            if not rest or not all(isinstance(commit, UnbackfilledCommit) for commit in rest):
-                raise
-            segment = load(version=error.latest).extended(rest)
-        self.segment = self._with_usable_compactions(segment)
-        self._forget()
-
-    def _with_usable_compactions(self, segment: LogSegment) -> LogSegment:
-        usable = tuple(file for file in segment.compactions if file.path not in self._excluded)
-        return replace(segment, compactions=usable)
 
     def _forget(self) -> None:
         self._reader = self._segment_commits = self._non_file_state = None
@@ -376,27 +258,6 @@ class LogState:
             newest = row_filter.prune(newest)
         # The position of an action in the log no longer matters, and checkpoints don't store it.
         yield newest.drop_columns([VERSION, POSITION])
-
-
-def _split_unbackfilled(segment: LogSegment) -> tuple[int, tuple[UnbackfilledCommit, ...]]:
-    """The newest version of a segment that was in the log when it was found, and the commits after it."""
-    rest: list[UnbackfilledCommit] = []
-    for commit in reversed(segment.commits):
-        if not isinstance(commit, UnbackfilledCommit):
-            break
-        rest.append(commit)
-    return segment.version - len(rest), tuple(reversed(rest))
-
-
-def _is_of_absence(error: CorruptLogError | ObjectNotFoundError) -> bool:
-    """Whether a file is gone; a checkpoint without one of its sidecars counts as damaged."""
-    return isinstance(error, ObjectNotFoundError) or isinstance(
-        error.__cause__, ObjectNotFoundError
-    )
-
-
-def _is_of_checkpoint(path: str) -> bool:
-    return ".checkpoint." in path or "/_sidecars/" in path
 
 
 def _concat_columns(

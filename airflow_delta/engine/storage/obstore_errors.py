@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from obstore.exceptions import BaseError
 
 from airflow_delta.engine.errors import (
+    BucketNotFoundError,
     InvalidArgumentError,
     NothingWrittenError,
     ObjectNotFoundError,
@@ -37,6 +38,7 @@ __all__ = ["build_store", "failures", "reason", "saw_object"]
 _QUERY = re.compile(r"\?\S+")
 _DEBUG = "\n\nDebug source"
 _CONTAINER_MISSING = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+_NO_CONTAINER = "the bucket or container doesn't exist"
 _WRITES = ("create", "replace")
 # Not the statuses that say when and in what state, not whether: timeout, conflict, precondition,
 # too many requests.
@@ -99,6 +101,7 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
         ObjectNotFoundError: the object to be read isn't there.
         UnsafeStorageError: the store is set up without conditional writes.
         InvalidArgumentError: the store can't keep an object of that name.
+        BucketNotFoundError: the store says that there is no such bucket or container.
         NothingWrittenError: the store refused the write, or it wasn't sent.
         StorageError: anything else.
     """
@@ -106,14 +109,14 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        missing = not any(code in str(error) for code in _CONTAINER_MISSING)
-        if missing and operation in ("read", "head"):
+        object_missing = not _names_container(str(error))
+        if object_missing and operation in ("read", "head"):
             raise ObjectNotFoundError(
                 f"{operation} {path!r}: there is no such object", **facts
             ) from None
         # An upload in parts, too, may be what isn't there.
-        unclear = missing and operation == "writer"
-        why = reason(error) if unclear else "the bucket or container doesn't exist"
+        unclear = object_missing and operation == "writer"
+        why = reason(error) if unclear else _NO_CONTAINER
         raise _failure(error, why, facts) from None
     except NotImplementedError:
         raise UnsafeStorageError(
@@ -128,7 +131,8 @@ def failures(operation: str, path: str, *, root: str) -> Iterator[None]:
             f"{operation} {path!r}: the store can't keep such a name: {reason(error)}", **facts
         ) from None
     except (BaseError, OSError) as error:
-        raise _failure(error, reason(error), facts) from None
+        why = _NO_CONTAINER if _names_container(str(error)) else reason(error)
+        raise _failure(error, why, facts) from None
 
 
 def reason(error: Exception) -> str:
@@ -147,11 +151,18 @@ def saw_object(error: Exception) -> bool:
 def _failure(error: Exception, why: str, facts: dict[str, str]) -> StorageError:
     operation, path = facts["operation"], facts["path"]
     text = str(error)
-    if operation in _WRITES and (_REFUSED.search(text) or _was_for_another(text, path)):
-        return NothingWrittenError(
-            f"{operation} {path!r} was refused, and nothing was written: {why}", **facts
-        )
+    if operation not in _WRITES:
+        kind = BucketNotFoundError if _names_container(text) else StorageError
+        return kind(f"{operation} {path!r} failed: {why}", **facts)
+    if _REFUSED.search(text) or _was_for_another(text, path):
+        kind = BucketNotFoundError if _names_container(text) else NothingWrittenError
+        return kind(f"{operation} {path!r} was refused, and nothing was written: {why}", **facts)
     return StorageError(f"{operation} {path!r} failed: {why}", **facts)
+
+
+def _names_container(text: str) -> bool:
+    """Whether the store has answered that the bucket or container is what isn't there."""
+    return any(code in text for code in _CONTAINER_MISSING)
 
 
 def _was_for_another(text: str, path: str) -> bool:

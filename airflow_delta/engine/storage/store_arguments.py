@@ -10,8 +10,9 @@ Values of options may be secrets: they appear in no message.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_delta.engine.errors import InvalidArgumentError
@@ -30,6 +31,9 @@ __all__ = [
     "read_location",
     "read_options",
 ]
+
+_MOST_NAMED = 3
+"""Options that an error proposes for an unknown one."""
 
 OptionNames = Mapping[str, tuple[str, ...]]
 
@@ -141,11 +145,7 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
     for option, value in without_single_writer(options).items():
         name = known.get(option.lower())
         if name is None:
-            raise InvalidArgumentError(
-                f"unknown storage option {option!r} for {kind}: expected one of "
-                f"{', '.join(sorted([*known, SINGLE_WRITER]))}",
-                option=option,
-            )
+            raise _unknown_option(option, known, kind=kind)
         if name in found:
             raise InvalidArgumentError(
                 f"the storage option {option!r} is given twice for {kind}: drop one of "
@@ -160,6 +160,19 @@ def read_options(options: Mapping[str, object], names: OptionNames, *, kind: str
         store={name: text for name, text in found.items() if name not in CLIENT_OPTIONS},
         client={name: text for name, text in found.items() if name in CLIENT_OPTIONS},
         single_writer=says_single_writer(options),
+    )
+
+
+def _unknown_option(option: str, known: Iterable[str], *, kind: str) -> InvalidArgumentError:
+    """The error for an option that a store doesn't have. It names those that are spelt alike."""
+    names = sorted({*known, SINGLE_WRITER})
+    close = difflib.get_close_matches(option.lower(), names, n=_MOST_NAMED)
+    if close:
+        hint = f"did you mean {' or '.join(map(repr, close))}?"
+    else:
+        hint = f"the page docs/how-to/object-stores.md lists the {len(names)} names that there are"
+    return InvalidArgumentError(
+        f"unknown storage option {option!r} for {kind}: {hint}", option=option
     )
 
 

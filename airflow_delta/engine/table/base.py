@@ -63,6 +63,11 @@ class TableBase:
         return open_storage(self._uri, self._options)
 
     @property
+    def commit_owners(self) -> CommitOwners:
+        """The commit owners that the table may have: those that were given, and the installed ones."""
+        return self._owners
+
+    @property
     def allowed_outside(self) -> tuple[str, ...]:
         """The locations outside of the table below which it may read."""
         return self._allowed_outside

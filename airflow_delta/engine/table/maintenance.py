@@ -154,7 +154,7 @@ class MaintenanceMethods(TableBase):
         Raises:
             TableNotFoundError: there is no table.
             UnsupportedFeatureError: the engine can't write the table.
-            CommitOwnerError: the commit owner can't be asked for the newest version.
+            CommitOwnerError: the commit owner can't be queried for the newest version.
             RetentionError: ``older_than`` is shorter than the table's retention, without ``force``.
             InvalidArgumentError: ``older_than`` is no duration, or negative.
             CorruptLogError: the log is damaged; nothing was deleted.
@@ -198,7 +198,7 @@ class MaintenanceMethods(TableBase):
 
         Raises:
             UnsupportedFeatureError: the engine can't write the table.
-            CommitOwnerError: the commit owner can't be asked for the newest version.
+            CommitOwnerError: the commit owner can't be queried for the newest version.
             RetentionError: the retention is shorter than the property's; or longer, and the log doesn't
                 reach back so far.
             VersionNotFoundError: a lite vacuum needs commits that a cleanup has deleted.

@@ -9,7 +9,7 @@ PROTOCOL.md, "Change Metadata" and "Partition Columns"; edge cases E17, E18.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_delta.engine.commit.registry import CommitOwners
@@ -115,6 +115,8 @@ def begin_creation(
     operation_parameters: Mapping[str, Any],
     name: str | None = None,
     description: str | None = None,
+    user_metadata: str | None = None,
+    enforces: Iterable[str] = (),
     owners: CommitOwners | None = None,
 ) -> OptimisticTransaction:
     """Begin a transaction that creates a table. The caller may stage data files too, before it commits.
@@ -126,6 +128,8 @@ def begin_creation(
         operation_parameters: its parameters.
         name: a name for the metadata.
         description: a description for the metadata.
+        user_metadata: a text for ``commitInfo.userMetadata``.
+        enforces: the features whose rules about rows the writer of the data files has enforced.
         owners: the known commit owners; by default those that are installed.
 
     Raises:
@@ -140,7 +144,13 @@ def begin_creation(
     )
     table_schema(metadata, table=storage.root)
     transaction = OptimisticTransaction(
-        storage, None, operation, operation_parameters=operation_parameters, owners=owners
+        storage,
+        None,
+        operation,
+        operation_parameters=operation_parameters,
+        user_metadata=user_metadata,
+        enforces=enforces,
+        owners=owners,
     )
     transaction.set_protocol(definition.protocol)
     transaction.set_metadata(metadata)

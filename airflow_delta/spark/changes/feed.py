@@ -63,6 +63,7 @@ from airflow_delta.spark.reader.data_files import write_data_files
 from airflow_delta.spark.reader.read import read_snapshot
 from airflow_delta.spark.runtime.hadoop_directories import HadoopDirectories
 from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.request import WriteRequest
 from airflow_delta.spark.writer.write import write_table
 
 if TYPE_CHECKING:
@@ -164,13 +165,14 @@ class _Feed:
             seen, rows = self._observed(self._changes())
             result = write_table(
                 rows,
-                request.target_uri,
-                mode="append",
-                # # A concurrent feed sets one of the same application ids, which makes the commit fail.
-                identifiers=transaction_identifiers(request, progress, self._source_id),
-                # Checks the progress again, at the version that the commit is based on.
-                check=self._check,
-                storage_options=self._options,
+                WriteRequest(
+                    DeltaTable(request.target_uri, self._options),
+                    mode="append",
+                    # A concurrent feed sets one of the same application ids, which makes the commit fail.
+                    transactions=transaction_identifiers(request, progress, self._source_id),
+                    # Checks the progress again, at the version that the commit is based on.
+                    check=self._check,
+                ),
             )
         except _AlreadyAppendedError:
             return self._earlier_result(target)

@@ -114,8 +114,8 @@ class Clone:
             if done is not None:
                 return done
             # An earlier run of this task copied another version with the same identifier. The
-            # identifier of the copy (`CopySource.app_ids`) still tells this copy from older and
-            # newer ones.
+            # identifier of the copy (`CopySource.app_ids`) still distinguishes this copy from older
+            # and newer ones.
             txn = None if is_taken else txn
             self._check_held(base)
         for app_id in self._copied.app_ids(base):

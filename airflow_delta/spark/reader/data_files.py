@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMITTER_OPTIONS", "DataFile", "list_data_files", "write_data_files"]
 
-_SESSION = {
+_PROTOCOL = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
 }
+_PART_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 COMMITTER_OPTIONS = {
     # No `_SUCCESS` file: the log, or a marker, records success.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -67,7 +69,14 @@ class DataFile:
         return int(self.footer.num_rows)
 
 
-def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...] = ()) -> None:
+def write_data_files(
+    rows: DataFrame,
+    path: str,
+    *,
+    partition_by: tuple[str, ...] = (),
+    compression: str | None = None,
+    part_size: int | None = None,
+) -> None:
     """Write rows as Parquet into a new directory.
 
     If the session's settings aren't those that the protocol needs, they are changed during the write, and
@@ -77,6 +86,9 @@ def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...
         rows: the rows.
         path: the directory's Hadoop path; must not exist.
         partition_by: partition columns, which become directories.
+        compression: Spark's name of a codec; None for the session's.
+        part_size: the bytes at which adaptive execution aims for the parts of a shuffle; None for the
+            session's.
 
     Raises:
         PySparkException: Spark's own errors.
@@ -84,7 +96,10 @@ def write_data_files(rows: DataFrame, path: str, *, partition_by: tuple[str, ...
     writer = rows.write.mode("error").options(**COMMITTER_OPTIONS)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    with _protocol_settings(rows.sparkSession):
+    if compression is not None:
+        writer = writer.option("compression", compression)
+    settings = _PROTOCOL if part_size is None else {**_PROTOCOL, _PART_SIZE: f"{part_size}b"}
+    with _session_settings(rows.sparkSession, settings):
         writer.parquet(path)
 
 
@@ -105,25 +120,25 @@ def list_data_files(storage: Storage, directory: str) -> list[DataFile]:
 
 
 @contextmanager
-def _protocol_settings(spark: SparkSession) -> Iterator[None]:
+def _session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(_session_lock)
-        before = _changes(spark)
+        before = _changes(spark, settings)
         if not before:
             # The session has the right settings, and no other write has set them: no need to wait.
             stack.close()
         try:
             for name in before:
-                spark.conf.set(name, _SESSION[name])
+                spark.conf.set(name, settings[name])
             yield
         finally:
             for name, value in before.items():
                 spark.conf.set(name, value)
 
 
-def _changes(spark: SparkSession) -> Mapping[str, str]:
+def _changes(spark: SparkSession, settings: Mapping[str, str]) -> Mapping[str, str]:
     """The settings that must be changed, with their current values."""
-    present = {name: str(spark.conf.get(name)) for name in _SESSION}
+    present = {name: str(spark.conf.get(name)) for name in settings}
     return {
-        name: value for name, value in present.items() if value.upper() != _SESSION[name].upper()
+        name: value for name, value in present.items() if value.upper() != settings[name].upper()
     }

@@ -113,7 +113,8 @@ def _write_sink_log(files: pa.Table, path: Path) -> None:
     """Write the sink log. URIs are encoded: they need no escapes for JSON."""
     with path.open("wb") as log:
         log.write(_SINK_LOG_VERSION.encode())
-        for batch in files.to_batches(max_chunksize=_LINES_AT_A_TIME):
+        # Joined, because a table put together of others may have chunks without rows.
+        for batch in files.combine_chunks().to_batches(max_chunksize=_LINES_AT_A_TIME):
             size, modified = (batch[name].cast(pa.string()) for name in ("size", "modified"))
             lines = pc.binary_join_element_wise(
                 '\n{"path":"', batch["uri"], '","size":', size,

@@ -36,7 +36,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.spark.reader.char_columns import has_char
 
-__all__ = ["pruning_expression"]
+__all__ = ["analyzed_condition", "pruning_expression", "unmatched_expression"]
 
 _Expression: TypeAlias = Any
 """A `pyarrow.compute.Expression`."""
@@ -72,23 +72,85 @@ def pruning_expression(
     Raises:
         AnalysisException: Spark can't resolve the condition with these columns.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001
     nameable = schema if others is None else T.StructType([*schema.fields, *others.fields])
-    nothing = spark.createDataFrame([], nameable)
-    plan = nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    plan = analyzed_condition(spark, nameable, condition)
     if _kind(plan) != "Filter":
         return None
-    kept = [part for part in _conjuncts(plan.condition()) if _is_fixed(part, jvm)]
+    kept = [part for part in _conjuncts(plan.condition()) if _is_fixed(part, spark)]
     if not kept:
         return None
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    fixed = reduce(catalyst.expressions.And, kept)
-    filtered = catalyst.plans.logical.Filter(fixed, plan.child())
+    expressions = _catalyst(spark).expressions
+    return _translated(spark, plan.child(), reduce(expressions.And, kept), schema)
+
+
+def unmatched_expression(
+    spark: SparkSession, schema: T.StructType, condition: Column | str
+) -> _Expression | None:
+    """Translate the contrary of a condition: that it is false or null.
+
+    Files that the result excludes have no row but those for which the condition is true.
+
+    Args:
+        spark: the session.
+        schema: see `pruning_expression`.
+        condition: a condition as for `DataFrame.where`.
+
+    Returns:
+        An expression that is true for every row for which the condition isn't, and maybe for others; None
+        if a part of the condition can't be translated.
+
+    Raises:
+        AnalysisException: Spark can't resolve the condition with these columns.
+    """
+    plan = analyzed_condition(spark, schema, condition)
+    if _kind(plan) != "Filter":
+        return None
+    expressions = _catalyst(spark).expressions
+    contraries = []
+    for part in _conjuncts(plan.condition()):
+        if not _is_fixed(part, spark):
+            return None
+        contrary = expressions.Or(expressions.Not(part), expressions.IsNull(part))
+        found = _translated(spark, plan.child(), contrary, schema)
+        if found is None:
+            return None
+        contraries.append(found)
+    return reduce(or_, contraries)
+
+
+def analyzed_condition(spark: SparkSession, schema: T.StructType, condition: Column | str) -> _Tree:
+    """Resolve a condition with the columns of a schema.
+
+    Args:
+        spark: the session.
+        schema: the columns.
+        condition: a condition as for `DataFrame.where`.
+
+    Returns:
+        Spark's plan, a ``Filter`` for most conditions, of an empty relation with these columns.
+
+    Raises:
+        AnalysisException: Spark can't resolve the condition.
+    """
+    nothing = spark.createDataFrame([], schema)
+    return nothing.where(condition)._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def _catalyst(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return jvm.org.apache.spark.sql.catalyst
+
+
+def _translated(
+    spark: SparkSession, source: _Tree, condition: _Tree, schema: T.StructType
+) -> _Expression | None:
+    """Optimize and translate a resolved condition on the columns of a schema."""
+    filtered = _catalyst(spark).plans.logical.Filter(condition, source)
     state = spark._jsparkSession.sessionState()  # noqa: SLF001
     optimized = state.optimizer().execute(filtered)
     match _kind(optimized):
         case "Filter":
-            output = plan.child().output()
+            output = source.output()
             ids = {
                 output.apply(i).exprId().id(): field.name
                 for i, field in enumerate(schema.fields)
@@ -115,9 +177,9 @@ def _conjuncts(condition: _Tree) -> list[_Tree]:
     return found
 
 
-def _is_fixed(part: _Tree, jvm: Any) -> bool:
+def _is_fixed(part: _Tree, spark: SparkSession) -> bool:
     """Whether a condition always has the same value for a row."""
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    pattern = _catalyst(spark).trees.TreePattern
     changing = (pattern.CURRENT_LIKE(), pattern.PLAN_EXPRESSION(), pattern.PYTHON_UDF())
     return part.deterministic() and not any(map(part.containsPattern, changing))
 

@@ -17,13 +17,15 @@ Spec: PROTOCOL.md, "Reader Requirements" of the features; edge cases G3 to G7, G
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import DeltaTable, Snapshot
@@ -33,7 +35,13 @@ from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
 from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
-from airflow_delta.spark.reader.file_rows import Facts, file_rows, with_facts
+from airflow_delta.spark.reader.file_rows import (
+    FILE_NUMBER,
+    FILE_ROW_INDEX,
+    Facts,
+    file_rows,
+    with_facts,
+)
 from airflow_delta.spark.reader.metadata_columns import (
     ROW_INDEX,
     metadata_column,
@@ -44,7 +52,13 @@ from airflow_delta.spark.reader.other_formats import file_format, refuse_without
 from airflow_delta.spark.reader.row_tracking import ROW_COMMIT_VERSION, ROW_ID, TrackedRows
 from airflow_delta.spark.runtime.locations import hadoop_uris
 
-__all__ = ["SnapshotReader"]
+__all__ = ["LOCATION_FILE", "LOCATION_ROW", "SnapshotReader"]
+
+LOCATION_FILE = "__delta_file"
+"""The column of `SnapshotReader.located_rows` with the index of a row's file."""
+
+LOCATION_ROW = "__delta_row"
+"""The column of `SnapshotReader.located_rows` with the index of the row in its file."""
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "deletionVector")
 _VECTORS = "deletionVectors"
@@ -105,8 +119,7 @@ class SnapshotReader:
             UnsupportedFeatureError: Spark can't read such files, or has no row index for them.
             InvalidTableError: the action of a file lacks a field.
         """
-        if self._mode == "id":
-            self._spark.conf.set(FIELD_IDS, "true")
+        self._prepare_session()
         if tracked:
             self._need_row_index("row ids")
         if ROW_INDEX in metadata_columns:
@@ -127,7 +140,38 @@ class SnapshotReader:
             return self._spark.createDataFrame([], schema)
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
-    def file_rows(self, adds: pa.Table, schema: T.StructType, facts: Facts) -> DataFrame:
+    def located_rows(self, adds: pa.Table) -> DataFrame:
+        """Read the rows of some files, with where they are.
+
+        Args:
+            adds: the files, with the columns that `rows` needs.
+
+        Returns:
+            All columns of the table, then `LOCATION_FILE`, the index of the file in ``adds``, and
+            `LOCATION_ROW`, the index of the row in the file, counting deleted rows.
+
+        Raises:
+            UnsupportedFeatureError: Spark has no row index for such files.
+        """
+        self._need_row_index("changes of rows")
+        self._prepare_session()
+        schema, mode, partitioning = self._snapshot.schema, self._mode, self._partition_columns
+        stored = file_schema(schema, mode=mode, without=partitioning)
+        rows = self.file_rows(adds, stored, partition_facts(adds, schema, partitioning, mode))
+        return rows.select(
+            *table_columns(self._spark, schema, partitioning, mode),
+            F.col(FILE_NUMBER).alias(LOCATION_FILE),
+            F.col(FILE_ROW_INDEX).alias(LOCATION_ROW),
+        )
+
+    def file_rows(
+        self,
+        adds: pa.Table,
+        schema: T.StructType,
+        facts: Facts,
+        *,
+        vectors: Mapping[int, BitMap64] | None = None,
+    ) -> DataFrame:
         """Read the stored rows of some files, without those that deletion vectors delete.
 
         Args:
@@ -135,6 +179,8 @@ class SnapshotReader:
                 deletion vectors are checked against the number of rows.
             schema: the columns to read, by their physical names.
             facts: the per-file values to join.
+            vectors: the rows to leave out, by the index of the file; None: what the files' own deletion
+                vectors delete.
 
         Returns:
             The columns of `airflow_delta.spark.reader.file_rows`, where a file's number is its index in
@@ -148,19 +194,36 @@ class SnapshotReader:
             table=self._snapshot.table,
             file_format=self._format,
         )
-        vectors = read_vector_column(
-            adds["deletionVector"],
-            self._storage,
-            table=self._snapshot.table,
-            open_uri=self._access.locate,
-            num_rows=num_records(adds["stats"]) if "stats" in adds.column_names else None,
-        )
+        if vectors is None:
+            vectors = self.vectors(adds)
         if vectors:
             self._need_row_index("deletion vectors")
         if not vectors and not facts:
             return rows
         numbers = pa.array(np.arange(adds.num_rows, dtype=np.int64))
         return with_facts(self._spark, rows, numbers, facts, vectors=vectors)
+
+    def vectors(self, adds: pa.Table) -> Mapping[int, BitMap64]:
+        """Read the deletion vectors of some files, by the index of the file.
+
+        Args:
+            adds: the files, with ``deletionVector``; with ``stats``, vectors are checked against the number
+                of rows.
+
+        Raises:
+            DeletionVectorError: a vector can't be read.
+        """
+        return read_vector_column(
+            adds["deletionVector"],
+            self._storage,
+            table=self._snapshot.table,
+            open_uri=self._access.locate,
+            num_rows=num_records(adds["stats"]) if "stats" in adds.column_names else None,
+        )
+
+    def _prepare_session(self) -> None:
+        if self._mode == "id":
+            self._spark.conf.set(FIELD_IDS, "true")
 
     def _rows(
         self, adds: pa.Table, tracked: TrackedRows | None, metadata_columns: Sequence[str]

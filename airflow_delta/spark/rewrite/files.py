@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -42,8 +43,9 @@ from airflow_delta.spark.reader.data_files import DataFile, list_data_files, wri
 from airflow_delta.spark.reader.file_rows import FILE_NUMBER, FILE_ROW_INDEX, stored_column
 from airflow_delta.spark.reader.snapshot_reader import SnapshotReader
 from airflow_delta.spark.runtime.locations import hadoop_path
+from airflow_delta.spark.writer.layout import indexed_by_physical_name
 from airflow_delta.spark.writer.log_actions import live_files
-from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics, indexed_columns
+from airflow_delta.spark.writer.statistics import IndexedColumn, file_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,11 +120,20 @@ class FileRewriter:
         self._reader = SnapshotReader(spark, table, snapshot)
         self._layout = _layout(snapshot, self._mode, "none" if unmapped else self._mode)
 
-    def rewrite(self, adds: pa.Table) -> list[Rewritten]:
+    def rewrite(
+        self,
+        adds: pa.Table,
+        *,
+        deleted: Mapping[int, BitMap64] | None = None,
+        directory: str | None = None,
+    ) -> list[Rewritten]:
         """Write the rows of files into new ones; on an error, the new files are deleted.
 
         Args:
             adds: live files, all columns of ``add``.
+            deleted: the rows to leave out, by the index of the file; None: what the files' own deletion
+                vectors delete.
+            directory: a new directory below the table's root for the new files; None for any.
 
         Raises:
             UnsupportedFeatureError: Spark can't read a file because of its name, or the files have
@@ -133,11 +144,11 @@ class FileRewriter:
             PySparkException: Spark's own errors.
         """
         storage, number = self._table.storage, self._layout.number
-        directory = f"rewrite-{uuid.uuid4()}"
+        directory = directory or f"rewrite-{uuid.uuid4()}"
         path = hadoop_path(resolve(storage.root, encode_path(directory)))
         try:
             with _settings(self._spark, {FIELD_IDS: str(self._mode == "id").lower(), **_WRITE_IDS}):
-                write_data_files(self._rows(adds), path, partition_by=(number,))
+                write_data_files(self._rows(adds, deleted), path, partition_by=(number,))
             by_number: dict[int, list[AddFile]] = defaultdict(list)
             sources = list(live_files(adds))
             # Python loops over files are fine: the footers of the batch are read anyway.
@@ -145,20 +156,20 @@ class FileRewriter:
                 if found.num_rows:
                     index = int(found.info.path.split("/")[1].partition("=")[2])
                     by_number[index].append(self._successor(sources[index], found))
-            self._check_counts(adds, by_number)
+            self._check_counts(adds, deleted, by_number)
         except BaseException:
             storage.delete([info.path for info in storage.walk(directory)])
             raise
         return [Rewritten(file, tuple(by_number[index])) for index, file in enumerate(sources)]
 
-    def _rows(self, adds: pa.Table) -> DataFrame:
+    def _rows(self, adds: pa.Table, deleted: Mapping[int, BitMap64] | None) -> DataFrame:
         """The rows to be written, with the number of their file."""
         layout = self._layout
         facts = {
             "base_row_id": (T.LongType(), adds["baseRowId"]),
             "default_version": (T.LongType(), adds["defaultRowCommitVersion"]),
         }
-        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts)
+        rows = self._reader.file_rows(adds, self._read_with_hidden(), facts, vectors=deleted)
         columns = [
             stored_column(read.name)
             .cast(written.dataType)
@@ -196,10 +207,19 @@ class FileRewriter:
             clustering_provider=source.clustering_provider,
         )
 
-    def _check_counts(self, adds: pa.Table, written: Mapping[int, Sequence[AddFile]]) -> None:
-        """Check that the new files have exactly the live rows of the old ones, according to the log."""
-        deleted = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
-        expected = pc.subtract(num_records(adds["stats"]), deleted).to_pylist()
+    def _check_counts(
+        self,
+        adds: pa.Table,
+        deleted: Mapping[int, BitMap64] | None,
+        written: Mapping[int, Sequence[AddFile]],
+    ) -> None:
+        """Check that the new files have exactly the rows that should stay, according to the log."""
+        if deleted is None:
+            left_out = pc.coalesce(pc.struct_field(adds["deletionVector"], "cardinality"), 0)
+        else:
+            counts = [len(deleted.get(index, ())) for index in range(adds.num_rows)]
+            left_out = pa.array(counts, pa.int64())
+        expected = pc.subtract(num_records(adds["stats"]), left_out).to_pylist()
         texts = [[file.stats for file in written.get(index, ())] for index in range(len(expected))]
         for path, count, stats in zip(adds["path"].to_pylist(), expected, texts, strict=True):
             found = pc.sum(num_records(pa.chunked_array([stats], pa.string()))).as_py() or 0
@@ -234,29 +254,32 @@ def _layout(snapshot: Snapshot, mode: str, mode_after: str) -> _Layout:
         file_schema(schema, mode=mode, without=partitioning),
         spark_schema(written),
         tuple(name for name in hidden if name) if keeps else (),
-        _indexed(snapshot, logical, mode, mode_after),
+        _statistics(snapshot, logical, mode, mode_after),
         {} if mode_after == mode else {name: field.name for name, field in physical.items()},
     )
 
 
-def _indexed(
+def _statistics(
     snapshot: Snapshot, stored: StructType, mode: str, mode_after: str
 ) -> tuple[IndexedColumn, ...]:
-    """The columns that get statistics, with the names that they have in statistics afterwards.
-
-    The table's properties choose them by logical names; clustering columns have physical names.
-    """
-    paths = physical_paths(snapshot.schema, mode)
+    """The columns that get statistics, with the names that they have in statistics afterwards."""
     domain = snapshot.domains.get(DOMAIN)
-    clustered = (
+    clustered_by = (
         parse_clustering_columns(domain.configuration, table=snapshot.table) if domain else ()
     )
-    logical = {physical: path for path, physical in paths.items()}
-    columns = indexed_columns(
-        stored, snapshot.properties, also=[logical.get(path, path) for path in clustered]
+    columns = indexed_by_physical_name(
+        stored,
+        snapshot.schema,
+        snapshot.properties,
+        mode,
+        clustered_by,
+        partition_by=snapshot.metadata.partition_columns,
     )
+    if mode_after == mode:
+        return columns
+    logical = {physical: path for path, physical in physical_paths(snapshot.schema, mode).items()}
     after = physical_paths(snapshot.schema, mode_after)
-    return tuple(IndexedColumn(after[c.path], c.data_type, c.leaf) for c in columns)
+    return tuple(IndexedColumn(after[logical[c.path]], c.data_type, c.leaf) for c in columns)
 
 
 @contextmanager

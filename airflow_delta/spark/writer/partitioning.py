@@ -15,7 +15,7 @@ Spec: PROTOCOL.md, "Partition Value Serialization"; edge cases G5 to G7.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,16 +28,20 @@ from airflow_delta.engine.model.partition_values import (
 )
 from airflow_delta.engine.model.schema import BINARY, STRING, TIMESTAMP, DataType, StructField
 
-__all__ = ["directory_text", "partition_values"]
+__all__ = ["NULL_DIRECTORY", "directory_text", "partition_values"]
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+"""The text that stands for null in the names of directories."""
+
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def directory_text(column: Column, data_type: DataType) -> Column:
     """Convert a partition column to text for directory names; null stays null."""
     if data_type == STRING:
-        return F.when(column.startswith(_NULL), F.concat(column, F.lit("_"))).otherwise(column)
+        return F.when(column.startswith(NULL_DIRECTORY), F.concat(column, F.lit("_"))).otherwise(
+            column
+        )
     if data_type == BINARY:
         return F.hex(column)
     if data_type == TIMESTAMP:
@@ -48,13 +52,13 @@ def directory_text(column: Column, data_type: DataType) -> Column:
 
 
 def partition_values(
-    directories: Sequence[str], columns: Sequence[StructField], *, table: str
+    directories: Sequence[str], columns: Mapping[str, StructField], *, table: str
 ) -> dict[str, str | None]:
     """Parse the ``partitionValues`` of a file from its path.
 
     Args:
         directories: the names of its directories, outermost first: one per column.
-        columns: the partition columns, in order.
+        columns: the partition columns, in order, by their names in ``partitionValues``.
         table: the table's location, for errors.
 
     Raises:
@@ -62,11 +66,11 @@ def partition_values(
         ConstraintViolationError: a binary value isn't UTF-8. Facts: columns.
     """
     values = {}
-    for directory, field in zip(directories, columns, strict=True):
+    for directory, (name, field) in zip(directories, columns.items(), strict=True):
         # Spark escapes "=" in names and values, so the first one is the separator.
         text = directory.partition("=")[2]
-        values[field.name] = (
-            None if text == _NULL else _text_for_log(_unescaped(text), field, table)
+        values[name] = (
+            None if text == NULL_DIRECTORY else _text_for_log(_unescaped(text), field, table)
         )
     return values
 
@@ -84,7 +88,7 @@ def _text_for_log(text: str, field: StructField, table: str) -> str | None:
 
 def _value(text: str, data_type: DataType) -> PartitionValue | None:
     if data_type == STRING:
-        return text[:-1] if text.startswith(_NULL) else text
+        return text[:-1] if text.startswith(NULL_DIRECTORY) else text
     if data_type == BINARY:
         return bytes.fromhex(text)
     return parse_partition_value(text, data_type)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -39,7 +39,16 @@ from airflow_delta.engine.model.schema import (
     StructType,
 )
 
-__all__ = ["IndexedColumn", "file_statistics", "indexed_columns", "longer_prefix"]
+__all__ = [
+    "PREFIX_CHARACTERS",
+    "IndexedColumn",
+    "column_bounds",
+    "file_statistics",
+    "indexed_columns",
+    "json_text",
+    "leaf_chunks",
+    "longer_prefix",
+]
 
 PREFIX_CHARACTERS = 32
 """The length to which strings are truncated, as by Delta Spark."""
@@ -63,34 +72,54 @@ class IndexedColumn:
     leaf: int
 
 
+def leaf_chunks(stored: StructType) -> tuple[IndexedColumn, ...]:
+    """Every leaf column of data files, in order, with the index of its column chunks.
+
+    Args:
+        stored: the schema of the data files: without void.
+    """
+    return tuple(_leaves(stored))
+
+
 def indexed_columns(
     stored: StructType,
     properties: TableProperties,
     *,
     also: Sequence[tuple[str, ...]] = (),
+    partition_by: Collection[str] = (),
 ) -> tuple[IndexedColumn, ...]:
     """The columns of data files that get statistics, in order.
 
     Args:
-        stored: the schema of the data files: without partition columns and void.
+        stored: the schema of the data files: without void.
         properties: the table's.
         also: paths of columns that must have statistics in any case: the clustering columns.
+        partition_by: the partition columns, which have none, even if the files hold them.
 
     Raises:
         InvalidTableError: the properties that choose columns can't be read.
     """
-    leaves = _leaves(stored)
+    leaves = [leaf for leaf in _leaves(stored) if leaf.path[0] not in partition_by]
     types = {leaf.path: leaf.data_type for leaf in leaves}
     chosen = columns_with_statistics(types, properties).union(also)
     return tuple(leaf for leaf in leaves if leaf.path in chosen)
 
 
-def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:
+def file_statistics(
+    metadata: Any,
+    columns: Sequence[IndexedColumn],
+    *,
+    prefix: int = PREFIX_CHARACTERS,
+    states_tight_bounds: bool = False,
+) -> str:
     """The ``stats`` of a data file.
 
     Args:
         metadata: the file's footer, a ``pyarrow.parquet.FileMetaData``.
         columns: from `indexed_columns`, of the schema that the file was written with.
+        prefix: the characters to which strings are truncated.
+        states_tight_bounds: whether to say that the bounds are tight, as writers of tables with
+            deletion vectors do.
 
     Returns:
         JSON text with ``numRecords``, ``minValues``, ``maxValues`` and ``nullCount``.
@@ -107,29 +136,42 @@ def file_statistics(metadata: Any, columns: Sequence[IndexedColumn]) -> str:
         if nulls is not None:
             _put(null_counts, column.path, nulls)
         bounds = _bounds(chunks, column.data_type)
-        if bounds is not None:
-            _put(minimums, column.path, bounds[0])
-            _put(maximums, column.path, bounds[1])
-    return _json(
+        shown = None if bounds is None else _shown(*bounds, column.data_type, prefix)
+        if shown is not None:
+            _put(minimums, column.path, shown[0])
+            _put(maximums, column.path, shown[1])
+    return json_text(
         {
             "numRecords": metadata.num_rows,
             "minValues": minimums,
             "maxValues": maximums,
             "nullCount": null_counts,
+            **({"tightBounds": True} if states_tight_bounds else {}),
         }
     )
 
 
-def longer_prefix(text: str) -> str | None:
+def column_bounds(metadata: Any, column: IndexedColumn) -> tuple[Any, Any] | None:
+    """The exact minimum and maximum of a column; None if the footer lacks one, or all values are null.
+
+    Args:
+        metadata: the file's footer, a ``pyarrow.parquet.FileMetaData``.
+        column: the column.
+    """
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    return _bounds([group.column(column.leaf) for group in groups], column.data_type)
+
+
+def longer_prefix(text: str, prefix: int = PREFIX_CHARACTERS) -> str | None:
     """Truncate a string to a short text that isn't less than it (edge case G8).
 
     After the prefix comes a character that is greater than the first one that was cut off. If that
     one is the greatest of all, a longer prefix is tried, up to twice the usual length; None if that
     doesn't help.
     """
-    if len(text) <= PREFIX_CHARACTERS:
+    if len(text) <= prefix:
         return text
-    for length in range(PREFIX_CHARACTERS, 2 * PREFIX_CHARACTERS):
+    for length in range(prefix, 2 * prefix):
         if length >= len(text):
             return text
         for raised in ("\x7f", "\U0010ffff"):
@@ -182,7 +224,7 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
 
 
 def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """The minimum and maximum for JSON; None if the footer lacks one."""
+    """The minimum and maximum as Python values; None if the footer lacks one."""
     read = _reader(data_type)
     if read is None:
         return None
@@ -200,10 +242,10 @@ def _bounds(chunks: Sequence[Any], data_type: DataType) -> tuple[Any, Any] | Non
     try:
         low = min(read(value) for value, _ in values)
         high = max(read(value) for _, value in values)
-        return _shown(low, high, data_type)
     except (OverflowError, ValueError):
         # A date or time outside of Python's range, a NaN, or a text that isn't UTF-8.
         return None
+    return low, high
 
 
 def _reader(data_type: DataType) -> Callable[[Any], Any] | None:
@@ -243,10 +285,11 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _shown(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
+def _shown(low: Any, high: Any, data_type: DataType, prefix: int) -> tuple[Any, Any] | None:
+    """Bounds as values of JSON."""
     if isinstance(low, str):
-        greatest = longer_prefix(high)
-        return None if greatest is None else (low[:PREFIX_CHARACTERS], greatest)
+        greatest = longer_prefix(high, prefix)
+        return None if greatest is None else (low[:prefix], greatest)
     if isinstance(low, datetime):
         zone = "Z" if str(data_type) == "timestamp" else ""
         # isoformat truncates, and the microseconds field is never negative: it rounds down even
@@ -263,9 +306,9 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     target[path[-1]] = value
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Encode JSON with exact decimals; the standard encoder has only floats."""
     if isinstance(value, dict):
-        members = (f"{json.dumps(k, ensure_ascii=False)}:{_json(v)}" for k, v in value.items())
+        members = (f"{json.dumps(k, ensure_ascii=False)}:{json_text(v)}" for k, v in value.items())
         return "{" + ",".join(members) + "}"
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -1,199 +1,262 @@
-"""The target of a write: an existing table, or one that the write creates.
+"""The target of a write: an existing table, or one that the write creates or defines anew.
 
-Both are a transaction that has begun, so that the commit finds the changes of other writers
-from here on, with what the rows must be like.
+Each is a transaction that has begun, so that the commit finds the changes of other writers from here
+on, with what the table will be like once the write is committed.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine import DeltaTable, OptimisticTransaction, RemoveFile
+from airflow_delta.engine import OptimisticTransaction
 from airflow_delta.engine.errors import (
+    ConstraintViolationError,
     InvalidArgumentError,
-    InvalidTableError,
-    UnsupportedFeatureError,
 )
-from airflow_delta.engine.features.clustering import DOMAIN, parse_clustering_columns
-from airflow_delta.engine.features.column_mapping import mapping_mode
-from airflow_delta.engine.features.column_names import check_column_names
-from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.features.clustering import (
+    DOMAIN,
+    clustering_domain,
+    parse_clustering_columns,
+)
+from airflow_delta.engine.features.column_mapping import mapping_mode, physical_paths
+from airflow_delta.engine.features.feature import Support
+from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
+from airflow_delta.engine.features.protocol import Operation, check_writable, supported_features
+from airflow_delta.engine.features.registry import FEATURES
 from airflow_delta.engine.features.requests.new_table import new_table
+from airflow_delta.engine.features.schema_walk import SchemaPath
 from airflow_delta.engine.model.actions import Metadata, Protocol
 from airflow_delta.engine.model.properties import TableProperties
-from airflow_delta.engine.model.schema import StructField, StructType
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+from airflow_delta.engine.transaction.alter.evolution import evolve_metadata, redefine_metadata
 from airflow_delta.engine.transaction.creation import begin_creation
-from airflow_delta.spark.writer.log_actions import live_files, removal
-from airflow_delta.spark.writer.row_rules import new_table_schema
+from airflow_delta.engine.transaction.intent import SystemDomain
+from airflow_delta.spark.writer.request import WriteRequest
+from airflow_delta.spark.writer.rows_schema import new_table_schema, rows_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_delta.engine import Snapshot
 
-__all__ = ["MODES", "WriteRequest", "WriteTarget", "existing_target", "new_target"]
+__all__ = ["ENFORCED", "WriteTarget", "existing_target", "new_target", "target_of"]
 
-MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists"}
-"""The modes of a write, and their names in a commit, as in Delta Spark."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
-    """A write to be made; see `airflow_delta.spark.writer.write.write_table`."""
-
-    table: DeltaTable
-    mode: str
-    partition_by: tuple[str, ...]
-    properties: Mapping[str, str]
-    transactions: Mapping[str, int]
-    check: Callable[[Snapshot], None] | None = None
+ENFORCED = frozenset(
+    name for name, feature in FEATURES.items() if feature.append is Support.IF_ENFORCED
+)
+"""The features whose rules about rows and files this writer keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """The table to which the rows are written.
+    """The table to which the rows are written, as it is after the commit.
 
     Attributes:
-        transaction: the transaction; for a new table, protocol and metadata are staged.
-        schema: the table's.
-        partition_by: its partition columns.
-        properties: its properties.
-        clustered_by: the paths of its clustering columns.
-        exists: False for a new table.
-        replaced: the ``remove`` actions of the files that the write replaces.
+        transaction: the transaction; changes of protocol and metadata are staged.
+        protocol: the table's protocol.
+        metadata: its metadata.
+        schema: its schema, logical names.
+        clustered_by: the physical paths of its clustering columns.
+        base: the version that the transaction is based on; None for a new table.
     """
 
     transaction: OptimisticTransaction
+    protocol: Protocol
+    metadata: Metadata
     schema: StructType
-    partition_by: tuple[str, ...]
-    properties: TableProperties
-    clustered_by: tuple[tuple[str, ...], ...] = ()
-    exists: bool = True
-    replaced: list[RemoveFile] = field(default_factory=list)
+    clustered_by: tuple[SchemaPath, ...] = ()
+    base: Snapshot | None = None
 
     @property
-    def partition_fields(self) -> tuple[StructField, ...]:
-        """The partition columns, in order."""
-        by_name = {column.name: column for column in self.schema}
-        return tuple(by_name[name] for name in self.partition_by)
+    def table(self) -> str:
+        """The table's location."""
+        return self.transaction.table
+
+    @property
+    def version(self) -> int:
+        """The version that the transaction is based on; 0 for a new table."""
+        return self.base.version if self.base else 0
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return self.metadata.partition_columns
+
+    @property
+    def properties(self) -> TableProperties:
+        """The table's properties."""
+        return TableProperties(self.metadata.configuration, self.table)
+
+    @property
+    def supported(self) -> frozenset[str]:
+        """The features that the protocol supports."""
+        return supported_features(self.protocol)
+
+    @property
+    def mode(self) -> str:
+        """The column mapping mode."""
+        return mapping_mode(self.protocol, self.metadata, table=self.table)
 
 
-def existing_target(request: WriteRequest) -> WriteTarget:
+def target_of(transaction: OptimisticTransaction) -> WriteTarget:
+    """The target of a transaction that leaves protocol and metadata as they are.
+
+    Args:
+        transaction: a transaction on an existing table.
+    """
+    base = transaction.base
+    return WriteTarget(
+        transaction, base.protocol, base.metadata, base.schema, _clustered_by(base), base
+    )
+
+
+def existing_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     """Begin a write to an existing table.
+
+    Args:
+        request: what to do.
+        rows: the rows, whose columns the table may take.
 
     Raises:
         InvalidArgumentError: the requested partitioning isn't the table's.
+        ConstraintViolationError: the table is append-only, and the write would remove rows.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
         DeltaError: the table can't be read, or the request's ``check`` refuses it.
     """
     table = request.table
-    overwrites = request.mode == "overwrite"
-    transaction = table.transaction(
-        "WRITE",
-        operation_parameters=_parameters(request),
-        # All rows are deleted and others inserted: the add and remove actions are the changes,
-        # without cdc files.
-        enforces=["changeDataFeed"] if overwrites else (),
-    )
-    # The version that the transaction is based on: the commit finds later changes of the schema as
-    # conflicts.
-    snapshot = transaction.read_table() if overwrites else transaction.base
+    transaction = _begin(request)
+    # Later changes of protocol and metadata are conflicts, which the commit finds.
+    base = transaction.read_table() if request.replaces_all else transaction.base
     if request.check is not None:
-        request.check(snapshot)
-    _check_rows_can_be_made(snapshot.protocol, snapshot.metadata, table.uri)
-    partition_by = snapshot.metadata.partition_columns
-    if request.partition_by not in ((), partition_by):
-        raise InvalidArgumentError(
-            f"the table is partitioned by {list(partition_by)}, not by "
-            f"{list(request.partition_by)}; leave partition_by out",
+        request.check(base)
+    if request.mode == "overwrite" and base.properties.append_only and base.num_files:
+        raise ConstraintViolationError(
+            "the table is append-only (delta.appendOnly=true), and an overwrite removes rows: append "
+            "instead, or set the property to false first",
             table=table.uri,
         )
-    domain = snapshot.domains.get(DOMAIN)
-    target = WriteTarget(
-        transaction,
-        snapshot.schema,
-        partition_by,
-        snapshot.properties,
-        parse_clustering_columns(domain.configuration, table=table.uri) if domain else (),
+    check_writable(
+        base.protocol,
+        base.metadata,
+        table=table.uri,
+        operation=Operation.APPEND,
+        enforced=ENFORCED,
     )
-    if not overwrites:
-        return target
-    removes = [removal(add, data_change=True) for add in live_files(snapshot.files())]
-    return replace(target, replaced=removes)
+    metadata = _metadata(request, base, rows)
+    protocol = base.protocol
+    if metadata != base.metadata:
+        protocol = upgrade_protocol(base.protocol, metadata, before=base.metadata, table=table.uri)
+        transaction.set_metadata(metadata)
+        if protocol != base.protocol:
+            transaction.set_protocol(protocol)
+    schema = (
+        base.schema
+        if metadata is base.metadata
+        else parse_schema(metadata.schema_string, table.uri)
+    )
+    target = WriteTarget(transaction, protocol, metadata, schema, _clustered_by(base), base)
+    return _without_lost_clustering(target) if request.overwrite_schema else target
 
 
 def new_target(request: WriteRequest, rows: DataFrame) -> WriteTarget:
     """Begin to create a table with the columns of a DataFrame.
 
     Raises:
-        InvalidArgumentError: the partition columns aren't different columns of the rows, or a
+        InvalidArgumentError: the partition or clustering columns aren't different columns of the rows, or a
             property is invalid.
         InvalidTableError: the protocol doesn't have a column's type, or not for partition columns; or a
             column's name needs column mapping.
         UnsupportedFeatureError: the properties need a feature that isn't supported here.
     """
-    uri, properties = request.table.uri, dict(request.properties)
-    schema = new_table_schema(rows)
-    unknown = [name for name in request.partition_by if schema.field(name) is None]
-    if unknown or len(set(request.partition_by)) < len(request.partition_by):
-        raise InvalidArgumentError(
-            f"partition_by={list(request.partition_by)}: expected different columns of the rows, "
-            f"which have {', '.join(schema.names)}",
-            table=uri,
-        )
-    _check_names(schema, request.partition_by, uri)
+    uri = request.table.uri
     made = new_table(
-        schema,
-        properties,
+        new_table_schema(rows),
+        dict(request.properties),
         partition_by=request.partition_by,
+        cluster_by=request.cluster_by,
         unique=lambda: str(uuid.uuid4()),
         table=uri,
     )
-    _check_rows_can_be_made(made.protocol, made.metadata(id=""), uri)
-    transaction = begin_creation(
-        request.table.storage, made, "WRITE", operation_parameters=_parameters(request)
+    metadata = made.metadata(id="")
+    check_writable(
+        made.protocol, metadata, table=uri, operation=Operation.APPEND, enforced=ENFORCED
     )
+    transaction = begin_creation(
+        request.table.storage,
+        made,
+        "WRITE",
+        operation_parameters=request.parameters(made.partition_columns),
+        user_metadata=request.user_metadata,
+        enforces=ENFORCED,
+        owners=request.table.commit_owners,
+    )
+    clustered_by = [
+        parse_clustering_columns(domain.configuration, table=uri)
+        for domain in made.domains
+        if domain.domain == DOMAIN
+    ]
     return WriteTarget(
         transaction,
+        made.protocol,
+        metadata,
         made.schema,
-        request.partition_by,
-        TableProperties(made.configuration, uri),
-        exists=False,
+        clustered_by[0] if clustered_by else (),
     )
 
 
-def _parameters(request: WriteRequest) -> dict[str, object]:
-    return {"mode": MODES[request.mode], "partitionBy": list(request.partition_by)}
-
-
-def _check_names(schema: StructType, partition_by: tuple[str, ...], uri: str) -> None:
-    """Refuse names that need column mapping; the engine's own error would advise to enable it."""
-    stored = StructType(tuple(column for column in schema if column.name not in partition_by))
-    try:
-        check_column_names(stored, table=uri)
-    except InvalidTableError as error:
-        raise InvalidTableError(
-            f"the names of the columns {list(error.columns)} have a character that needs column mapping, "
-            "and data files aren't written with physical column names: rename them in the rows",
-            table=uri,
-            columns=error.columns,
-        ) from error
-
-
-def _check_rows_can_be_made(protocol: Protocol, metadata: Metadata, uri: str) -> None:
-    """Refuse tables that the commit would refuse, and tables with column mapping.
-
-    Files written here follow no feature's rules for rows, and have no physical column names.
-    """
-    check_writable(protocol, metadata, table=uri, operation=Operation.APPEND)
-    mode = mapping_mode(protocol, metadata, table=uri)
-    if mode != "none":
-        raise UnsupportedFeatureError(
-            f"the table has column mapping of mode {mode!r}, and data files aren't written with "
-            "physical column names; write to a table without it",
-            table=uri,
-            features=("columnMapping",),
+def _begin(request: WriteRequest) -> OptimisticTransaction:
+    # All rows that an overwrite removes are deleted, and those that it adds are inserted: the add and
+    # remove actions are the changes, without cdc files.
+    without_cdc = {"changeDataFeed"} if request.mode == "overwrite" else set()
+    transaction = request.table.transaction(
+        "WRITE",
+        operation_parameters=request.parameters(request.partition_by),
+        user_metadata=request.user_metadata,
+        enforces=sorted(ENFORCED | without_cdc),
+    )
+    partition_by = transaction.base.metadata.partition_columns
+    if not request.overwrite_schema and request.partition_by not in ((), partition_by):
+        raise InvalidArgumentError(
+            f"the table is partitioned by {list(partition_by)}, not by "
+            f"{list(request.partition_by)}: leave partition_by out, or define the table anew by "
+            "mode='overwrite' with overwrite_schema=True",
+            table=request.table.uri,
         )
+    return transaction
+
+
+def _metadata(request: WriteRequest, base: Snapshot, rows: DataFrame) -> Metadata:
+    """The table's metadata after the write."""
+    if request.merge_schema:
+        return evolve_metadata(base, new_table_schema(rows))
+    if not request.overwrite_schema:
+        return base.metadata
+    schema = new_table_schema(rows)
+    partition_by = request.partition_by or tuple(
+        name for name in base.metadata.partition_columns if schema.field(name) is not None
+    )
+    unknown = [name for name in partition_by if schema.field(name) is None]
+    if unknown or len(partition_by) == len(schema.fields):
+        raise InvalidArgumentError(
+            f"partition_by={list(partition_by)}: expected columns of the rows, and not all of them; the "
+            f"rows have {', '.join(rows_schema(rows).names)}",
+            table=request.table.uri,
+        )
+    return redefine_metadata(base, schema, partition_by)
+
+
+def _clustered_by(base: Snapshot) -> tuple[SchemaPath, ...]:
+    domain = base.domains.get(DOMAIN)
+    return parse_clustering_columns(domain.configuration, table=base.table) if domain else ()
+
+
+def _without_lost_clustering(target: WriteTarget) -> WriteTarget:
+    """Let a table be clustered by nothing, if the new columns lack one that it was clustered by."""
+    known = set(physical_paths(target.schema, target.mode).values())
+    if set(target.clustered_by) <= known:
+        return target
+    target.transaction.declare(SystemDomain(clustering_domain(())))
+    return replace(target, clustered_by=())

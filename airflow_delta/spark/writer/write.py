@@ -1,55 +1,49 @@
 """`write`: commit the rows of a DataFrame to a table.
 
-1. Begin a transaction at the version for all checks, and refuse tables that need unsupported writer
-   features.
-2. Spark writes the rows as Parquet files into a new directory below the table's root.
-3. Compute the statistics of each file from its footer.
-4. One commit adds the files, with the transaction identifier if there is one. It also creates a new table.
+1. Check the arguments, and begin a transaction (`target`). A table that needs unsupported writer features
+   is refused.
+2. Give the rows the columns of the table (`alignment`), make identities, and add the table's rules as
+   checks (`airflow_delta.spark.rules`).
+3. Spark writes the rows as Parquet files into a new directory below the table's root (`layout`). The
+   checks run in the same pass.
+4. Compute the statistics of each file from its footer (`statistics`), and find what the files replace
+   (`replacement`).
+5. One commit adds and removes the files, with the transaction identifier if there is one. It also creates
+   a new table.
 
 If a step before the commit fails, the log isn't changed, and the files are deleted. After a commit
 with unknown outcome they are kept: they may be part of the table.
 
-Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers".
+Spec: PROTOCOL.md, "Add File and Remove File", "Transaction Identifiers", "Writer Requirements".
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_delta.engine import AddFile, DeltaTable
+from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
-    CommitConflictError,
-    ConstraintViolationError,
-    InvalidArgumentError,
+    MetadataChangedError,
     TableAlreadyExistsError,
+    TableNotFoundError,
 )
-from airflow_delta.engine.model.paths import encode_path, resolve
-from airflow_delta.spark.reader.columns import quoted
-from airflow_delta.spark.reader.data_files import DataFile, list_data_files, write_data_files
-from airflow_delta.spark.runtime.executor_errors import errors_of_executors
-from airflow_delta.spark.runtime.locations import hadoop_path
-from airflow_delta.spark.writer.partitioning import directory_text, partition_values
-from airflow_delta.spark.writer.row_checks import with_row_checks
-from airflow_delta.spark.writer.row_rules import check_rows_fit, stored_columns
-from airflow_delta.spark.writer.statistics import file_statistics, indexed_columns
-from airflow_delta.spark.writer.target import (
-    MODES,
-    WriteRequest,
-    WriteTarget,
-    existing_target,
-    new_target,
-)
+from airflow_delta.engine.features.identity import identity_columns
+from airflow_delta.spark.writer.new_files import NewFiles, commit_files, write_new_files
+from airflow_delta.spark.writer.replacement import stage_replacement
+from airflow_delta.spark.writer.request import WriteRequest, check_request
+from airflow_delta.spark.writer.target import WriteTarget, existing_target, new_target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-    from airflow_delta.engine import Snapshot
-    from airflow_delta.engine.storage.base import Storage
+    from airflow_delta.engine.commit.owner import CommitOwner
 
 __all__ = ["WriteResult", "write", "write_table"]
+
+_ATTEMPTS = 10
+"""How often a write is begun again after another writer has moved a high water mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +55,16 @@ class WriteResult:
         num_files: the number of files that this call added.
         num_rows: the number of rows that it added.
         size_in_bytes: the total size of the files.
+        num_removed_files: the number of files that it removed.
         written: False if this call committed nothing: an earlier call had committed this transaction
-            identifier, or there were no rows to append.
+            identifier, the mode is ``ignore`` and the table exists, or there were no rows to append.
     """
 
     version: int
     num_files: int = 0
     num_rows: int = 0
     size_in_bytes: int = 0
+    num_removed_files: int = 0
     written: bool = True
 
 
@@ -78,160 +74,159 @@ def write(
     mode: str = "append",
     *,
     partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
+    replace_where: Column | str | None = None,
+    partition_overwrite: str = "static",
+    merge_schema: bool = False,
+    overwrite_schema: bool = False,
+    optimize_write: bool | None = None,
+    target_file_size: int | None = None,
     txn: tuple[str, int] | None = None,
+    user_metadata: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    commit_owners: Mapping[str, CommitOwner] | None = None,
+    allowed_outside: Sequence[str] = (),
 ) -> WriteResult:
     """Write a DataFrame to a Delta table, as one commit.
 
+    Columns are matched by name, ignoring case, and cast as Spark does for an ``INSERT``; see `casts`.
+    Columns that the rows lack get their default, generated or identity value, or null. All rules of the
+    table are checked: NOT NULL, CHECK constraints, invariants, generated columns, CHAR and VARCHAR lengths.
+
     Args:
-        rows: the rows. The columns must be those of the table, in any order; NOT NULL, and the lengths of
-            CHAR and VARCHAR, are checked row by row.
+        rows: the rows.
         uri: the table's path or URI; Spark reaches it with the credentials of its own configuration.
-        mode: ``append`` adds the rows, ``overwrite`` replaces all rows; both create the table if it doesn't
-            exist. ``error`` creates the table, which must not exist.
+        mode: ``append`` adds the rows, ``overwrite`` replaces rows; both create the table if it doesn't
+            exist. ``error`` creates the table, which must not exist; ``ignore`` creates it, or does nothing
+            if it exists.
         partition_by: partition columns of a new table; for an existing one empty, or the table's.
+        cluster_by: clustering columns of a new table.
         properties: table properties of a new table.
+        replace_where: with ``overwrite``: a condition; the rows of the table for which it is true are
+            replaced. New rows for which it isn't true are refused. A new table ignores it.
+        partition_overwrite: with ``overwrite``: ``static`` replaces all rows, ``dynamic`` those in the
+            partitions of which there are new rows.
+        merge_schema: whether the table gets columns that only the rows have, also inside structs, and,
+            with ``delta.enableTypeWidening``, their wider types.
+        overwrite_schema: with ``overwrite``: whether the columns of the rows replace those of the table,
+            and ``partition_by`` its partition columns.
+        optimize_write: whether to shuffle the rows by the partition columns first, so that few files come
+            of them. None: as ``delta.autoOptimize.optimizeWrite`` says, or else for partitioned tables.
+        target_file_size: the size in bytes of the parts of such a shuffle; None: ``delta.targetFileSize``,
+            or else 128 MiB.
         txn: application id and version: if they are committed already, the call writes nothing and returns
             that commit's version. So a retry can't write twice.
+        user_metadata: a text for ``commitInfo.userMetadata``.
         storage_options: credentials and settings with which the engine commits.
+        commit_owners: commit owners of managed tables by name, beside those that are installed.
+        allowed_outside: locations outside of the table below which it may read files; see `DeltaTable`.
 
     Raises:
-        InvalidArgumentError: an argument is invalid.
+        InvalidArgumentError: an argument is invalid, or two exclude each other.
         TableAlreadyExistsError: the mode is ``error`` and the table exists.
-        ConstraintViolationError: the rows don't fit the table.
+        ConstraintViolationError: the rows don't fit the table. The message has the rule, the number of rows
+            that break it, and one of them.
         UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
         CommitConflictError: another writer made a conflicting change.
         CommitOutcomeUnknownError: the store failed; the commit may have been made.
-        PySparkException: Spark's own errors.
+        StorageError: Spark can't read a source file, or write the data files.
+        PySparkException: Spark's other errors.
     """
     return write_table(
         rows,
-        uri,
-        mode=mode,
-        partition_by=partition_by,
-        properties=properties,
+        WriteRequest(
+            DeltaTable(uri, storage_options, commit_owners, allowed_outside=allowed_outside),
+            mode,
+            partition_by=tuple(partition_by),
+            cluster_by=tuple(cluster_by),
+            properties=dict(properties or {}),
+            replace_where=replace_where,
+            partition_overwrite=partition_overwrite,
+            merge_schema=merge_schema,
+            overwrite_schema=overwrite_schema,
+            optimize_write=optimize_write,
+            target_file_size=target_file_size,
+            user_metadata=user_metadata,
+            transactions=dict([txn] if txn else []),
+        ),
         txn=txn,
-        storage_options=storage_options,
     )
 
 
 def write_table(
-    rows: DataFrame,
-    uri: str,
-    *,
-    mode: str,
-    partition_by: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    txn: tuple[str, int] | None = None,
-    identifiers: Mapping[str, int] | None = None,
-    check: Callable[[Snapshot], None] | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    rows: DataFrame, request: WriteRequest, *, txn: tuple[str, int] | None = None
 ) -> WriteResult:
-    """Like `write`, with more arguments.
+    """Like `write`, for a request.
 
     Args:
         rows: see `write`.
-        uri: see `write`.
-        mode: see `write`.
-        partition_by: see `write`.
-        properties: see `write`.
-        txn: see `write`.
-        identifiers: other versions by application id that the commit sets, without comparing them with the
-            log.
-        check: raises an error if an existing table must not be written to. Its argument is the version that
-            the transaction is based on, so that any change between the check and the commit is a conflict.
-        storage_options: see `write`.
+        request: what to do.
+        txn: the transaction identifier, one of the request's, by which an earlier commit is found.
 
     Raises:
-        DeltaError: see `write`; or what ``check`` raises.
+        DeltaError: see `write`; or what the request's ``check`` raises.
         PySparkException: Spark's own errors.
     """
-    if mode not in MODES:
-        raise InvalidArgumentError(
-            f"unknown mode {mode!r}: expected one of {', '.join(MODES)}", table=uri
-        )
-    table = DeltaTable(uri, storage_options)
-    transactions = {**(identifiers or {}), **dict([txn] if txn else [])}
-    request = WriteRequest(table, mode, tuple(partition_by), properties or {}, transactions, check)
-    target = existing_target(request) if table.exists() else new_target(request, rows)
-    if txn and target.exists:
+    check_request(request, rows)
+    for attempt in range(1, _ATTEMPTS + 1):
+        target = _target(rows, request)
+        if (result := _without_writing(request, target, txn)) is not None:
+            return result
+        try:
+            return _write(rows, request, target)
+        except MetadataChangedError:
+            # The values of identity columns follow the high water mark, so the rows are made anew.
+            if attempt == _ATTEMPTS or not identity_columns(target.schema):
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _target(rows: DataFrame, request: WriteRequest) -> WriteTarget:
+    try:
+        return existing_target(request, rows)
+    except TableNotFoundError:
+        return new_target(request, rows)
+
+
+def _without_writing(
+    request: WriteRequest, target: WriteTarget, txn: tuple[str, int] | None
+) -> WriteResult | None:
+    """The result of a write that has nothing to do; None for others."""
+    if target.base is None:
+        return None
+    if txn:
         # After the transaction has begun, so that any later commit is a conflict.
-        earlier = table.version_of_transaction(*txn)
+        earlier = request.table.version_of_transaction(*txn)
         if earlier is not None:
             return WriteResult(earlier, written=False)
-    if target.exists and mode == "error":
+    if request.mode == "ignore":
+        return WriteResult(target.base.version, written=False)
+    if request.mode == "error":
         raise TableAlreadyExistsError(
-            "there is a table already; append to it, or overwrite it", table=uri
+            "there is a table already; append to it, or overwrite it", table=request.table.uri
         )
-    return _write(rows, request, target)
+    return None
 
 
 def _write(rows: DataFrame, request: WriteRequest, target: WriteTarget) -> WriteResult:
-    storage, transaction = request.table.storage, target.transaction
-    directory = f"write-{uuid.uuid4()}"
-    try:
-        _write_rows(rows, target, hadoop_path(resolve(storage.root, encode_path(directory))))
-        written = list_data_files(storage, directory)
-        files = [file for file in written if file.num_rows]
-        storage.delete([file.info.path for file in written if not file.num_rows])
-        transaction.add_files(_adds(files, directory, target))
-    except BaseException:
-        _delete(storage, directory)
-        raise
-    if not files and target.exists and not target.replaced and not request.transactions:
-        _delete(storage, directory)
-        return WriteResult(transaction.read_version or 0, written=False)
-    for remove in target.replaced:
-        transaction.remove_file(remove)
-    for app_id, version in request.transactions.items():
-        transaction.set_transaction(app_id, version)
-    num_rows = sum(file.num_rows for file in files)
-    size = sum(file.info.size for file in files)
-    metrics = {"numFiles": len(files), "numOutputRows": num_rows, "numOutputBytes": size}
-    try:
-        commit = transaction.commit(operation_metrics=metrics)
-    except (CommitConflictError, ConstraintViolationError):
-        # Only after errors that rule out a commit: otherwise the table may need the files.
-        _delete(storage, directory)
-        raise
-    return WriteResult(commit.version, len(files), num_rows, size)
+    transaction = target.transaction
+    with NewFiles(request.table.storage) as files:
+        write_new_files(rows, request, target, files)
+        removed = stage_replacement(rows.sparkSession, request, target, files)
+        transaction.add_files(files.adds)
+        for name, furthest in files.identity_values.items():
+            transaction.use_identity_values(name, furthest)
+        has_changed = files.adds or removed.changes_table or target.base is None
+        if not has_changed and not request.transactions and not _changes_table(target):
+            return WriteResult(target.version, written=False)
+        for app_id, version in request.transactions.items():
+            transaction.set_transaction(app_id, version)
+        version = commit_files(transaction, files, {**files.metrics, **removed.metrics(request)})
+    return WriteResult(
+        version, len(files.adds), files.num_rows, files.size_in_bytes, removed.num_files
+    )
 
 
-def _delete(storage: Storage, directory: str) -> None:
-    storage.delete([info.path for info in storage.walk(directory)])
-
-
-def _write_rows(rows: DataFrame, target: WriteTarget, path: str) -> None:
-    table = target.transaction.table
-    check_rows_fit(rows, target.schema, table=table)
-    stored = stored_columns(target.schema, target.partition_by, table=table)
-    columns = [rows[quoted(column.name)] for column in stored]
-    columns += [
-        directory_text(rows[quoted(column.name)], column.data_type).alias(column.name)
-        for column in target.partition_fields
-    ]
-    checked = with_row_checks(rows, target.schema, table=table).select(columns)
-    with errors_of_executors():
-        write_data_files(checked, path, partition_by=target.partition_by)
-
-
-def _adds(files: Sequence[DataFile], directory: str, target: WriteTarget) -> list[AddFile]:
-    """An ``add`` for each file. A loop over files: those of one write, whose footers were read."""
-    stored = stored_columns(target.schema, target.partition_by, table=target.transaction.table)
-    columns = indexed_columns(stored, target.properties, also=target.clustered_by)
-    return [
-        AddFile(
-            path=encode_path(file.info.path),
-            partition_values=partition_values(
-                file.info.path.removeprefix(f"{directory}/").split("/")[:-1],
-                target.partition_fields,
-                table=target.transaction.table,
-            ),
-            size=file.info.size,
-            modification_time=file.info.modified_ms,
-            data_change=True,
-            stats=file_statistics(file.footer, columns),
-        )
-        for file in files
-    ]
+def _changes_table(target: WriteTarget) -> bool:
+    return target.base is not None and target.metadata != target.base.metadata

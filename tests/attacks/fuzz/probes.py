@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_delta.engine.errors import DeltaError
+from airflow_delta.engine.storage.base import Storage
+from airflow_delta.engine.storage.location import open_storage
 from tests.attacks.fuzz.operations import Bench, Operation
 from tests.attacks.fuzz.tables import SECRET
 
@@ -55,6 +57,20 @@ def _deletes_inside(bench: Bench) -> Any:
     os.remove(f"{bench.root}/part=x/f.parquet")
 
 
+def _bucket(bench: Bench) -> Storage:
+    return open_storage(bench.root.rsplit("/", 2)[0], bench.options)
+
+
+def _read_unnamed(bench: Bench) -> Any:
+    return _bucket(bench).head("elsewhere/secret.txt")
+
+
+def _delete_many(bench: Bench) -> Any:
+    # A request for many deletes a single key as well.
+    names = ["elsewhere/a.parquet", "elsewhere/b.parquet"]
+    return _bucket(bench).delete([bench.root.rpartition("/")[2], *names])
+
+
 def _print(bench: Bench) -> Any:
     bench.printed = "\x1b[31mred"
 
@@ -78,6 +94,10 @@ PROBES: dict[str, Operation] = {
         Operation("probe: changes the table", _deletes_inside),
         Operation("probe: deletes a live file", _deletes_inside, writes=True, deletes=lambda _: True),
         Operation("probe: crashes", lambda _: ctypes.string_at(0)),
+        Operation("probe: reads an object", _read_unnamed),
+        Operation("probe: deletes objects", _delete_many),
+        Operation("probe: lists objects", lambda b: list(_bucket(b).walk("elsewhere"))),
+        Operation("probe: writes an object", lambda b: _bucket(b).replace("elsewhere/x", b"x")),
         Operation("probe: never ends", lambda _: time.sleep(3600)),
     )
 }  # fmt: skip

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ SECONDS = 10.0
 """How long an operation may take, of the processor's time."""
 
 _PATIENCE = 3
-"""How many times as long it may take by the clock, on a machine that others use as well."""
+"""How many times as long it may take by the clock before the runner looks whether it waits or works."""
 
 SAMPLE = 12
 """How many operations each case is asked for: the seventy that there are take two seconds."""
@@ -36,6 +36,7 @@ SAMPLE = 12
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _PATH_LENGTH = 48
 _DUMP_SECONDS = 0.5
+_LOOK_SECONDS = 2
 # Beyond this a case tells nothing new.
 _MOST_KILLS = 2
 _PROGRESS = 100
@@ -206,9 +207,14 @@ class Runner:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def connections(self, roots: Iterable[str] = ()) -> list[str]:
-        """Who has spoken to the listener since the last call, or asked the store beyond the roots."""
-        outside = self._server.outside(roots) if self._server is not None else []
+    def connections(self, roots: Iterable[str] = (), named: Collection[str] = ()) -> list[str]:
+        """Who has spoken to the listener since the last call, or asked the store beyond the roots.
+
+        Args:
+            roots: where tables are.
+            named: the keys of the objects that the log names.
+        """
+        outside = self._server.outside(roots, named) if self._server is not None else []
         return [*self._listener.found(), *outside]
 
     def stderr(self) -> str:
@@ -265,6 +271,7 @@ class _Case:
     def __init__(self, runner: Runner, seed: int, report: Report) -> None:
         self._runner, self._seed, self._report = runner, seed, report
         self._case, self._pid = f"seed {seed}", 0
+        self._named: list[str] = []
         self._files_known = False
 
     def run(self) -> None:
@@ -292,7 +299,12 @@ class _Case:
         """Follow a child to its end; the operation that it didn't come back from, and why."""
         name, number, done = "building the case", -1, False
         while True:
-            message = self._runner.message(_PATIENCE * self._runner.seconds + 10 * (number < 0))
+            patience = _PATIENCE * self._runner.seconds + 10 * (number < 0)
+            used = _processor_seconds(self._pid)
+            message = self._runner.message(patience)
+            # On a machine that others use as well, it may have had little of the processor.
+            while message is None and self._works(since=used, seconds=patience / _PATIENCE):
+                message = self._runner.message(patience)
             match message:
                 case None:
                     self._kill()
@@ -301,8 +313,8 @@ class _Case:
                     return name, number, "no end"
                 case {"pid": pid}:
                     self._pid = pid
-                case {"case": case}:
-                    self._case = case
+                case {"case": case, "named": named}:
+                    self._case, self._named = case, named
                     if first:
                         self._count_mutations(case)
                         self._say(case)
@@ -316,6 +328,13 @@ class _Case:
                     if done and status == 0:
                         return None
                     return name, number, f"crash {status:#x}"
+
+    def _works(self, *, since: float, seconds: float) -> bool:
+        """Whether the child is busy, and hasn't had all the processor's time of an operation."""
+        before = _processor_seconds(self._pid)
+        time.sleep(_LOOK_SECONDS)
+        now = _processor_seconds(self._pid)
+        return before < now < since + seconds
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -336,7 +355,7 @@ class _Case:
             self._find(name, kind, said)
         if seconds > self._runner.seconds:
             self._find(name, "slow", f"{outcome['answer']} after {seconds:.0f} s")
-        for connection in self._runner.connections(roots):
+        for connection in self._runner.connections(roots, self._named):
             self._find(name, "connection", connection)
         if self._runner.verbose:
             wrong = "".join(f"\n        WRONG {kind}: {said}" for kind, said in outcome["wrong"])
@@ -363,6 +382,15 @@ class _Case:
     def _say(self, case: str) -> None:
         if self._runner.verbose:
             print(case)
+
+
+def _processor_seconds(pid: int) -> float:
+    """How much of the processor's time a process has had; 0 where there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def make_templates(directory: Path) -> Path:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import io
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
+from xml.etree import ElementTree
 
-__all__ = ["S3Server"]
+from tests.attacks.fuzz.named import plain_key
+
+__all__ = ["BUCKET", "S3Server"]
 
 BUCKET = "fuzz"
 
@@ -25,7 +29,7 @@ class S3Server:
                 """Say nothing."""
 
         self._application = DomainDispatcherApplication(create_backend_app)
-        self._found: list[str] = []
+        self._found: list[tuple[str, str]] = []
         self._server = make_server(
             "127.0.0.1", 0, self._noted, threaded=True, request_handler=Quiet
         )
@@ -48,19 +52,24 @@ class S3Server:
             "aws_endpoint_url": f"http://127.0.0.1:{self.port}",
         }
 
-    def outside(self, roots: Iterable[str]) -> list[str]:
-        """What was asked for since the last call that isn't below any of these.
+    def outside(self, roots: Iterable[str], named: Collection[str] = ()) -> list[str]:
+        """What was asked for since the last call that isn't below any of the roots.
 
-        Reading an object elsewhere in the bucket isn't counted: a log may name it, and it is opened with
-        the credentials that the user gave for this bucket. Whether the log does name it isn't checked here,
-        nor are the names in the body of a bulk deletion.
+        A log may name objects elsewhere in the table's bucket. They are read with the credentials that the
+        user gave for this bucket. So these reads are left out, but no other requests for them.
+
+        Args:
+            roots: the locations of tables.
+            named: the keys that the log names, as `named.named_objects` finds them.
         """
         found, self._found = self._found, []
         below = tuple(f"/{root.removeprefix('s3://')}/" for root in roots)
         return [
-            asked
-            for asked in found
-            if not f"{asked.partition(' ')[2]}/".startswith(below) and not _reads_object(asked)
+            f"{method} {path}"
+            for method, path in found
+            if not (
+                _is_below(path, below) or (method in ("GET", "HEAD") and _key_of(path) in named)
+            )
         ]
 
     def close(self) -> None:
@@ -68,11 +77,17 @@ class S3Server:
         self._server.shutdown()
 
     def _noted(self, environ: dict[str, Any], start: Any) -> Any:
-        path = unquote(environ["PATH_INFO"])
-        prefix = parse_qs(environ["QUERY_STRING"]).get("prefix", [""])[0]
-        if environ["REQUEST_METHOD"] != "POST" or "delete" not in environ["QUERY_STRING"]:
-            method = "LIST" if "list-type" in environ["QUERY_STRING"] else environ["REQUEST_METHOD"]
-            self._found.append(f"{method} {path}" + (f"/{prefix}" if prefix else ""))
+        # WSGI decodes the path once, as Latin-1.
+        path = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "surrogateescape")
+        query = parse_qs(environ["QUERY_STRING"], keep_blank_values=True)
+        method = "LIST" if "list-type" in query else environ["REQUEST_METHOD"]
+        if method == "POST" and "delete" in query:
+            body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+            environ["wsgi.input"] = io.BytesIO(body)
+            self._found += [("DELETE", f"/{BUCKET}/{key}") for key in _deleted_keys(body)]
+        else:
+            prefix = query.get("prefix", [""])[0]
+            self._found.append((method, path + (f"/{prefix}" if prefix else "")))
         return self._application(environ, start)
 
     def _make_bucket(self) -> None:
@@ -84,6 +99,16 @@ class S3Server:
         self._found.clear()
 
 
-def _reads_object(asked: str) -> bool:
-    method, _, path = asked.partition(" ")
-    return method in ("GET", "HEAD") and path.startswith(f"/{BUCKET}/")
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
+    return f"{path}/".startswith(roots) and ".." not in path.split("/")
+
+
+def _key_of(path: str) -> str | None:
+    """The key of an object in the bucket, as `plain_key`."""
+    beginning = f"/{BUCKET}/"
+    return plain_key(path.removeprefix(beginning)) if path.startswith(beginning) else None
+
+
+def _deleted_keys(body: bytes) -> list[str]:
+    """The keys in the body of a bulk deletion (DeleteObjects)."""
+    return [key.text or "" for key in ElementTree.fromstring(body).iterfind("{*}Object/{*}Key")]

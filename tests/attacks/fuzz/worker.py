@@ -115,6 +115,7 @@ class _Child:
     def __init__(self, directory: str, port: int, request: dict[str, Any], templates: Any) -> None:
         from tests.attacks.fuzz.case import Selection, build
         from tests.attacks.fuzz.grounds import Bucket, Directory
+        from tests.attacks.fuzz.named import named_objects
 
         _say({"pid": os.getpid()})
         self._work = f"{directory}/case"
@@ -132,7 +133,9 @@ class _Child:
         self._case = build(request["seed"], places, templates, chosen)
         self._places = places
         self._ground: Ground = Directory(places.root)
+        self._named: list[str] = []
         if store := request["store"]:
+            self._named = named_objects(self._case.tree, store["uri"].removeprefix("s3://"))
             self._ground = Bucket(
                 store["uri"], store["options"], f"{request['seed']}-{os.getpid()}"
             )
@@ -149,7 +152,7 @@ class _Child:
         self._canary = Canary(self._places.outside)
         self._lay_out()
         self._asked, self._newest = False, None
-        _say({"case": str(self._case)[:4000]})
+        _say({"case": str(self._case)[:4000], "named": self._named})
         _limit()
         wanted = self._wanted([operation.name for operation in OPERATIONS])
         for number, operation in enumerate([*OPERATIONS, *PROBES.values()]):

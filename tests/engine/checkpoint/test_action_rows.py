@@ -19,7 +19,7 @@ from airflow_delta.engine.checkpoint.action_rows import (
 from airflow_delta.engine.checkpoint.layout import checkpoint_schema
 from airflow_delta.engine.checkpoint.row_encoder import RowEncoder
 from airflow_delta.engine.errors import CorruptLogError, InvalidTableError
-from airflow_delta.engine.parquet.stitch import StoredFile, stored_in
+from airflow_delta.engine.parquet import StoredFile, parse_stored_file
 from tests.engine.checkpoint.contents import add_row, add_table, remove_row, remove_table
 
 SMALL: dict[str, list[Any]] = {
@@ -168,7 +168,7 @@ def test_what_fails_on_a_thread_is_raised_with_the_version(
 
 def test_row_groups_of_another_file_are_taken_if_they_are_alike() -> None:
     content, _ = written("add", "remove")
-    other = stored_in(content)
+    other = parse_stored_file(content)
     stream = io.BytesIO()
     with new_action_file(stream, checkpoint_schema(), table="t", version=8) as rows:
         rows.write_non_file_actions(SMALL)
@@ -185,7 +185,7 @@ def other_writer(**settings: Any) -> StoredFile:
     table = read(written("add")[0])
     stream = io.BytesIO()
     pq.write_table(table, stream, store_schema=False, **settings)
-    return stored_in(stream.getvalue())
+    return parse_stored_file(stream.getvalue())
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from airflow_delta.engine.log.files import (
     V2Checkpoint,
     checkpoint_path,
 )
-from airflow_delta.engine.parquet.stitch import StitchedFile, stored_in
+from airflow_delta.engine.parquet import StitchedFile, parse_stored_file
 from airflow_delta.engine.replay.reconcile import ReconciledCommits, reconcile_commits
 from airflow_delta.engine.snapshot.segment_commits import SegmentCommits
 from airflow_delta.engine.storage.base import FileInfo
@@ -137,7 +137,7 @@ def follow(
 def groups(storage: MemoryStorage, path: str) -> list[bytes]:
     """The bytes of the row groups of a file."""
     data = storage.read(path)
-    return [data[g.start : g.start + g.length] for g in stored_in(data).groups]
+    return [data[g.start : g.start + g.length] for g in parse_stored_file(data).groups]
 
 
 def kept(storage: MemoryStorage) -> int:
@@ -241,7 +241,7 @@ def test_small_row_groups_do_not_pile_up(storage: MemoryStorage) -> None:
             storage.head(written.path).modified_ms,
         )
     assert paths(storage, "add", base.path) == added(*range(30), *range(100, 125))
-    sizes = [g.num_rows for g in stored_in(storage.read(base.path)).groups]
+    sizes = [g.num_rows for g in parse_stored_file(storage.read(base.path)).groups]
     assert min(sizes[1:]) >= GROUP // 2
     # The full ones were never touched.
     assert {*groups(storage, BASE)[1:]} <= {*groups(storage, base.path)}
@@ -306,7 +306,7 @@ def test_a_checkpoint_of_another_writer_is_written_anew(
 def parts_of(storage: MemoryStorage, numbers: list[list[int]]) -> MultipartCheckpoint:
     """The row groups of the checkpoint dealt out to parts."""
     data, files = storage.read(BASE), []
-    stored = stored_in(data)
+    stored = parse_stored_file(data)
     for part, chosen in enumerate(numbers, 1):
         sink = io.BytesIO()
         file = StitchedFile(sink)
@@ -354,7 +354,7 @@ def test_adds_and_removes_in_one_row_group_are_told_apart(storage: MemoryStorage
 @pytest.mark.parametrize("touched", [False, True])
 def test_damage_is_not_copied(storage: MemoryStorage, group: int, touched: bool) -> None:
     whole = storage.read(BASE)
-    stored = stored_in(whole).groups[group]
+    stored = parse_stored_file(whole).groups[group]
     found: list[CorruptLogError] = []
     for place in range(stored.start, stored.start + stored.length, stored.length // 12):
         damaged = bytearray(whole)

@@ -420,6 +420,19 @@ def test_expressions_hold_their_columns(path: tuple[str, ...], reason: str | Non
             check_no_expressions(DEPENDENT, FEW, path, verb="renamed")
 
 
+def test_a_very_long_expression_holds_every_column() -> None:
+    """To cut it into tokens would take longer than anybody waits."""
+    for length, held in ((1_000_000, False), (1_000_001, True)):
+        long = properties(**{"constraints.long": "1 > 0".ljust(length)})
+        if held:
+            with pytest.raises(
+                InvalidArgumentError, match="can't be renamed: the constraint 'long'"
+            ):
+                check_no_expressions(DEPENDENT, long, ("free",), verb="renamed")
+        else:
+            check_no_expressions(DEPENDENT, long, ("free",), verb="renamed")
+
+
 def test_what_is_dropped_too_holds_nothing() -> None:
     leaving = [("made",), ("i",)]
     for path in [("s", "x"), ("i",)]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.arrow.json.exact import FILE_KINDS, SMALL_KINDS
+from airflow_delta.engine.arrow.json.exact import FILE_KINDS, NON_FILE_KINDS
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.compacted import (
     check_pledge,
@@ -160,7 +160,7 @@ def test_another_writers_compaction_has_nothing_to_compare_with():
 def test_a_pledge_is_no_action_that_anybody_knows():
     """PROTOCOL.md, "Protocol Evolution": clients must ignore what they don't recognize."""
     ((kind, value),) = json.loads(pledged(3, 7, [], lines=0)).items()
-    assert kind not in {*FILE_KINDS, *SMALL_KINDS, "sidecar", "checkpointMetadata"}
+    assert kind not in {*FILE_KINDS, *NON_FILE_KINDS, "sidecar", "checkpointMetadata"}
     assert value["keepsRemoved"] is True
     longest = pledged(MAX_VERSION - 1, MAX_VERSION, [], lines=MAX_VERSION)
     assert len(longest) < 250, "so that the head of the file certainly holds it"

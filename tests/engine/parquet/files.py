@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_delta.engine.arrow.parquet.action_file import ActionFile
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
-from airflow_delta.engine.parquet.rows import read_non_file_rows
+from airflow_delta.engine.model.checkpoint_kinds import CHECKPOINT_KINDS
+from airflow_delta.engine.parquet import read_non_file_rows
 from airflow_delta.engine.parquet.thrift import ThriftStruct, decode, encode
 from airflow_delta.engine.storage.base import FileInfo
 from airflow_delta.engine.storage.memory import MemoryStorage
@@ -116,7 +116,7 @@ def stored(rows: Sequence[dict[str, Any]], schema: pa.Schema = SCHEMA, **options
 
 def here(data: bytes) -> Rows:
     """What this package reads."""
-    return read_non_file_rows(io.BytesIO(data), size=len(data), kinds=SMALL_KINDS)
+    return read_non_file_rows(io.BytesIO(data), size=len(data), kinds=CHECKPOINT_KINDS)
 
 
 def by_pyarrow(data: bytes) -> Rows:

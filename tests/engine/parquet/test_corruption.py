@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from airflow_delta.engine.checkpoint.write import write_classic_checkpoint
 from airflow_delta.engine.errors import CorruptLogError
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.thrift import ThriftStruct
 from tests.engine.checkpoint.contents import content, memory
 from tests.engine.parquet.files import by_pyarrow, here, many_rows, stored, with_footer
@@ -64,7 +64,7 @@ def test_damage_is_refused_or_makes_no_difference(origin: str, sales_copy: Path)
         bad = damaged(data, chance)
         try:
             found = here(bad)
-        except NotReadHere:
+        except PyarrowFallback:
             outcomes["refused"] += 1
             continue
         try:

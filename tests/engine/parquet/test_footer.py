@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.footer import Footer, read_footer
-from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.thrift import (
     BINARY,
     FALSE,
@@ -84,7 +84,7 @@ def test_a_node_has_its_children_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "meaning"),
+    ("annotations", "annotation"),
     [
         ({}, ""),
         ({6: (I32, 0)}, "string"),
@@ -126,10 +126,10 @@ def test_a_node_has_its_children_by_name() -> None:
         ),
     ],
 )
-def test_annotations_say_what_a_leaf_means(annotations: Any, meaning: str | None) -> None:
+def test_annotations_say_what_a_leaf_means(annotations: Any, annotation: str | None) -> None:
     # A new annotation and an old one may both be there, and must not differ.
     leaf = {1: (I32, 6), 3: (I32, 1), 4: (BINARY, b"x"), **annotations}
-    assert schema_of(leaf).root.children[0].meaning == meaning
+    assert schema_of(leaf).root.children[0].annotation == annotation
 
 
 def chunk(given: ThriftStruct) -> ThriftStruct:
@@ -149,7 +149,10 @@ def chunk(given: ThriftStruct) -> ThriftStruct:
         (lambda f: f.fields[2][1].items.append(ThriftStruct()), "outside of its tree"),
         (lambda f: f.fields[2][1].items.clear(), "fewer nodes"),
         (lambda f: f.fields[2][1].items[0].fields.pop(5), "has None children"),
-        (lambda f: f.fields[2][1].items[2].fields.update({5: (I32, 1)}), "leaf with children"),
+        (
+            lambda f: f.fields[2][1].items[2].fields.update({5: (I32, 1)}),
+            "physical type and children",
+        ),
         (lambda f: f.fields[2][1].items[2].fields.update({3: (I32, 3)}), "repetition 3"),
         (lambda f: f.fields[2][1].items[2].fields.pop(4), "name is missing"),
         (lambda f: f.fields[4][1].items[0].fields[1][1].items.pop(), "chunks, expected"),
@@ -159,7 +162,7 @@ def chunk(given: ThriftStruct) -> ThriftStruct:
 def test_a_footer_that_contradicts_itself_is_refused(
     change: Callable[[ThriftStruct], Any], message: str
 ) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         footer(change)
 
 
@@ -183,7 +186,7 @@ def test_a_chunk_that_makes_no_sense_is_refused(
 ) -> None:
     found = footer(lambda given: change(chunk(given)))
     leaf = next(found.root.leaves())
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         found.row_groups[0].chunk(leaf)
 
 
@@ -193,12 +196,12 @@ def test_names_that_occur_twice_are_refused_when_asked_for() -> None:
 
     protocol = footer(rename).root.child("protocol")
     assert protocol is not None
-    with pytest.raises(NotReadHere, match=r"protocol\.minReaderVersion is there 2 times"):
+    with pytest.raises(PyarrowFallback, match=r"2 columns are named protocol\.minReaderVersion"):
         protocol.child("minReaderVersion")
 
 
 def test_what_follows_a_footer_is_refused() -> None:
-    with pytest.raises(NotReadHere, match="the footer takes"):
+    with pytest.raises(PyarrowFallback, match="the footer takes"):
         read_footer(encode(footer_of(DATA)) + b"\0")
 
 
@@ -207,5 +210,5 @@ def test_a_very_deep_schema_is_refused() -> None:
     for _ in range(40):
         type_ = pa.struct([("x", type_)])
     data = stored([], pa.schema([("x", type_)]))
-    with pytest.raises(NotReadHere, match="too deep"):
+    with pytest.raises(PyarrowFallback, match="too deep"):
         read_footer(encode(footer_of(data)))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.footer import INT32, ColumnChunk, SchemaNode
 from airflow_delta.engine.parquet.leaf_rows import LeafRows
-from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.thrift import I32, STRUCT, ThriftStruct, encode
 
 SCALAR = SchemaNode("x", 1, INT32, "", 2, 0, 0, ("k", "x"), ())
@@ -67,19 +67,19 @@ def test_a_row_may_go_on_in_the_next_page() -> None:
     ],
 )
 def test_a_row_that_is_null_cannot_go_on(pages: list[bytes]) -> None:
-    with pytest.raises(NotReadHere, match="a row that is null goes on"):
+    with pytest.raises(PyarrowFallback, match="a row that is null has another value"):
         rows_of(LIST, 2, 2, *pages)
 
 
 @pytest.mark.parametrize(("num_rows", "num_values"), [(60, 61), (61, 60), (120, 120)])
 def test_as_many_rows_and_values_as_there_should_be(num_rows: int, num_values: int) -> None:
-    with pytest.raises(NotReadHere, match=r"k\.x has 60 values in 60 rows, expected"):
+    with pytest.raises(PyarrowFallback, match=r"k\.x has 60 values in 60 rows, expected"):
         rows_of(SCALAR, num_rows, num_values, page([(60, 0)]))
 
 
 def test_very_many_entries_are_refused() -> None:
     pages = [page([(60, 1)])] * 834
-    with pytest.raises(NotReadHere, match=r"k\.x has more than 50000 entries"):
+    with pytest.raises(PyarrowFallback, match=r"k\.x has more than 50000 entries"):
         rows_of(SCALAR, 60 * 834, 60 * 834, *pages)
 
 
@@ -87,5 +87,5 @@ def test_a_dictionary_comes_first() -> None:
     about = ThriftStruct({1: (I32, 0), 2: (I32, 0)})
     dictionary = encode(ThriftStruct({1: (I32, 2), 2: (I32, 0), 3: (I32, 0), 7: (STRUCT, about)}))
     assert rows_of(SCALAR, 5, 5, dictionary, page([(5, 0)])).rows == []
-    with pytest.raises(NotReadHere, match="not the first page"):
+    with pytest.raises(PyarrowFallback, match="not the first page"):
         rows_of(SCALAR, 5, 5, page([(5, 0)]), dictionary)

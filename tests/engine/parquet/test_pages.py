@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.footer import BYTE_ARRAY, SchemaNode
 from airflow_delta.engine.parquet.pages import DataPage, DictionaryPage, read_page
-from airflow_delta.engine.parquet.refusals import NotReadHere
 from airflow_delta.engine.parquet.thrift import FALSE, I32, STRUCT, TRUE, ThriftStruct, encode
 
 LEAF = SchemaNode("x", 1, BYTE_ARRAY, "string", 2, 1, 0, ("x",), ())
@@ -79,7 +79,7 @@ def test_compressed_pages(codec: int, name: str) -> None:
     for found in (first, second, plain):
         assert found.values(2, None) == ["a", "bc"]
     bad = page(3, V2, body, size=len(BODY_V2) + 1, flags={7: (TRUE, True)})
-    with pytest.raises(NotReadHere, match=r"expected \d+"):
+    with pytest.raises(PyarrowFallback, match=r"expected \d+"):
         read(bad, codec=codec).values(2, None)
 
 
@@ -88,10 +88,10 @@ def test_a_dictionary_is_decoded_when_asked_for() -> None:
     assert isinstance(found, DictionaryPage)
     words = found.values()
     assert words == ["a", "bc"]
-    places = page(0, {**V1, 2: 8}, BODY_V1[: -len(TEXTS)] + b"\x01\x04\x01")
-    assert read(places).values(2, words) == ["bc", "bc"]
-    with pytest.raises(NotReadHere, match="encoding 8"):
-        read(places).values(2, None)
+    indexes = page(0, {**V1, 2: 8}, BODY_V1[: -len(TEXTS)] + b"\x01\x04\x01")
+    assert read(indexes).values(2, words) == ["bc", "bc"]
+    with pytest.raises(PyarrowFallback, match="encoding 8"):
+        read(indexes).values(2, None)
 
 
 def test_a_checksum_is_checked() -> None:
@@ -99,7 +99,7 @@ def test_a_checksum_is_checked() -> None:
     checksum = zlib.crc32(BODY_V1)
     signed = checksum - (1 << 32) if checksum >> 31 else checksum
     assert read(page(0, V1, BODY_V1, checksum=signed)).values(2, None) == ["a", "bc"]
-    with pytest.raises(NotReadHere, match="checksum"):
+    with pytest.raises(PyarrowFallback, match="checksum"):
         read(page(0, V1, BODY_V1, checksum=signed ^ 1))
 
 
@@ -127,12 +127,12 @@ def test_a_checksum_is_checked() -> None:
     ],
 )  # fmt: skip
 def test_pages_that_do_not_fit_are_refused(data: bytes, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         read(data)
 
 
 def test_levels_where_there_cannot_be_any_are_refused() -> None:
-    with pytest.raises(NotReadHere, match="levels where there can't be any"):
+    with pytest.raises(PyarrowFallback, match="levels of a leaf"):
         read(page(3, {1: 3, 2: 1, 3: 3, 4: 0, 5: 4, 6: 2}, BODY_V2), SCALAR)
 
 
@@ -140,5 +140,5 @@ def test_levels_where_there_cannot_be_any_are_refused() -> None:
 def test_what_is_no_gzip_member_is_refused(bad: bytes) -> None:
     good: bytes = pa.compress(BODY_V1, codec="gzip", asbytes=True)
     bad = {b"extra": good + b"x", b"cut": good[:-3]}.get(bad, bad)
-    with pytest.raises(NotReadHere, match=r"gzip member|can't be unzipped"):
+    with pytest.raises(PyarrowFallback, match=r"gzip member|can't be unzipped"):
         read(page(0, V1, bad, size=len(BODY_V1)), codec=2)

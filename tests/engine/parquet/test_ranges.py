@@ -4,8 +4,8 @@ import io
 
 import pytest
 
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.ranges import ParquetBytes
-from airflow_delta.engine.parquet.refusals import NotReadHere
 
 
 class Counted(io.BytesIO):
@@ -76,23 +76,23 @@ def test_a_long_footer_takes_a_second_read() -> None:
     ],
 )
 def test_what_is_no_parquet_file_is_refused(data: bytes, size: int, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         ParquetBytes(io.BytesIO(data), size=size)
 
 
-@pytest.mark.parametrize("place", [(0, 4), (3, 1), (10, 1000), (1004, 1), (-4, 8)])
-def test_ranges_that_are_not_in_the_file_are_refused(place: tuple[int, int]) -> None:
+@pytest.mark.parametrize("bounds", [(0, 4), (3, 1), (10, 1000), (1004, 1), (-4, 8)])
+def test_ranges_that_are_not_in_the_file_are_refused(bounds: tuple[int, int]) -> None:
     data = file_of(1000, b"footer")
     content = ParquetBytes(io.BytesIO(data), size=len(data))
-    with pytest.raises(NotReadHere, match="isn't where chunks can be"):
-        content.read([place])
+    with pytest.raises(PyarrowFallback, match="outside of the data"):
+        content.read([bounds])
 
 
 def test_very_much_is_refused() -> None:
     data = file_of(0, b"f" * (1 << 20) + b"f")
-    with pytest.raises(NotReadHere, match="a footer of 1048577 bytes"):
+    with pytest.raises(PyarrowFallback, match="a footer of 1048577 bytes"):
         ParquetBytes(io.BytesIO(data), size=len(data))
     data = b"PAR1" + bytes(9 << 20) + b"f\x01\0\0\0PAR1"
     content = ParquetBytes(io.BytesIO(data), size=len(data))
-    with pytest.raises(NotReadHere, match="are to be read"):
+    with pytest.raises(PyarrowFallback, match="are to be read"):
         content.read([(4, 1 << 20), (4 << 20, 5 << 20), (3 << 20, 1 << 20), (1 << 20, 2 << 20)])

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from airflow_delta.engine.checkpoint.layout import null_structs
 from airflow_delta.engine.errors import StorageError
-from airflow_delta.engine.parquet.kinds import SMALL_KINDS
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.rows import read_non_file_rows
+from airflow_delta.engine.model.checkpoint_kinds import CHECKPOINT_KINDS
+from airflow_delta.engine.parquet import PyarrowFallback, read_non_file_rows
 from airflow_delta.engine.parquet.thrift import BINARY, I32, LIST, ThriftList, ThriftStruct
 from tests.conftest import golden_manifest
 from tests.engine.parquet.files import (
@@ -246,7 +245,7 @@ def encoded(encodings: dict[str, str]) -> bytes:
     ],
 )  # fmt: skip
 def test_what_is_not_certain_is_refused(data: bytes, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         here(data)
 
 
@@ -282,14 +281,14 @@ def shift(number: int, by: int) -> Callable[[ThriftStruct], None]:
         (shift(7, -1), "page runs over the end"),
         (shift(7, 1), "cut off|wire type|page of|comes after"),
         (shift(9, 1), "cut off|wire type|page of|comes after"),
-        (shift(9, 10_000), "isn't where chunks can be"),
+        (shift(9, 10_000), "outside of the data"),
     ],
 )
 def test_a_chunk_that_is_not_as_the_footer_says_is_refused(
     change: Callable[[ThriftStruct], None], message: str
 ) -> None:
     data = one_kind("txn", TXN, A_TXN, use_dictionary=False, write_statistics=False)
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         here(with_footer(data, change))
 
 
@@ -298,7 +297,7 @@ def test_a_page_without_its_checksum_is_refused() -> None:
         "txn", TXN, A_TXN, use_dictionary=False, write_statistics=False, write_page_checksum=True
     )
     assert here(data) == [("txn", A_TXN)]
-    with pytest.raises(NotReadHere, match="checksum"):
+    with pytest.raises(PyarrowFallback, match="checksum"):
         here(data.replace(b"aaaa", b"aaba", 1))
 
 
@@ -313,7 +312,7 @@ def test_fields_that_are_there_in_other_rows_than_the_witness_are_refused() -> N
     (start, length), (theirs, same) = chunk(data), chunk(other)
     assert length == same
     mixed = data[:start] + other[theirs : theirs + length] + data[start + length :]
-    with pytest.raises(NotReadHere, match="the fields of txn are there in different rows"):
+    with pytest.raises(PyarrowFallback, match="the fields of txn have values in different rows"):
         here(mixed)
 
 
@@ -339,4 +338,4 @@ def test_errors_of_the_storage_pass() -> None:
             raise StorageError("the store is down")
 
     with pytest.raises(StorageError, match="the store is down"):
-        read_non_file_rows(Broken(stored([])), size=100, kinds=SMALL_KINDS)
+        read_non_file_rows(Broken(stored([])), size=100, kinds=CHECKPOINT_KINDS)

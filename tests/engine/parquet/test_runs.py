@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.runs import read_runs
 
 
@@ -26,7 +26,7 @@ def packed(numbers: list[int], width: int) -> bytes:
     padded = numbers + [0] * (groups * 8 - len(numbers))
     bits = [number >> bit & 1 for number in padded for bit in range(width)]
     content = bytes(
-        sum(bit << place for place, bit in enumerate(bits[start : start + 8]))
+        sum(bit << index for index, bit in enumerate(bits[start : start + 8]))
         for start in range(0, len(bits), 8)
     )
     return varint(groups << 1 | 1) + content
@@ -91,5 +91,5 @@ def test_equal_packed_numbers_are_one_run() -> None:
     ],
 )
 def test_damage_is_refused(data: bytes, width: int, count: int, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         read_runs(data, bit_width=width, count=count)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.footer import (
     BYTE_ARRAY,
     INT32,
@@ -14,8 +15,7 @@ from airflow_delta.engine.parquet.footer import (
     REQUIRED,
     SchemaNode,
 )
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.shapes import struct_of
+from airflow_delta.engine.parquet.shapes import shape_of_struct
 
 
 class Tree:
@@ -25,19 +25,19 @@ class Tree:
         self.leaves = 0
 
     def leaf(
-        self, name: str, repetition: int, definition: int, meaning: str = "string"
+        self, name: str, repetition: int, definition: int, annotation: str = "string"
     ) -> SchemaNode:
         self.leaves += 1
-        physical = BYTE_ARRAY if meaning == "string" else INT32
+        physical = BYTE_ARRAY if annotation == "string" else INT32
         return SchemaNode(
-            name, repetition, physical, meaning, definition, 0, self.leaves - 1, (name,), ()
+            name, repetition, physical, annotation, definition, 0, self.leaves - 1, (name,), ()
         )
 
 
 def group(
-    name: str, repetition: int, definition: int, meaning: str | None, *children: SchemaNode
+    name: str, repetition: int, definition: int, annotation: str | None, *children: SchemaNode
 ) -> SchemaNode:
-    return SchemaNode(name, repetition, None, meaning, definition, 0, -1, (name,), children)
+    return SchemaNode(name, repetition, None, annotation, definition, 0, -1, (name,), children)
 
 
 def struct(*children: SchemaNode) -> SchemaNode:
@@ -48,15 +48,17 @@ def two_levels() -> SchemaNode:
     return struct(group("l", OPTIONAL, 2, "list", Tree().leaf("x", REPEATED, 3)))
 
 
-def three_levels(name: str = "list", meaning: str | None = "") -> SchemaNode:
+def three_levels(name: str = "list", annotation: str | None = "") -> SchemaNode:
     item = Tree().leaf("x", OPTIONAL, 4)
-    return struct(group("l", OPTIONAL, 2, "list", group(name, REPEATED, 3, meaning, item)))
+    return struct(group("l", OPTIONAL, 2, "list", group(name, REPEATED, 3, annotation, item)))
 
 
-def texts(meaning: str | None = "map", inner: str | None = "", key: int = REQUIRED) -> SchemaNode:
+def texts(
+    annotation: str | None = "map", inner: str | None = "", key: int = REQUIRED
+) -> SchemaNode:
     tree = Tree()
     pair = [tree.leaf("key", key, 3), tree.leaf("value", OPTIONAL, 4)]
-    return struct(group("m", OPTIONAL, 2, meaning, group("kv", REPEATED, 3, inner, *pair)))
+    return struct(group("m", OPTIONAL, 2, annotation, group("kv", REPEATED, 3, inner, *pair)))
 
 
 @pytest.mark.parametrize(
@@ -69,18 +71,18 @@ def texts(meaning: str | None = "map", inner: str | None = "", key: int = REQUIR
     ],
 )
 def test_lists_of_two_levels(entries: Any, expected: Any) -> None:
-    assert struct_of(two_levels())({0: entries}) == expected
+    assert shape_of_struct(two_levels())({0: entries}) == expected
 
 
 @pytest.mark.parametrize("name", ["list", "bag", "element"])
 def test_the_inner_name_of_a_list_is_free(name: str) -> None:
-    assert struct_of(three_levels(name))({0: [(4, "a"), (3, None)]}) == {"l": ["a", None]}
+    assert shape_of_struct(three_levels(name))({0: [(4, "a"), (3, None)]}) == {"l": ["a", None]}
 
 
-@pytest.mark.parametrize("meaning", ["map", "map_key_value"])
+@pytest.mark.parametrize("annotation", ["map", "map_key_value"])
 @pytest.mark.parametrize("inner", ["", "map_key_value"])
-def test_maps_of_both_annotations(meaning: str, inner: str) -> None:
-    shape = struct_of(texts(meaning, inner))
+def test_maps_of_both_annotations(annotation: str, inner: str) -> None:
+    shape = shape_of_struct(texts(annotation, inner))
     assert shape({0: [(3, "a"), (3, "b")], 1: [(4, "x"), (3, None)]}) == {
         "m": {"a": "x", "b": None}
     }
@@ -93,12 +95,12 @@ def test_maps_of_both_annotations(meaning: str, inner: str) -> None:
     [
         three_levels("array"),
         three_levels("l_tuple"),
-        three_levels(meaning="list"),
-        three_levels(meaning=None),
+        three_levels(annotation="list"),
+        three_levels(annotation=None),
         texts(key=OPTIONAL),
         texts(inner="list"),
-        texts(meaning="list"),
-        texts(meaning=None),
+        texts(annotation="list"),
+        texts(annotation=None),
         struct(Tree().leaf("x", REPEATED, 2)),
         struct(group("g", REPEATED, 2, "", Tree().leaf("x", OPTIONAL, 3))),
         struct(group("l", OPTIONAL, 2, "list", Tree().leaf("x", OPTIONAL, 3))),
@@ -107,33 +109,33 @@ def test_maps_of_both_annotations(meaning: str, inner: str) -> None:
     ],
 )
 def test_other_shapes_are_refused(node: SchemaNode) -> None:
-    with pytest.raises(NotReadHere, match="has an unknown shape"):
-        struct_of(node)
+    with pytest.raises(PyarrowFallback, match="has an unknown shape"):
+        shape_of_struct(node)
 
 
 def test_fields_of_one_name_are_refused() -> None:
     tree = Tree()
-    with pytest.raises(NotReadHere, match="several fields of a name"):
-        struct_of(struct(tree.leaf("x", OPTIONAL, 2), tree.leaf("x", OPTIONAL, 2)))
+    with pytest.raises(PyarrowFallback, match="several fields of the same name"):
+        shape_of_struct(struct(tree.leaf("x", OPTIONAL, 2), tree.leaf("x", OPTIONAL, 2)))
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({0: [(3, "a")], 1: [(2, None)]}, "other keys than values"),
-        ({0: [(3, "a"), (3, "b")], 1: [(4, "x")]}, "other keys than values"),
-        ({0: [(1, None)], 1: [(2, None)]}, "other keys than values"),
-        ({0: [(0, None)], 1: [(4, "x")]}, "is null, and isn't"),
-        ({0: [(3, "a"), (2, None)], 1: [(4, "x"), (4, "y")]}, "stands 2 times in a row"),
+        ({0: [(3, "a")], 1: [(2, None)]}, "as many keys as values"),
+        ({0: [(3, "a"), (3, "b")], 1: [(4, "x")]}, "as many keys as values"),
+        ({0: [(1, None)], 1: [(2, None)]}, "as many keys as values"),
+        ({0: [(0, None)], 1: [(4, "x")]}, "is null in one leaf"),
+        ({0: [(3, "a"), (2, None)], 1: [(4, "x"), (4, "y")]}, "2 values where it can have one"),
     ],
 )
 def test_levels_that_contradict_each_other_are_refused(row: Any, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
-        struct_of(texts())(row)
+    with pytest.raises(PyarrowFallback, match=message):
+        shape_of_struct(texts())(row)
 
 
 def test_a_value_that_is_not_repeated_stands_once() -> None:
-    shape = struct_of(struct(Tree().leaf("x", OPTIONAL, 2)))
+    shape = shape_of_struct(struct(Tree().leaf("x", OPTIONAL, 2)))
     assert shape({0: [(2, "a")]}) == {"x": "a"}
-    with pytest.raises(NotReadHere, match="stands 2 times in a row"):
+    with pytest.raises(PyarrowFallback, match="2 values where it can have one"):
         shape({0: [(2, "a"), (2, "b")]})

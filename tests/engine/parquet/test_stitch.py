@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.stitch import (
+from airflow_delta.engine.parquet import (
+    PyarrowFallback,
     StitchedFile,
     StoredFile,
     check_pages,
+    parse_stored_file,
     read_stored_file,
-    stored_in,
-    with_columns,
+    replace_columns,
 )
 from airflow_delta.engine.parquet.thrift import (
     BINARY,
@@ -76,7 +76,7 @@ def stitched(*parts: tuple[bytes, list[int]]) -> bytes:
     sink = io.BytesIO()
     file = StitchedFile(sink)
     for content, numbers in parts:
-        stored = stored_in(content)
+        stored = parse_stored_file(content)
         for number in numbers:
             group = stored.groups[number]
             file.append(stored, group, content[group.start : group.start + group.length])
@@ -94,8 +94,8 @@ def footer_of(content: bytes) -> tuple[ThriftStruct, int]:
 
 def with_footer(content: bytes, footer: ThriftStruct) -> bytes:
     _, start = footer_of(content)
-    told = encode(footer)
-    return content[:start] + told + len(told).to_bytes(4, "little") + b"PAR1"
+    new_footer = encode(footer)
+    return content[:start] + new_footer + len(new_footer).to_bytes(4, "little") + b"PAR1"
 
 
 def first_group(footer: ThriftStruct) -> ThriftStruct:
@@ -114,14 +114,14 @@ def first_chunk(footer: ThriftStruct) -> ThriftStruct:
 
 
 def page_bytes(pages: bytes) -> list[int]:
-    """The places of the bytes of pages, without their headers."""
-    places: list[int] = []
+    """The positions of the bytes of pages, without their headers."""
+    positions: list[int] = []
     position = 0
     while position < len(pages):
         header, body = decode(pages, position)
         position = body + header.fields[3][1]
-        places += range(body, position)
-    return places
+        positions += range(body, position)
+    return positions
 
 
 def test_files_in_memory_become_the_row_groups_of_one() -> None:
@@ -140,14 +140,14 @@ def test_files_in_memory_become_the_row_groups_of_one() -> None:
     assert (footer.num_rows, footer.num_columns) == (44, 3)
 
 
-def test_statistics_come_along_and_tell_of_their_own_row_group() -> None:
+def test_statistics_are_copied_with_their_row_group() -> None:
     content = stitched((parquet(rows(5, 5)), [0]), (parquet(rows(0, 5)), [0]))
     footer = pq.read_metadata(io.BytesIO(content))
     found = [footer.row_group(i).column(0).statistics for i in range(2)]
     assert [(s.min, s.max, s.null_count) for s in found] == [(5, 9, 0), (0, 4, 0)]
 
 
-def test_all_that_tells_a_place_is_moved() -> None:
+def test_all_offsets_are_moved() -> None:
     content = parquet(rows(0, 9), group=3)
     footer, _ = footer_of(content)
     for number, group in enumerate(footer.fields[4][1].items):
@@ -173,22 +173,22 @@ def test_all_that_tells_a_place_is_moved() -> None:
 @given(st.data())
 def test_any_row_groups_of_any_files_any_number_of_times(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-    tables = [rows(100 * place, size) for place, size in enumerate(sizes)]
+    tables = [rows(100 * number, size) for number, size in enumerate(sizes)]
     groups = [data.draw(st.integers(1, 5)) for _ in tables]
     files = [parquet(table, group=g) for table, g in zip(tables, groups, strict=True)]
-    places = [(f, n) for f, g in enumerate(groups) for n in range(-(-sizes[f] // g))]
-    chosen = data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=9))
+    positions = [(f, n) for f, g in enumerate(groups) for n in range(-(-sizes[f] // g))]
+    chosen = data.draw(st.lists(st.sampled_from(positions), min_size=1, max_size=9))
     content = stitched(*((files[f], [n]) for f, n in chosen))
     expected = [tables[f].slice(n * groups[f], groups[f]) for f, n in chosen]
     assert read(content).equals(pa.concat_tables(expected))
-    stored = stored_in(content)
+    stored = parse_stored_file(content)
     assert read_stored_file(io.BytesIO(content), size=len(content)) == stored
     for group in stored.groups:
         check_pages(group, content[group.start : group.start + group.length])
     # What was stitched can be stitched.
     order = data.draw(st.permutations(range(len(chosen))))
     again = stitched((content, list(order)))
-    assert read(again).equals(pa.concat_tables([expected[place] for place in order]))
+    assert read(again).equals(pa.concat_tables([expected[number] for number in order]))
 
 
 def test_a_file_without_rows_keeps_its_schema() -> None:
@@ -202,7 +202,7 @@ def test_a_file_without_rows_keeps_its_schema() -> None:
 
 
 def test_without_any_file_there_is_no_schema() -> None:
-    with pytest.raises(NotReadHere, match="no schema"):
+    with pytest.raises(PyarrowFallback, match="no schema"):
         StitchedFile(io.BytesIO()).close()
 
 
@@ -231,7 +231,7 @@ def test_page_indexes_are_left_behind() -> None:
 def test_what_was_written_otherwise_is_refused(other: bytes) -> None:
     file = StitchedFile(io.BytesIO())
     file.append_file(parquet(rows(0, 2)))
-    with pytest.raises(NotReadHere, match=r"another one|otherwise"):
+    with pytest.raises(PyarrowFallback, match=r"another writer|another compression"):
         file.append_file(other)
 
 
@@ -241,17 +241,17 @@ def test_another_writer_is_refused() -> None:
     footer.fields[6] = (BINARY, b"parquet-mr version 1.8.0")
     file = StitchedFile(io.BytesIO())
     file.append_file(content)
-    with pytest.raises(NotReadHere, match="schema or the writer"):
+    with pytest.raises(PyarrowFallback, match="another schema"):
         file.append_file(with_footer(content, footer))
 
 
 def test_more_or_fewer_bytes_are_refused() -> None:
     content = parquet(rows(0, 2))
-    stored = stored_in(content)
+    stored = parse_stored_file(content)
     (group,) = stored.groups
     file = StitchedFile(io.BytesIO())
     for data in (content[group.start :], content[group.start : group.start + group.length - 1]):
-        with pytest.raises(NotReadHere, match="bytes, expected"):
+        with pytest.raises(PyarrowFallback, match="bytes, expected"):
             file.append(stored, group, data)
 
 
@@ -263,10 +263,10 @@ def test_more_or_fewer_bytes_are_refused() -> None:
         ("group", 3, (I64, -1), "number of rows"),
         ("chunk", 1, (BINARY, b"elsewhere.parquet"), "another file"),
         ("chunk", 8, (STRUCT, ThriftStruct()), "encrypted"),
-        ("metadata", 9, (I64, 1), "over each other"),
-        ("metadata", 9, (I64, 10**9), "over each other|behind the footer"),
-        ("metadata", 7, (I64, -5), "over each other"),
-        ("metadata", 7, (I64, 10**9), "over each other|behind the footer"),
+        ("metadata", 9, (I64, 1), "overlap"),
+        ("metadata", 9, (I64, 10**9), "overlap|after the start of the footer"),
+        ("metadata", 7, (I64, -5), "overlap"),
+        ("metadata", 7, (I64, 10**9), "overlap|after the start of the footer"),
         ("metadata", 7, (BINARY, b"5"), "wire type"),
     ],
 )
@@ -277,19 +277,19 @@ def test_footers_that_make_no_sense_are_refused(
     footer, start = footer_of(content)
     chunk = first_chunk(footer)
     metadata = chunk.fields[3][1]
-    place = {"file": footer, "group": first_group(footer), "chunk": chunk, "metadata": metadata}
-    place[where].fields = dict(sorted({**place[where].fields, number: value}.items()))
-    with pytest.raises(NotReadHere, match=match):
-        StoredFile.of(encode(footer), end=start)
+    structs = {"file": footer, "group": first_group(footer), "chunk": chunk, "metadata": metadata}
+    structs[where].fields = dict(sorted({**structs[where].fields, number: value}.items()))
+    with pytest.raises(PyarrowFallback, match=match):
+        StoredFile.from_footer(encode(footer), end=start)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1", b"PAR1\x00\x00\x00\x00PAR1", b"x" * 50, parquet(rows(0, 3))[:-3]]
 )
 def test_what_is_no_parquet_file_is_refused(content: bytes) -> None:
-    with pytest.raises(NotReadHere):
-        stored_in(content)
-    with pytest.raises(NotReadHere):
+    with pytest.raises(PyarrowFallback):
+        parse_stored_file(content)
+    with pytest.raises(PyarrowFallback):
         read_stored_file(io.BytesIO(content), size=len(content))
 
 
@@ -298,13 +298,13 @@ def test_a_file_of_very_many_small_row_groups_is_refused() -> None:
     few, many = parquet(rows(0, 2400), group=800), parquet(rows(0, 2400), group=1)
     assert len(many) - footer_of(many)[1] > 256 * 1024
     assert len(read_stored_file(io.BytesIO(few), size=len(few)).groups) == 3
-    with pytest.raises(NotReadHere, match="the footer takes"):
+    with pytest.raises(PyarrowFallback, match="the footer takes"):
         read_stored_file(io.BytesIO(many), size=len(many))
 
 
 def test_a_file_that_is_shorter_than_it_was_is_refused() -> None:
     content = parquet(rows(0, 3))
-    with pytest.raises(NotReadHere, match="expected more"):
+    with pytest.raises(PyarrowFallback, match="expected more"):
         read_stored_file(io.BytesIO(content[:-1]), size=len(content))
 
 
@@ -317,11 +317,11 @@ def test_damaged_footers_are_refused_or_understood(data: st.DataObject) -> None:
         content[data.draw(st.integers(start, len(content) - 1))] = data.draw(st.integers(0, 255))
     file = StitchedFile(io.BytesIO())
     try:
-        stored = stored_in(content)
+        stored = parse_stored_file(content)
         for group in stored.groups:
             file.append(stored, group, content[group.start : group.start + group.length])
             check_pages(group, bytes(content[group.start : group.start + group.length]))
-    except NotReadHere:
+    except PyarrowFallback:
         return
     file.close()
 
@@ -330,12 +330,12 @@ def test_damaged_footers_are_refused_or_understood(data: st.DataObject) -> None:
 @given(st.data())
 def test_damaged_pages_are_found(data: st.DataObject) -> None:
     content = parquet(rows(0, 40), compression="none")
-    (group,) = stored_in(content).groups
+    (group,) = parse_stored_file(content).groups
     pages = bytearray(content[group.start : group.start + group.length])
     check_pages(group, bytes(pages))
-    place = data.draw(st.sampled_from(page_bytes(bytes(pages))))
-    pages[place] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(NotReadHere, match="checksum"):
+    position = data.draw(st.sampled_from(page_bytes(bytes(pages))))
+    pages[position] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(PyarrowFallback, match="checksum"):
         check_pages(group, bytes(pages))
 
 
@@ -343,13 +343,15 @@ def test_damaged_pages_are_found(data: st.DataObject) -> None:
 @given(st.data())
 def test_damaged_headers_never_make_other_rows(data: st.DataObject) -> None:
     content = parquet(rows(0, 40), compression="none")
-    (group,) = stored_in(content).groups
+    (group,) = parse_stored_file(content).groups
     pages = bytearray(content[group.start : group.start + group.length])
-    place = data.draw(st.sampled_from(sorted({*range(len(pages))} - {*page_bytes(bytes(pages))})))
-    pages[place] ^= 1 << data.draw(st.integers(0, 7))
+    position = data.draw(
+        st.sampled_from(sorted({*range(len(pages))} - {*page_bytes(bytes(pages))}))
+    )
+    pages[position] ^= 1 << data.draw(st.integers(0, 7))
     try:
         check_pages(group, bytes(pages))
-    except NotReadHere:
+    except PyarrowFallback:
         return
     damaged = content[: group.start] + bytes(pages) + content[group.start + group.length :]
     try:
@@ -361,8 +363,8 @@ def test_damaged_headers_never_make_other_rows(data: st.DataObject) -> None:
 
 def test_pages_without_checksums_are_refused() -> None:
     content = parquet(rows(0, 5), write_page_checksum=False)
-    (group,) = stored_in(content).groups
-    with pytest.raises(NotReadHere, match="other parts"):
+    (group,) = parse_stored_file(content).groups
+    with pytest.raises(PyarrowFallback, match="other fields"):
         check_pages(group, content[group.start : group.start + group.length])
 
 
@@ -370,21 +372,21 @@ def test_columns_can_be_taken_from_another_row_group() -> None:
     both = rows(0, 50)
     name = both.column_names[1]
     first, other = parquet(both), parquet(rows(500, 50).select([name]))
-    (group,), (taken,) = stored_in(first).groups, stored_in(other).groups
+    (group,), (taken,) = parse_stored_file(first).groups, parse_stored_file(other).groups
     parts = [
         memoryview(data)[part.start : part.start + part.length]
         for data, part in ((first, group), (other, taken))
     ]
-    found, data = with_columns(group, parts[0], taken=taken, taken_data=parts[1])
+    found, data = replace_columns(group, parts[0], replacement=taken, replacement_data=parts[1])
     expected = both.set_column(1, both.schema.field(1), rows(500, 50)[name])
     stream = io.BytesIO()
     file = StitchedFile(stream)
-    file.append(stored_in(first), found, data)
+    file.append(parse_stored_file(first), found, data)
     file.close()
     assert read(stream.getvalue()).equals(expected)
     # As if all of it had been encoded at once, to the byte.
     at_once = parquet(expected)
-    (whole,) = stored_in(at_once).groups
+    (whole,) = parse_stored_file(at_once).groups
     assert data == at_once[whole.start : whole.start + whole.length]
     assert (found.length, found.size, found.num_rows) == (whole.length, whole.size, whole.num_rows)
 
@@ -398,6 +400,6 @@ def test_columns_can_be_taken_from_another_row_group() -> None:
 )
 def test_columns_that_do_not_fit_are_refused(taken: pa.Table, reason: str) -> None:
     contents = parquet(rows(0, 50)), parquet(taken)
-    groups = [stored_in(content).groups[0] for content in contents]
-    with pytest.raises(NotReadHere, match=reason):
-        with_columns(groups[0], contents[0], taken=groups[1], taken_data=contents[1])
+    groups = [parse_stored_file(content).groups[0] for content in contents]
+    with pytest.raises(PyarrowFallback, match=reason):
+        replace_columns(groups[0], contents[0], replacement=groups[1], replacement_data=contents[1])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_delta.engine.parquet.refusals import NotReadHere
+from airflow_delta.engine.parquet import PyarrowFallback
 from airflow_delta.engine.parquet.thrift import (
     BINARY,
     DOUBLE,
@@ -94,7 +94,7 @@ def test_what_is_encoded_is_decoded(struct: ThriftStruct, before: bytes, after: 
 def test_what_is_cut_off_is_refused(struct: ThriftStruct) -> None:
     data = encode(struct)
     for length in range(len(data)):
-        with pytest.raises(NotReadHere, match="cut off"):
+        with pytest.raises(PyarrowFallback, match="cut off"):
             decode(data[:length])
 
 
@@ -132,7 +132,7 @@ def test_a_footer_that_is_decoded_is_encoded_to_its_bytes() -> None:
     ],
 )
 def test_damage_is_refused(data: bytes, message: str) -> None:
-    with pytest.raises(NotReadHere, match=message):
+    with pytest.raises(PyarrowFallback, match=message):
         decode(data)
 
 
@@ -154,13 +154,13 @@ def test_fields_are_of_the_type_asked_for_or_refused() -> None:
     assert inner.flag(1) is False
     assert (struct.list_of(6, I32), struct.list_of(7, STRUCT)) == ([1], [])
     assert (struct.i32(9), struct.flag(9), struct.text(9), struct.list_of(9, I32)) == (None,) * 4
-    with pytest.raises(NotReadHere, match="isn't UTF-8"):
+    with pytest.raises(PyarrowFallback, match="isn't UTF-8"):
         struct.text(4)
-    with pytest.raises(NotReadHere, match="field 1 has wire type 5, expected 6"):
+    with pytest.raises(PyarrowFallback, match="field 1 has wire type 5, expected 6"):
         struct.i64(1)
-    with pytest.raises(NotReadHere, match="field 1 has wire type 5, expected a boolean"):
+    with pytest.raises(PyarrowFallback, match="field 1 has wire type 5, expected a boolean"):
         struct.flag(1)
-    with pytest.raises(NotReadHere, match="field 6 lists wire type 5, not 6"):
+    with pytest.raises(PyarrowFallback, match="field 6 lists wire type 5, not 6"):
         struct.list_of(6, I64)
 
 

@@ -81,7 +81,7 @@ def test_hashers_are_drawn_at_random() -> None:
 def test_every_bit_depends_on_every_byte() -> None:
     """Half of the bits differ, in the mean over many hashers, whichever byte of a key differs."""
     plain = "a" * 19
-    keys = [plain, *(plain[:place] + "b" + plain[place + 1 :] for place in range(len(plain)))]
+    keys = [plain, *(plain[:index] + "b" + plain[index + 1 :] for index in range(len(plain)))]
     halves = np.zeros(len(plain))
     for _ in range(50):
         hashes = KeyHasher().hashes(column(keys))
@@ -120,11 +120,11 @@ def test_short_hashes_tell_keys_apart_wherever_they_stand(keys: list[str], cut: 
     assert alone == hashes
 
 
-@pytest.mark.parametrize("place", range(17))
-def test_short_hashes_of_keys_that_differ_in_one_byte_are_spread(place: int) -> None:
+@pytest.mark.parametrize("index", range(17))
+def test_short_hashes_of_keys_that_differ_in_one_byte_are_spread(index: int) -> None:
     """Also where that is the upper one of a word, of which a product modulo 2**64 keeps little."""
     hasher = KeyHasher()
-    keys = ["a" * place + chr(33 + n) + "a" * (16 - place) for n in range(90)]
+    keys = ["a" * index + chr(33 + n) + "a" * (16 - index) for n in range(90)]
     found = np.concatenate([hasher.short_hashes(column([key])) for key in keys])
     assert len(np.unique(found)) == len(keys)
     drawn = [KeyHasher().short_hashes(column(keys[:2])) for _ in range(2000)]

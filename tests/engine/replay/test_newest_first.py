@@ -46,7 +46,7 @@ def survivors(history: list[list[Action]], *, slice_bytes: int = 1 << 20) -> Fil
 
 
 def rows(table: pa.Table) -> list[Action]:
-    """Without what is told by the replay in memory alone: where the actions stood."""
+    """Without the positions of actions, which only the replay in memory returns."""
     return [
         {name: value for name, value in row.items() if name not in ("version", "position")}
         for row in table.to_pylist()
@@ -73,24 +73,24 @@ HISTORIES = st.lists(st.lists(ACTIONS, max_size=5), min_size=1, max_size=6)
 def test_the_same_as_in_memory_wherever_the_log_is_cut(
     history: list[list[Action]], slice_bytes: int
 ) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = survivors(history, slice_bytes=slice_bytes)
-    with warnings.catch_warnings(record=True) as expected_told:
+    with warnings.catch_warnings(record=True) as expected_warnings:
         warnings.simplefilter("always")
         expected = reconcile_commits(
             parse_commits(contents(history), table=TABLE).files, table=TABLE
         )
     assert rows(found.adds) == rows(expected.adds)
     assert rows(found.removes) == rows(expected.removes)
-    assert len(told) == len(expected_told)
+    assert len(caught) == len(expected_warnings)
 
 
 @given(HISTORIES, st.integers(1, 2000))
 @settings(max_examples=50, deadline=None)
 @pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
 def test_the_same_as_a_dictionary(history: list[list[Action]], slice_bytes: int) -> None:
-    # The dictionary tells files apart by the text of their paths, so with one spelling each.
+    # The dictionary distinguishes files by the text of their paths, so each has one spelling.
     plain = json.loads(json.dumps(history).replace("S3:", "s3:"))
     found, model = survivors(plain, slice_bytes=slice_bytes), replay(plain)
     for table, expected in ((found.adds, model.files), (found.removes, model.tombstones)):

@@ -36,10 +36,10 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "x" * 20, "sizeInBytes": 3, "car
 OTHER_VECTOR = {**VECTOR, "offset": 1}
 DELETED = st.sampled_from([FAR_FUTURE_MS, FAR_FUTURE_MS + 1, None])
 
-Told = set[tuple[str, object]]
+FileKeys = set[tuple[str, object]]
 
 
-def told_by(state: LogState, oldest_tombstone_ms: int) -> Told:
+def streamed_keys(state: LogState, oldest_tombstone_ms: int) -> FileKeys:
     """The kind and the key of all that is streamed, each once, nothing but protocol columns."""
     found = []
     for kind, table in stream_file_actions(state, oldest_tombstone_ms=oldest_tombstone_ms):
@@ -50,7 +50,7 @@ def told_by(state: LogState, oldest_tombstone_ms: int) -> Told:
     return set(found)
 
 
-def told_by_model(state: State, oldest_tombstone_ms: int) -> Told:
+def expected_keys(state: State, oldest_tombstone_ms: int) -> FileKeys:
     unexpired = {
         key
         for key, row in state.tombstones.items()
@@ -59,10 +59,10 @@ def told_by_model(state: State, oldest_tombstone_ms: int) -> Told:
     return {("add", key) for key in state.files} | {("remove", key) for key in unexpired}
 
 
-def told(files: Files, oldest_tombstone_ms: int = FAR_FUTURE_MS - 1) -> Told:
+def checked_keys(files: Files, oldest_tombstone_ms: int = FAR_FUTURE_MS - 1) -> FileKeys:
     with MemoryTable(files) as table:
         state = LogState(table.storage, load_segment(table.storage))
-        return told_by(state, oldest_tombstone_ms)
+        return streamed_keys(state, oldest_tombstone_ms)
 
 
 FIELDS = st.sampled_from([{}, {"deletionVector": VECTOR}, {"deletionVector": OTHER_VECTOR}])
@@ -109,15 +109,17 @@ def test_live_files_and_unexpired_removes_are_told_once(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "SLICE_BYTES", slice_bytes)
         patch.setattr(json_lines, "_ALONE_BYTES", slice_bytes)
-        found = told({**commits(history), **checkpoint(model[1], 1)}, FAR_FUTURE_MS - 1 + oldest)
-    assert found == told_by_model(model[-1], FAR_FUTURE_MS - 1 + oldest)
+        found = checked_keys(
+            {**commits(history), **checkpoint(model[1], 1)}, FAR_FUTURE_MS - 1 + oldest
+        )
+    assert found == expected_keys(model[-1], FAR_FUTURE_MS - 1 + oldest)
 
 
 def test_an_expired_remove_still_overrides() -> None:
     history = [[PROTOCOL, metadata(), add("a"), add("b")], [add("c")], [remove("a"), remove("c")]]
     base = classic_checkpoint(states(history)[1], 1)
-    assert told({**commits(history), **base}, 1) == {("add", ("b", None))}
-    assert told({**commits(history), **base}, 0) == {
+    assert checked_keys({**commits(history), **base}, 1) == {("add", ("b", None))}
+    assert checked_keys({**commits(history), **base}, 0) == {
         ("add", ("b", None)), ("remove", ("a", None)), ("remove", ("c", None)),
     }  # fmt: skip
 
@@ -125,7 +127,7 @@ def test_an_expired_remove_still_overrides() -> None:
 def test_a_contradictory_commit_is_warned_of() -> None:
     history = [[PROTOCOL, metadata(), add("a"), remove("a"), add("b")]]
     with pytest.warns(DeltaWarning, match="commit 0 has more than one action for the file 'a'"):
-        assert told(commits(history)) == {("add", ("b", None))}
+        assert checked_keys(commits(history)) == {("add", ("b", None))}
 
 
 def test_the_newest_part_of_the_log_comes_first() -> None:
@@ -147,12 +149,12 @@ def test_after_an_error_the_state_can_recover() -> None:
     with MemoryTable({**commits(HISTORY), **broken, **hint(1)}) as table:
         state = LogState(table.storage, load_segment(table.storage))
         with pytest.raises(CorruptLogError) as caught:
-            told_by(state, FAR_FUTURE_MS)
+            streamed_keys(state, FAR_FUTURE_MS)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             state.recover(caught.value)
         assert len(warned) == 1
-        assert told_by(state, FAR_FUTURE_MS) == told_by_model(model[-1], FAR_FUTURE_MS)
+        assert streamed_keys(state, FAR_FUTURE_MS) == expected_keys(model[-1], FAR_FUTURE_MS)
 
 
 def test_a_commit_that_is_gone_or_broken_is_told_as_such() -> None:
@@ -160,7 +162,7 @@ def test_a_commit_that_is_gone_or_broken_is_told_as_such() -> None:
         state = LogState(table.storage, load_segment(table.storage))
         table.put({commit_file(1): b"{broken"})
         with pytest.raises(CorruptLogError, match=f"{commit_file(1)}, line 1"):
-            told_by(state, 0)
+            streamed_keys(state, 0)
         table.storage.delete([commit_file(1)])
         with pytest.raises(ObjectNotFoundError, match=commit_file(1)):
-            told_by(state, 0)
+            streamed_keys(state, 0)

@@ -191,9 +191,9 @@ def test_file_times_of_a_limited_history_ascend_over_its_window(
         times = [second * 1000 for second in seconds]
         exact = ascending(times, 0)
         oldest = max(0, len(times) - limit)
-        told = ascending(times, max(0, oldest - settling))[oldest - len(times) :]
+        reported = ascending(times, max(0, oldest - settling))[oldest - len(times) :]
         assert [(info.version, info.timestamp_ms) for info in reversed(table.history(limit))] == [
-            *enumerate(told, start=oldest)
+            *enumerate(reported, start=oldest)
         ]
         # Whole histories and lookups know nothing of windows.
         assert [info.timestamp_ms for info in reversed(table.history())] == exact
@@ -235,8 +235,8 @@ def test_a_limited_history_looks_at_its_window_only(tmp_path: Path, remote: bool
     ):
         LISTED.clear()
         snapshot = Snapshot(storage, load_newest_segment(storage))
-        told = [(info.version, info.timestamp_ms) for info in snapshot.timeline.history(10)]
-    assert told == [(v, 1000 * v) for v in range(49, 39, -1)]
+        reported = [(info.version, info.timestamp_ms) for info in snapshot.timeline.history(10)]
+    assert reported == [(v, 1000 * v) for v in range(49, 39, -1)]
     assert not [path for path in LISTED if path < commit_path_name(35)]
     assert bool(LISTED) == remote
 

@@ -37,7 +37,7 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offse
 
 
 class Counting(LocalStorage):
-    """Counts what is asked of it."""
+    """Counts the requests."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -57,7 +57,7 @@ class Counting(LocalStorage):
 
 
 def seen(snapshot: Snapshot) -> dict[str, Any]:
-    """All that a snapshot tells."""
+    """All properties of a snapshot."""
     adds = snapshot.files(columns=["path", "size", "deletionVector"]).to_pylist()
     removes = snapshot.tombstones(include_expired=True).select(["path"]).to_pylist()
     return {
@@ -120,7 +120,7 @@ def test_following_comes_to_the_same_as_opening(tmp_path: Path, seed: int) -> No
         if chance.random() < 0.2:
             table.checkpoint()
         followed = newest.get()
-        if chance.random() < 0.5:  # what is asked of a copy doesn't show in the next one
+        if chance.random() < 0.5:  # Reading from a copy doesn't change the next one
             followed.files()
         assert seen(followed) == seen(DeltaTable(str(tmp_path)).snapshot())
 
@@ -202,7 +202,7 @@ def test_a_broken_commit_is_told_of(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_gap_is_told_of(tmp_path: Path) -> None:
-    """As by a fresh look at the log: what comes right after is asked for by name."""
+    """As by a fresh look at the log: the next commits are requested by name."""
     write_table(tmp_path, *([add(f"f{n}")] for n in range(40)))
     newest = NewestSnapshot(LocalStorage(str(tmp_path)), CommitOwners())
     newest.get()
@@ -253,7 +253,7 @@ def test_a_small_commit_makes_many_chunks_of_none(tmp_path: Path) -> None:
     assert adds.num_rows == 30
 
 
-# Stores that tell times in whole seconds
+# Stores that report times in whole seconds
 
 NOW_MS = 2_000_000_000_000
 

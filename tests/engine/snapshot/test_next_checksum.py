@@ -86,10 +86,14 @@ def left(table: MemoryTable, version: int) -> VersionChecksum:
 def test_a_new_table_has_one_from_the_beginning() -> None:
     with MemoryTable({}) as table:
         DeltaTable.create(table.uri, StructType((StructField("id", LONG),)), name="sales")
-        told = left(table, 0)
-        assert (told.num_files, told.table_size_bytes, told.set_transactions) == (0, 0, ())
-        assert told.metadata is not None
-        assert told.metadata.name == "sales"
+        recorded = left(table, 0)
+        assert (recorded.num_files, recorded.table_size_bytes, recorded.set_transactions) == (
+            0,
+            0,
+            (),
+        )
+        assert recorded.metadata is not None
+        assert recorded.metadata.name == "sales"
         # Without the feature nobody expects a word on deletion vectors.
         assert "numDeletionVectorsOpt" not in json.loads(table.storage.read(checksum_path(0)))
         commit(table.delta(), file("x", 7))
@@ -99,13 +103,13 @@ def test_a_new_table_has_one_from_the_beginning() -> None:
 def test_what_a_commit_leaves_behind(table: MemoryTable) -> None:
     vector = DeletionVectorDescriptor.from_json(VECTOR, "")
     commit(table.delta(), file("c"), gone("b", deletion_vector=vector), app=2, other=5)
-    told = left(table, 1)
-    assert (told.num_files, told.table_size_bytes) == (2, 103)
-    assert (told.num_deletion_vectors, told.num_deleted_records) == (0, 0)
-    assert told.set_transactions is not None
-    assert {txn.app_id: txn.version for txn in told.set_transactions} == {"app": 2, "other": 5}
-    assert told.txn_id == table.delta().history(1)[0].txn_id
-    assert told.in_commit_timestamp is None
+    recorded = left(table, 1)
+    assert (recorded.num_files, recorded.table_size_bytes) == (2, 103)
+    assert (recorded.num_deletion_vectors, recorded.num_deleted_records) == (0, 0)
+    assert recorded.set_transactions is not None
+    assert {txn.app_id: txn.version for txn in recorded.set_transactions} == {"app": 2, "other": 5}
+    assert recorded.txn_id == table.delta().history(1)[0].txn_id
+    assert recorded.in_commit_timestamp is None
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -134,9 +138,9 @@ def test_many_transactions_and_domains_are_not_told() -> None:
     many: list[Action] = [{"txn": {"appId": f"{n}", "version": n}} for n in range(100)]
     with MemoryTable(commits([[*FIRST[:2], *many]])) as table:
         commit(table.delta(), **{"0": 2})
-        told = left(table, 1).set_transactions
-        assert told is not None
-        assert len(told) == 100
+        recorded = left(table, 1).set_transactions
+        assert recorded is not None
+        assert len(recorded) == 100
         commit(table.delta(), more=2)
         assert left(table, 2).set_transactions is None
 
@@ -159,11 +163,11 @@ IN_FORCE = {"protocol": FIRST[0]["protocol"], "metadata": FIRST[1]["metaData"]}
 def test_after_a_checkpoint_few_files_are_counted_once_more(table: MemoryTable) -> None:
     delta = with_checkpoint(table, **TOTALS)
     commit(delta, file("c"), gone("a", size=100))
-    told = left(table, 1)
-    assert (told.num_files, told.table_size_bytes) == (2, 23)
-    assert (told.num_deletion_vectors, told.num_deleted_records) == (1, 6)
-    assert told.domain_metadata is not None
-    assert [domain.domain for domain in told.domain_metadata] == ["d"]
+    recorded = left(table, 1)
+    assert (recorded.num_files, recorded.table_size_bytes) == (2, 23)
+    assert (recorded.num_deletion_vectors, recorded.num_deleted_records) == (1, 6)
+    assert recorded.domain_metadata is not None
+    assert [domain.domain for domain in recorded.domain_metadata] == ["d"]
     commit(delta, file("d"))
     assert left(table, 2).num_files == 3
 
@@ -188,8 +192,8 @@ def test_files_are_counted_and_not_added_up(
 ) -> None:
     files, expected = CHANGES[change]
     version = commit(with_checkpoint(table, **TOTALS) if checkpoint else table.delta(), *files)
-    told = left(table, version)
-    assert (told.num_files, told.table_size_bytes) == expected
+    recorded = left(table, version)
+    assert (recorded.num_files, recorded.table_size_bytes) == expected
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -202,8 +206,8 @@ def test_a_large_table_gets_none_until_the_next_checkpoint(
     version = commit(delta, *files)
     assert read_checksum(table.storage, version) is None
     assert delta.checkpoint().written
-    told = left(table, version)
-    assert (told.num_files, told.table_size_bytes) == expected
+    recorded = left(table, version)
+    assert (recorded.num_files, recorded.table_size_bytes) == expected
 
 
 # Never in the way.
@@ -217,8 +221,8 @@ class Watched(FaultyStorage):
         if path == commit_file(1):
             info = json.loads(data.splitlines()[0])["commitInfo"]
             theirs = {"tableSizeBytes": 123, "numFiles": 3, "numMetadata": 1, "numProtocol": 1}
-            told = json.dumps({**theirs, "txnId": info["txnId"], "theirs": True})
-            self.inner.create(checksum_path(1), told.encode())
+            recorded = json.dumps({**theirs, "txnId": info["txnId"], "theirs": True})
+            self.inner.create(checksum_path(1), recorded.encode())
 
 
 def test_an_existing_checksum_of_the_commit_is_kept(table: MemoryTable) -> None:
@@ -237,8 +241,8 @@ STALE = {"tableSizeBytes": 9, "numFiles": 9, "numMetadata": 1, "numProtocol": 1}
 def test_one_of_a_version_that_was_taken_back_is_replaced(table: MemoryTable, there: str) -> None:
     table.storage.create(checksum_path(1), there.encode())
     commit(table.delta(), file("c"))
-    told = left(table, 1)
-    assert (told.num_files, told.table_size_bytes) == (3, 123)
+    recorded = left(table, 1)
+    assert (recorded.num_files, recorded.table_size_bytes) == (3, 123)
 
 
 @pytest.mark.parametrize("how", [How.FAIL, How.LOSE_ANSWER])
@@ -270,9 +274,9 @@ def test_a_commit_after_others_were_faster(table: MemoryTable) -> None:
 
 def test_what_a_checkpoint_leaves_behind(table: MemoryTable) -> None:
     assert leave_checksum(table.delta().snapshot(), FileTotals(2, 120, None, None))
-    told = left(table, 0)
-    assert (told.num_files, told.table_size_bytes) == (2, 120)
-    assert told.num_deletion_vectors is None
+    recorded = left(table, 0)
+    assert (recorded.num_files, recorded.table_size_bytes) == (2, 120)
+    assert recorded.num_deletion_vectors is None
     assert not leave_checksum(table.delta().snapshot(), FileTotals(9, 9))
 
 
@@ -282,10 +286,10 @@ def test_the_checksum_of_a_checkpoint_has_what_the_commit_says() -> None:
     first = [info, protocol({"inCommitTimestamp"}), metadata(configuration=properties)]
     with MemoryTable(commits([first])) as table:
         assert leave_checksum(table.delta().snapshot(), FileTotals())
-        told = left(table, 0)
-        assert (told.in_commit_timestamp, told.txn_id) == (5, "some")
+        recorded = left(table, 0)
+        assert (recorded.in_commit_timestamp, recorded.txn_id) == (5, "some")
     with MemoryTable(commits([first[1:]])) as table:
-        # The timestamp can't be told, and a checksum without it would say that there is none.
+        # The timestamp is unknown, and a checksum without it would say that there is none.
         assert not leave_checksum(table.delta().snapshot(), FileTotals())
 
 
@@ -339,7 +343,7 @@ def test_checksums_agree_with_the_log(data: st.DataObject) -> None:
     with MemoryTable(commits([first])) as table:
         for version in range(1, data.draw(st.integers(2, 6))):
             assert commit(table.delta(), *data.draw(changes(live)), app=version) == version
-            told = left(table, version)
-            assert told.num_files == len(live)
+            recorded = left(table, version)
+            assert recorded.num_files == len(live)
             if data.draw(st.integers(0, 3)) == 0:
                 table.delta().checkpoint()

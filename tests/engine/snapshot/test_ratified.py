@@ -155,8 +155,8 @@ def test_times_and_history_go_on_beyond_what_is_backfilled(tmp_path: Path) -> No
     assert table.version_at(in_commit_time(9) - 1) == 8
     assert table.version_at(in_commit_time(7) + 1) == 7
     assert files(table, timestamp=in_commit_time(8) + 1) == SPEC_FILES - {"v9-41bf"}
-    told = [(each.version, each.timestamp_ms) for each in table.history()]
-    assert told == [(v, in_commit_time(v)) for v in range(9, -1, -1)]
+    reported = [(each.version, each.timestamp_ms) for each in table.history()]
+    assert reported == [(v, in_commit_time(v)) for v in range(9, -1, -1)]
     assert [each.version for each in table.history(limit=4)] == [9, 8, 7, 6]
     assert [each.raw["txnId"] for each in table.history(limit=2)] == ["txn-9", "txn-8"]
 
@@ -186,7 +186,7 @@ def backfilled(root: Path, name: str) -> Callable[[], None]:
 
 
 def test_a_commit_that_is_backfilled_between_listing_and_answer(tmp_path: Path) -> None:
-    """L14a: the listing is too early to see it, and the owner is asked too late to tell of it."""
+    """L14a: the listing is too early to see it, and the owner's answer is too late to contain it."""
     write_log(tmp_path, *range(6))
     propose(tmp_path, MAP[6])
     owner = ScriptedOwner((), 6, before=backfilled(tmp_path, MAP[6]))
@@ -195,7 +195,7 @@ def test_a_commit_that_is_backfilled_between_listing_and_answer(tmp_path: Path) 
 
 
 def test_the_owner_tracks_only_what_comes_after_a_fresh_backfill(tmp_path: Path) -> None:
-    """L14b: the log ended at 5, the owner tells of 7 and 8: 6 was backfilled in between."""
+    """L14b: the log ended at 5, the owner returns 7 and 8: 6 was backfilled in between."""
     write_log(tmp_path, *range(6))
     for version in (6, 7, 8):
         propose(tmp_path, MAP[version])
@@ -256,7 +256,7 @@ def test_an_owner_that_cant_tell_leaves_the_backfilled_snapshot(
 
 
 def test_the_logs_own_commit_counts_where_it_differs_from_the_ratified_one(tmp_path: Path) -> None:
-    """L14j: that ``6.json`` is there proves it; that it isn't what was ratified is told."""
+    """L14j: that ``6.json`` is there proves it; a warning reports that it isn't the ratified one."""
     write_log(tmp_path, *range(7))
     propose(tmp_path, MAP[6], add("ratified", size=123456789))
     write_log(tmp_path, 6)
@@ -278,7 +278,7 @@ def test_a_file_that_left_commits_after_its_backfill_is_read_from_the_log(tmp_pa
 
 
 def test_the_newest_snapshot_is_followed_by_what_the_owner_tells(tmp_path: Path) -> None:
-    """A table that is asked again and again reads what is new, backfilled meanwhile or not."""
+    """Repeated reads of a table read its new commits, whether they were backfilled or not."""
     write_log(tmp_path, *range(6))
     for name in MAP.values():
         propose(tmp_path, name)
@@ -300,7 +300,7 @@ def test_the_newest_snapshot_is_followed_by_what_the_owner_tells(tmp_path: Path)
 
 
 def test_a_commit_that_the_owners_books_have_lost_is_not_gone_on_from(tmp_path: Path) -> None:
-    """The books were restored from a backup, and another commit became version 6."""
+    """The commit store was restored from a backup, and another commit became version 6."""
     write_log(tmp_path, *range(6))
     other = "00000000000000000006.00000000-0000-4000-8000-000000000000.json"
     for name in (*MAP.values(), other):
@@ -384,7 +384,7 @@ def test_a_table_without_proposals_is_not_asked_about(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_names_the_version_that_the_owner_released(tmp_path: Path) -> None:
-    """A commit that gives the table back, ratified and not backfilled: what follows it isn't asked for."""
+    """A commit that gives the table back, ratified and not backfilled: later commits aren't requested."""
     write_log(tmp_path, *range(6))
     free = {"delta.enableInCommitTimestamps": "true"}
     protocol = {"protocol": {**PROTOCOL["protocol"], "writerFeatures": ["inCommitTimestamp"]}}

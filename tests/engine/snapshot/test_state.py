@@ -55,7 +55,7 @@ def compacted(*ranges: tuple[int, int]) -> Files:
 
 
 @contextmanager
-def told(*expected: str) -> Iterator[None]:
+def warns_about(*expected: str) -> Iterator[None]:
     """The files that warnings are about, in their order."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", DeltaWarning)
@@ -82,9 +82,9 @@ def test_a_compaction_that_lost_lines_at_its_end_is_found_out(start: int) -> Non
     assert len(whole) > 4
     for count in range(1, len(whole)):
         cut = {**files, path: b"".join(whole[:count])}
-        with MemoryTable(cut) as table, told(path):
+        with MemoryTable(cut) as table, warns_about(path):
             assert state_of(table.delta().snapshot()) == STATES[LAST]
-    with MemoryTable(files) as table, told():
+    with MemoryTable(files) as table, warns_about():
         assert state_of(table.delta().snapshot()) == STATES[LAST]
         assert ranges_read(table) == [(start, 4)]
 
@@ -96,10 +96,10 @@ def test_no_checkpoint_is_made_of_a_compaction_that_lost_lines() -> None:
         # What tasks of Spark read.
         with pytest.raises(CorruptLogError, match=name(2, 4)):
             parse_commit_files(table.storage, segment.plan(), columns=(), table=table.uri)
-        with told(name(2, 4)):
+        with warns_about(name(2, 4)):
             assert table.delta().checkpoint().written
         table.storage.delete(commits(HISTORY))
-        with told():
+        with warns_about():
             assert state_of(table.delta().snapshot()) == STATES[LAST]
 
 
@@ -109,7 +109,7 @@ COMPACTED = compacted((2, 4))
 def test_a_compaction_of_an_earlier_release_is_not_read() -> None:
     first, rest = COMPACTED[name(2, 4)].split(b"\n", 1)
     old = first[: first.index(b',"lines"')] + b"}}\n" + rest
-    with MemoryTable({**commits(HISTORY), name(2, 4): old}) as table, told():
+    with MemoryTable({**commits(HISTORY), name(2, 4): old}) as table, warns_about():
         assert ranges_read(table) == []
         assert state_of(table.delta().snapshot()) == STATES[LAST]
 
@@ -118,10 +118,10 @@ def test_only_the_compaction_that_is_damaged_is_left_out() -> None:
     files = {**commits(HISTORY), **compacted((0, 1), (2, 3), (4, 5))}
     files[name(2, 3)] = files[name(2, 3)][:-1]
     with MemoryTable(files) as table:
-        with told(name(2, 3)):
+        with warns_about(name(2, 3)):
             snapshot = table.delta().snapshot()
         assert [c.path for c in snapshot.segment.compactions] == [name(0, 1), name(4, 5)]
-        with told():
+        with warns_about():
             assert state_of(snapshot) == STATES[LAST]
 
 
@@ -131,12 +131,12 @@ def test_a_compaction_without_protocol_or_metadata_gives_way_to_the_commits(kind
     ((path, content),) = files.items()
     lacking = [line for line in content.splitlines() if kind.encode() not in line]
     files = {**commits(HISTORY[:3]), path: b"\n".join(lacking)}
-    with MemoryTable(files) as table, told(path):
+    with MemoryTable(files) as table, warns_about(path):
         assert state_of(table.delta().snapshot()) == STATES[2]
 
 
 def test_a_compaction_that_told_something_else_of_the_table_is_an_error() -> None:
-    """Metadata has been told of by the time the broken line is found."""
+    """The metadata has been read before the broken line is found."""
     old = lines([PROTOCOL, metadata(), {"add": {"path": 1}}])
     with MemoryTable({**commits(HISTORY), name(0, 3): old}) as table:
         snapshot = table.delta()._open()
@@ -154,17 +154,17 @@ def test_a_compaction_that_told_something_else_of_the_table_is_an_error() -> Non
 def test_a_damaged_checkpoint_beside_whole_compactions_is_blamed_alone() -> None:
     (path,) = CHECKPOINT
     with MemoryTable({**commits(HISTORY), **COMPACTED, path: b"PAR1 nonsense PAR1"}) as table:
-        with told(path):
+        with warns_about(path):
             snapshot = table.delta().snapshot()
         assert [c.path for c in snapshot.segment.compactions] == [name(2, 4)]
-        with told():
+        with warns_about():
             assert state_of(snapshot) == STATES[LAST]
 
 
 def test_a_damaged_checkpoint_and_a_damaged_compaction_are_each_blamed_once() -> None:
     (path,) = CHECKPOINT
     damaged = {path: b"PAR1 nonsense PAR1", name(2, 4): COMPACTED[name(2, 4)] + b"{}\n"}
-    with MemoryTable({**commits(HISTORY), **damaged}) as table, told(path, name(2, 4)):
+    with MemoryTable({**commits(HISTORY), **damaged}) as table, warns_about(path, name(2, 4)):
         assert state_of(table.delta().snapshot()) == STATES[LAST]
 
 
@@ -172,7 +172,7 @@ def test_a_broken_commit_is_blamed_alone() -> None:
     broken = {commit_file(LAST): b'{"add":{"path":1}}\n'}
     with (
         MemoryTable({**commits(HISTORY), **COMPACTED, **CHECKPOINT, **broken}) as table,
-        told(),
+        warns_about(),
         pytest.raises(CorruptLogError, match=commit_file(LAST)),
     ):
         table.delta().snapshot()
@@ -203,6 +203,6 @@ def test_a_sidecar_that_is_gone_is_damage_only_where_no_newer_checkpoint_took_ov
         # The first call for the file after the top level has been read.
         fault = Fault("open", 1, suffix=".parquet", meanwhile=lambda: meanwhile(table))
         delta.__dict__["storage"] = storage = FaultyStorage(table.storage, fault)
-        with told(*blamed):
+        with warns_about(*blamed):
             assert state_of(delta.snapshot()) == STATES[LAST]
         assert storage.met

@@ -1,4 +1,4 @@
-"""Versions against their checksums: the corpus's agree, and every field that is wrong is told."""
+"""Versions against their checksums: the corpus's agree, and every wrong field is reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def told_by(path: Path) -> set[str]:
 
 
 TABLE, VERSION = "table_with_deletion_logs", 4
-"""A golden version whose checksum tells of files, deletion vectors and histograms."""
+"""A golden version whose checksum contains files, deletion vectors and histograms."""
 
 
 def edited(
@@ -158,7 +158,7 @@ def test_without_a_checksum_nothing_is_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retention", "told", "differences"),
+    ("retention", "recorded", "differences"),
     [
         (None, [], 1),
         (None, [{"appId": "old", "version": 3, "lastUpdated": 1}], 0),
@@ -168,10 +168,10 @@ def test_without_a_checksum_nothing_is_checked(tmp_path: Path) -> None:
     ],
 )
 def test_only_expired_transactions_may_be_missing(
-    tmp_path: Path, retention: str | None, told: list[dict[str, Any]], differences: int
+    tmp_path: Path, retention: str | None, recorded: list[dict[str, Any]], differences: int
 ) -> None:
     properties = {} if retention is None else {"delta.setTransactionRetentionDuration": retention}
-    table = checked_table(tmp_path, {"setTransactions": told}, configuration=properties)
+    table = checked_table(tmp_path, {"setTransactions": recorded}, configuration=properties)
     assert len(table.snapshot().verify().differences) == differences
 
 
@@ -204,12 +204,12 @@ def test_an_in_commit_timestamp_that_the_checksum_lacks_is_told(tmp_path: Path) 
     assert result.differences == (Difference("inCommitTimestampOpt", None, 7),)
 
 
-@pytest.mark.parametrize(("deleted", "place"), [(0, 0), (1, 1), (9, 1), (10, 2), (99, 2), (100, 3)])
+@pytest.mark.parametrize(("deleted", "bin_"), [(0, 0), (1, 1), (9, 1), (10, 2), (99, 2), (100, 3)])
 @pytest.mark.parametrize("scale", [1, 100_000])
-def test_the_bins_of_deleted_records(tmp_path: Path, deleted: int, place: int, scale: int) -> None:
+def test_the_bins_of_deleted_records(tmp_path: Path, deleted: int, bin_: int, scale: int) -> None:
     """Bins: 0, 1 to 9, 10 to 99, … 10,000,000 to 2³¹ - 2, and the rest."""
     cardinality = deleted * scale
-    place = place + 5 if scale > 1 and deleted else place
+    bin_ = bin_ + 5 if scale > 1 and deleted else bin_
     vector = {
         "storageType": "i",
         "pathOrInlineDv": "x",
@@ -217,7 +217,7 @@ def test_the_bins_of_deleted_records(tmp_path: Path, deleted: int, place: int, s
         "cardinality": cardinality,
     }
     counts = [0] * 10
-    counts[place] = 1
+    counts[bin_] = 1
     histogram = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": counts}}
     table = checked_table(tmp_path, histogram)
     write_commit(

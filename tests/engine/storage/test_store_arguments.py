@@ -37,9 +37,20 @@ def test_names_are_matched_without_case_and_values_become_text() -> None:
     assert found.client == {"timeout": "30"}
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"'secrte' for S3: expected one of .*my_secret"):
+def test_an_unknown_name_is_refused_with_those_that_are_spelt_alike() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"'secrte' for S3: did you mean 'secret' or 'my_secret'\?"
+    ) as error:
         read_options({"secrte": "VALUE"}, NAMES, kind="S3")
+    assert "VALUE" not in str(error.value)
+
+
+def test_a_name_that_is_like_no_other_is_refused_with_the_page_that_lists_them() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"'zzzz' for S3: the page docs/how-to/object-stores"
+    ) as error:
+        read_options({"zzzz": "VALUE"}, NAMES, kind="S3")
+    assert len(str(error.value)) < 200
 
 
 def test_two_names_of_one_setting_are_refused() -> None:

@@ -342,6 +342,7 @@ checkpointing.write_checkpoint(spark, sys.argv[1], policy="v2")
 """
 
 
+@pytest.mark.deep
 def test_a_job_that_is_killed_leaves_nothing_that_anybody_sees(tmp_path: Path) -> None:
     table = table_of(commits(HISTORY), tmp_path)
     log = log_of(table)

@@ -390,6 +390,7 @@ copy_snapshot(spark, CopyRequest(sys.argv[1], 2, sys.argv[2], "delta"))
 """
 
 
+@pytest.mark.deep
 def test_a_copy_that_is_killed_leaves_nothing_to_read_and_its_files_to_a_vacuum(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def test_values_come_from_the_directories_in_order() -> None:
-    columns = [StructField("a=b", STRING), StructField("c", BINARY), StructField("d", DATE)]
+    fields = [StructField("a=b", STRING), StructField("c", BINARY), StructField("d", DATE)]
+    columns = {field.name: field for field in fields}
     directories = ["a%3Db=x%2Fy=%25", "c=00C3BF", "d=2024-01-31"]
     assert partition_values(directories, columns, table="t") == {
         "a=b": "x/y=%",
@@ -26,17 +27,17 @@ def test_null_and_the_string_that_looks_like_it() -> None:
     column = StructField("p", STRING)
     null = "__HIVE_DEFAULT_PARTITION__"
     for text, value in [(null, None), (f"{null}_", null), (f"{null}__", f"{null}_")]:
-        assert partition_values([f"p={text}"], [column], table="t") == {"p": value}
+        assert partition_values([f"p={text}"], {"p": column}, table="t") == {"p": value}
 
 
 def test_a_value_beyond_the_protocols_forms_is_refused() -> None:
     with pytest.raises(InvalidTableError, match="10000-01-01"):
-        partition_values(["d=+10000-01-01"], [StructField("d", DATE)], table="t")
+        partition_values(["d=+10000-01-01"], {"d": StructField("d", DATE)}, table="t")
 
 
 def test_bytes_that_no_text_has_are_refused() -> None:
     with pytest.raises(ConstraintViolationError, match=r"'c'.*expected bytes in UTF-8") as caught:
-        partition_values(["c=00FF"], [StructField("c", BINARY)], table="t")
+        partition_values(["c=00FF"], {"c": StructField("c", BINARY)}, table="t")
     assert caught.value.columns == ("c",)
 
 

@@ -1,1 +1,1 @@
-"""Actions of commits, from JSON lines to Arrow columns."""
+"""Read the actions of commits, which are lines of JSON, into Arrow columns and Python objects."""

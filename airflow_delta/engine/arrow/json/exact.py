@@ -1,18 +1,14 @@
-"""Read a log line with Python's own JSON parser: the exact rules, and the words for what's wrong.
+"""Read a line of the log with Python's JSON parser, by the exact rules and with exact errors.
 
-Every line that is not a file action comes this way, and so does every file action that the fast
-parser of `json_columns` doesn't take at its word. What the protocol leaves open is decided here:
+This reads all lines except the file actions that `fast` can read. PROTOCOL.md, "Actions", leaves some
+cases open. This engine's rules are:
 
-* A line holds one known action; ``null`` counts as absent. Unknown actions and unknown fields are
-  ignored (PROTOCOL.md, "Actions"), and so are the actions that belong in checkpoints alone.
-* Of duplicate keys the last wins.
-* An integer may be written as ``5.0`` or ``1e3``, if it is one; nothing else is converted, except
-  that numbers and booleans in a map of strings become strings.
-* ``path`` is required, and so are the fields of a deletion vector that identify it: without them an
-  action would silently mean another file. Any other field may be missing or null.
-* Columns that nobody asked for are not checked.
-
-Reading a line needs no pyarrow, so that is loaded where file actions become columns, not before.
+* A line has at most one known action; ``null`` counts as missing. Unknown actions and fields, and the
+  actions of checkpoints, are ignored. Of duplicate keys the last one counts.
+* An integer may be written as ``5.0`` or ``1e3``. In a map of strings, numbers and booleans become
+  strings. Nothing else is converted.
+* ``path`` and the fields that identify a deletion vector are required: without them an action would be
+  about another file. Any other field may be missing or null. Columns that aren't wanted aren't checked.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE_KINDS",
+    "NON_FILE_KINDS",
     "NO_ACTION",
-    "SMALL_KINDS",
     "InvalidLineError",
     "NonFileAction",
     "file_columns",
@@ -40,18 +36,18 @@ __all__ = [
 FILE_KINDS = ("add", "remove")
 """The actions that become rows."""
 
-SMALL_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
-"""The other actions that a commit may hold."""
+NON_FILE_KINDS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "commitInfo", "cdc"})
+"""The other actions that a commit may have."""
 
 _OF_CHECKPOINTS = ("checkpointMetadata", "sidecar")
 NO_ACTION = re.compile(
     rb'\{(?:"(?!(?:'
-    + "|".join((*FILE_KINDS, *sorted(SMALL_KINDS), *_OF_CHECKPOINTS)).encode()
+    + "|".join((*FILE_KINDS, *sorted(NON_FILE_KINDS), *_OF_CHECKPOINTS)).encode()
     + rb')")\w+":(?:0|-?[1-9][0-9]{0,14}|true|false|null|"[ !#-\[\]-~]*"))?\}\r?'
 )
-"""A line that is certainly valid, and no action of the protocol: ``{}``, or one unknown key with a scalar.
+"""A line that is certainly valid and has no known action: ``{}``, or one unknown key with a scalar.
 
-A log may have millions of them. To parse them takes five times as long.
+A log may have millions of such lines, and parsing them takes five times as long as this pattern.
 """
 
 _WHITE_SPACE = b" \t\r\n"
@@ -60,18 +56,18 @@ _REQUIRED = frozenset({"path", "storageType", "pathOrInlineDv"})
 
 
 class InvalidLineError(ValueError):
-    """A line breaks the protocol; the message says how, and the caller knows where."""
+    """A line breaks the protocol. The message has the reason; the caller adds the location."""
 
 
 @dataclass(frozen=True, slots=True)
 class NonFileAction:
-    """An action of a commit that is not a file action.
+    """An action of a commit that is no file action.
 
     Attributes:
         version: the version of the commit.
         kind: the action's name in the protocol, such as ``metaData``.
         value: the action's fields as in the JSON.
-        position: the place in the log, comparable with the positions of the file actions.
+        position: the position in the log, comparable with the positions of the file actions.
     """
 
     version: int
@@ -81,10 +77,10 @@ class NonFileAction:
 
 
 def read_line(content: bytes) -> tuple[str, dict[str, Any]] | None:
-    """The known action of one line, as (kind, fields); None if it holds none or is blank.
+    """Read the known action of a line, as (kind, fields); None if it has none or is blank.
 
     Raises:
-        InvalidLineError: not UTF-8, not a JSON object, or several known actions.
+        InvalidLineError: the line isn't UTF-8, is no JSON object, or has several known actions.
     """
     if NO_ACTION.fullmatch(content) or not content.strip(_WHITE_SPACE):
         return None
@@ -94,7 +90,7 @@ def read_line(content: bytes) -> tuple[str, dict[str, Any]] | None:
     actions = [
         (kind, value)
         for kind, value in entry.items()
-        if value is not None and (kind in FILE_KINDS or kind in SMALL_KINDS)
+        if value is not None and (kind in FILE_KINDS or kind in NON_FILE_KINDS)
     ]
     if not actions:
         return None
@@ -109,8 +105,8 @@ def _decoded(content: bytes) -> Any:
     try:
         text = content.decode("utf-8")
         try:
-            # Nearly all lines have no white space around them and need no more than this, which
-            # takes half the time of `decode`; `decode` has the better words for what is wrong.
+            # Nearly all lines have no white space around them. For these, `raw_decode` takes half the
+            # time of `decode`, which has the better error messages.
             entry, end = _DECODER.raw_decode(text)
         except json.JSONDecodeError:
             end = -1
@@ -122,7 +118,7 @@ def _decoded(content: bytes) -> Any:
         raise InvalidLineError(f"not valid JSON: {error.msg} at character {error.pos}") from error
     except RecursionError as error:
         raise InvalidLineError("not readable: the JSON is nested too deeply") from error
-    except ValueError as error:  # an integer of thousands of digits, or one of _refuse's constants
+    except ValueError as error:  # An integer of thousands of digits, or NaN or an infinity.
         raise InvalidLineError(f"not valid JSON: {error}") from error
 
 
@@ -140,13 +136,13 @@ def file_columns(
     fields: Mapping[str, pa.DataType],
     failed: Callable[[int, InvalidLineError], Exception],
 ) -> list[pa.Array]:
-    """File actions of one kind as Arrow arrays, in the order of the fields.
+    """Convert file actions of one kind to Arrow arrays, in the order of the fields.
 
     Args:
         kind: ``add`` or ``remove``, for messages.
         rows: the fields of each action.
-        fields: the columns wanted and their types, ``path`` among them.
-        failed: makes the error to raise from the number of a row and what is wrong with it.
+        fields: the wanted columns and their types; ``path`` is among them.
+        failed: creates the error to raise, from the number of a row and the reason.
     """
     from airflow_delta.engine.arrow.python_arrays import array_of
 
@@ -154,7 +150,7 @@ def file_columns(
     for name, type_ in fields.items():
         read, where = _reader(type_), f"{kind}.{name}"
         values = []
-        for number, row in enumerate(rows):  # a loop over the few rows that take the exact path
+        for number, row in enumerate(rows):  # A loop over the few rows that `fast` can't read.
             try:
                 values.append(_field(row, name, read, where))
             except InvalidLineError as error:
@@ -164,7 +160,7 @@ def file_columns(
 
 
 _Reader: TypeAlias = Callable[[Any, str], Any]
-"""Makes a column's value of a value in the JSON, given how to name it in a message."""
+"""Converts a value of JSON to the value of a column. The text names the value in messages."""
 
 
 def _field(row: Mapping[str, Any], name: str, read: _Reader, where: str) -> Any:
@@ -235,7 +231,7 @@ def _integer(value: Any, where: str, *, bits: int) -> int:
 
 
 def _entry(value: Any, where: str, key: str) -> str | None:
-    """A map's value: writers have put numbers and booleans where strings belong."""
+    """The value of a map of strings. Some writers store numbers and booleans."""
     if isinstance(value, str):
         return _text(value, where)
     if value is None:
@@ -246,6 +242,6 @@ def _entry(value: Any, where: str, key: str) -> str | None:
 
 
 def _named(value: Any) -> str:
-    """A value for a message, as JSON and cut short."""
+    """A value for a message, as shortened JSON."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

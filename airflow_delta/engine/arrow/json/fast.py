@@ -1,18 +1,16 @@
-"""Read lines of file actions straight into Arrow columns with pyarrow's parallel JSON reader.
+"""Read lines of file actions into Arrow columns with pyarrow's JSON reader: fast and exact, or not at all.
 
-The reader is told the exact shape of the actions and to refuse anything else, so a result proves
-that no key of a map and no further action in a line was lost: what it can't tell apart or would
-lose makes it fail, and the lines are then read one by one by `json_exact`. Which shape is right is
-*learnt* from the lines that failed: the fields seen, and the keys of each map. A log whose actions
-look alike pays once.
+`read_columns` gives the reader the exact `ActionShape`, and makes it fail on all other fields. So a success
+means that no key of a map and no second action in a line is lost. After a failure `ActionShape.learn` adds
+the fields and map keys of the failed lines, and the caller tries again; or it reads the lines by `exact`.
 
-What success does not prove is seen to beforehand: that the text is UTF-8 (the reader doesn't look),
-and that every line starts with ``{"add":`` or ``{"remove":`` and ends with ``}``. The reader takes
-two objects on a line and an object over two lines; but no unfinished object ends a line with ``}``
-and starts the next with ``{``, so with such lines as many rows as lines means one per line.
-
-Inference instead of learning would be shorter, but deep nesting crashes the inferring reader.
+The caller ensures what a success doesn't prove: that the text is UTF-8, and that each line starts with
+``{"add":`` or ``{"remove":`` and ends with ``}``. The reader accepts two objects on a line, and an object
+over two lines. But no unfinished object ends a line with ``}`` and starts the next one with ``{``. So if
+there are as many rows as lines, each line is one object.
 """
+
+# pyarrow can infer the shape, too, but deep nesting crashes it then.
 
 from __future__ import annotations
 
@@ -33,26 +31,27 @@ __all__ = ["ActionShape", "parsing_pool", "read_columns"]
 _FIELDS = {"add": ADD_FIELDS, "remove": REMOVE_FIELDS}
 _SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
-# Each column costs memory in every row, so maps whose keys never end are left to the exact path.
-_MOST_COLUMNS = 256
+# Each column takes memory in every row, so maps with ever new keys are left to `exact`.
+_MAX_COLUMNS = 256
 
 _SHARED_ROWS = 1 << 16
 
 
 def parsing_pool() -> pa.MemoryPool:
-    """The memory pool for short-lived parser memory.
+    """The memory pool for the short-lived memory of parsers.
 
-    The default pool keeps and zeroes huge pages: a quarter more memory, and slower in threads.
+    The default pool keeps and zeroes huge pages, which takes a quarter more memory, and is slower in
+    threads.
     """
     backends = pa.supported_memory_backends()
     return pa.jemalloc_memory_pool() if "jemalloc" in backends else pa.system_memory_pool()
 
 
 class ActionShape:
-    """The fields and map keys seen so far in one kind of action; shared by the parsing threads.
+    """The fields and map keys seen so far in one kind of action. The parsing threads share it.
 
-    A thread that loses a race learns again, so no lock is needed: `learn` replaces the schema as a
-    whole, and every schema is right for the lines it can read.
+    No lock is needed: `learn` replaces the schema as a whole, every schema is right for the lines that it
+    can read, and a thread that loses a race learns again.
     """
 
     def __init__(self, kind: str) -> None:
@@ -60,14 +59,14 @@ class ActionShape:
         self.schema = pa.schema([(kind, pa.struct([("path", pa.string())]))])
 
     def learn(self, actions: Iterable[Mapping[str, Any]]) -> bool:
-        """Widen the shape by what is in these actions; False if that changes nothing."""
+        """Add the fields and map keys of actions; return whether there were new ones."""
         known = {field.name: field.type for field in self.schema.field(0).type}
         before = columns = sum(map(_width, known.values()))
         for name, values in _seen(actions).items():
             for value in values:
-                wider = _widened(known.get(name), value, _FIELDS[self.kind].get(name))
+                wider = _widen(known.get(name), value, _FIELDS[self.kind].get(name))
                 more = _width(wider) - _width(known.get(name))
-                if wider is not None and more > 0 and columns + more <= _MOST_COLUMNS:
+                if wider is not None and more > 0 and columns + more <= _MAX_COLUMNS:
                     known[name] = wider
                     columns += more
         self.schema = pa.schema([(self.kind, pa.struct(list(known.items())))])
@@ -75,7 +74,7 @@ class ActionShape:
 
 
 def _seen(actions: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """For each field one value of each kind that matters: a scalar, or a map with certain keys."""
+    """For each field, one value of each type, and of each set of map keys."""
     seen: dict[str, dict[object, Any]] = {}
     for action in actions:
         for name, value in action.items():
@@ -85,15 +84,13 @@ def _seen(actions: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _width(type_: pa.DataType | None) -> int:
-    """How many columns a field takes: itself and its children."""
+    """The number of columns that a field takes: itself and its children."""
     return 0 if type_ is None else 1 + int(type_.num_fields)
 
 
-def _widened(
-    known: pa.DataType | None, value: Any, column: pa.DataType | None
-) -> pa.DataType | None:
-    """The reader's type for a field that also takes this value; None for a nested stranger."""
-    if column is None:  # a field that isn't in the protocol is read only to be left out
+def _widen(known: pa.DataType | None, value: Any, column: pa.DataType | None) -> pa.DataType | None:
+    """The reader's type for a field that accepts this value, too; None for an unknown nested field."""
+    if column is None:  # A field that isn't in the protocol is read only to be dropped.
         return known or _SCALARS.get(type(value))
     if not pa.types.is_map(column):
         return column
@@ -105,13 +102,13 @@ def _widened(
 def read_columns(
     text: memoryview, shape: ActionShape, *, rows: int, fields: Mapping[str, pa.DataType]
 ) -> list[pa.Array] | None:
-    """File actions as Arrow arrays, in the order of the fields; None where this can't be exact.
+    """Read file actions as Arrow arrays, in the order of the fields; None if that can't be exact.
 
     Args:
-        text: whole lines, UTF-8, each starting with the shape's kind and ending with ``}``.
-        shape: what the actions may look like.
+        text: whole lines in UTF-8, each of which starts with the shape's kind and ends with ``}``.
+        shape: the fields and map keys that the actions may have.
         rows: the number of lines.
-        fields: the columns wanted and their types.
+        fields: the wanted columns and their types.
     """
     try:
         actions = _read_structs(text, shape.schema)
@@ -126,7 +123,7 @@ def read_columns(
         child = actions.field(number) if number >= 0 else _nulls(type_, rows)
         if pa.types.is_map(type_) and number >= 0:
             child = map_from_struct(child, text=text, shared=shared)
-        if child is None or not _identified(name, child):
+        if child is None or not _identifies_files(name, child):
             return None
         columns.append(child)
     return columns
@@ -146,9 +143,9 @@ def _names(type_: pa.DataType) -> Iterator[str]:
 
 
 def _read_structs(text: memoryview, schema: pa.Schema) -> pa.StructArray:
-    """The rows of the text. One block holds it all, since a line must not straddle blocks.
+    """Read the rows of the text as one block, because no line may span two blocks.
 
-    One block gives one chunk, which is taken as it is: combining chunks would copy it.
+    One block gives one chunk, so no chunks must be combined, which would copy them.
     """
     table = pyarrow.json.read_json(
         pa.BufferReader(pa.py_buffer(text)),
@@ -167,12 +164,12 @@ def _shared_nulls(type_: pa.DataType) -> pa.Array:
 
 
 def _nulls(type_: pa.DataType, rows: int) -> pa.Array:
-    """A column that the log doesn't have; all slices share its memory."""
+    """A column that the lines don't have; all slices share its memory."""
     return _shared_nulls(type_)[:rows] if rows <= _SHARED_ROWS else pa.nulls(rows, type_)
 
 
-def _identified(name: str, column: pa.Array) -> bool:
-    """Whether every action has what identifies its file."""
+def _identifies_files(name: str, column: pa.Array) -> bool:
+    """Whether every action has the fields of a column that identify its file."""
     if name == "path":
         return not column.null_count
     if name != "deletionVector" or column.null_count == len(column):

@@ -1,13 +1,12 @@
-"""Cut commits into slices of whole lines, and know every line of a slice by number.
+"""Cut commits into slices of whole lines, and find the lines of a slice.
 
-A commit file is newline-delimited JSON, one action per line (PROTOCOL.md, "Delta Log Entries"). A
-commit may be larger than memory likes, or tiny and one of a hundred thousand; a `Slice` is the
-right amount of either for one parser call: a part of one big commit, or many small ones joined.
+A commit has one action per line (PROTOCOL.md, "Delta Log Entries"). It may be larger than memory, or one of
+a hundred thousand tiny ones. A `Slice` has the right size for one call of a parser: a part of a large
+commit, or many small ones. `Lines` has the offsets of lines as vectors, so that no loop over lines is
+needed to select lines, or to find their commits.
 
-`Lines` holds where each line starts and stops as vectors, so that choosing the lines of one kind,
-or telling which commit a line came from, never loops over lines. A line's *position* is the byte
-offset of its start in the whole stream of commits: ascending in log order and unique, and known
-without counting the lines that precede it in other slices.
+The *position* of a line is the byte offset of its start in the stream of all commits. It is unique,
+ascends in log order, and can be computed without counting the lines of other slices.
 """
 
 from __future__ import annotations
@@ -21,22 +20,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_delta.engine.arrow.json.line_locations import (
+from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
+from airflow_delta.engine.errors import CorruptLogError, StorageError
+from airflow_delta.engine.model.line_locations import (
     NO_PATHS,
     corrupt_line,
     empty_commit,
+    larger_than_memory,
     path_of,
 )
-from airflow_delta.engine.arrow.numpy_arrays import BoolVector, Int64Vector
-from airflow_delta.engine.errors import CorruptLogError
 
 __all__ = ["NO_PATHS", "SLICE_BYTES", "Lines", "Piece", "Slice", "cut_slices", "index_lines"]
 
 SLICE_BYTES = 4 << 20
-"""The aim for one parser call: large enough to amortise it, small enough to have several at once."""
+"""The usual size of a slice: large enough for efficiency, small enough to have several in memory."""
 _ALONE_BYTES = SLICE_BYTES // 8
 _BLOCK_BYTES = 1 << 18
-"""What is searched for line ends at once, so that what is found of each byte stays in the cache."""
+"""The bytes to search for line ends at once, so that the result for each byte stays in the cache."""
 
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN = 0x0A, 0x0D
@@ -44,7 +44,7 @@ _NEWLINE, _RETURN = 0x0A, 0x0D
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole lines of one commit: of its file's ``data``, the bytes from ``start`` to ``stop``."""
+    """Whole lines of one commit: the bytes of its file's ``data`` from ``start`` to before ``stop``."""
 
     version: int
     path: str
@@ -55,12 +55,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one parser call reads.
+    """The input of one call of a parser.
 
     Attributes:
         table: the table's location, for messages.
-        position: the position of the first byte.
-        pieces: in log order.
+        position: the position of its first byte.
+        pieces: its parts, in log order.
     """
 
     table: str
@@ -68,17 +68,27 @@ class Slice:
     pieces: tuple[Piece, ...]
 
     def text(self) -> memoryview:
-        """The bytes of all pieces; of a single piece without copying."""
+        """The bytes of all pieces; a single piece isn't copied."""
         pieces = self.pieces
         if len(pieces) == 1:
             return _content(pieces[0])
-        # Every piece but the last of a commit ends its lines, so this may add an empty line only.
+        # Every piece except the last one of a commit ends with a line end, so this only adds empty lines.
         return memoryview(b"\n".join([_content(piece) for piece in pieces]))
 
     def offsets(self) -> list[int]:
-        """Where each piece starts in the text."""
+        """The offset of each piece in the text."""
         lengths = [piece.stop - piece.start + 1 for piece in self.pieces[:-1]]
         return list(accumulate(lengths, initial=0))
+
+    def larger_than_memory(self) -> StorageError:
+        """Create the error about a slice that doesn't fit into memory; it names the largest piece."""
+        largest = max(self.pieces, key=lambda piece: piece.stop - piece.start)
+        return larger_than_memory(
+            largest.stop - largest.start,
+            version=largest.version,
+            path=largest.path,
+            table=self.table,
+        )
 
 
 def _content(piece: Piece) -> memoryview:
@@ -94,46 +104,44 @@ def cut_slices(
 ) -> Iterator[Slice]:
     """Cut commits, given as (version, content), into slices of about `SLICE_BYTES`.
 
-    A byte order mark at the start of a commit is left out. A longer line makes a longer slice.
+    A byte order mark at the start of a commit is skipped. A longer line gives a longer slice.
 
     Args:
         commits: the commits, in log order.
         table: the table's location, for messages.
-        paths: by version, the files that don't have a commit's name, for messages.
-        newest_first: the commits come in the opposite order, and so do the slices, also those of
-            one commit. Within a slice all is in log order. Positions still ascend in log order, so
-            they are negative.
+        paths: by version, the files that don't have the name of a commit, for messages.
+        newest_first: commits and slices, also those of one commit, are in the opposite order. Inside a
+            slice all is in log order. Positions ascend in log order as well, so they are negative.
 
     Raises:
-        CorruptLogError: a commit has no content at all: its writer died, or still writes.
+        CorruptLogError: a commit is empty: its writer failed, or hasn't finished.
     """
-    drawn = pending_bytes = 0
+    done_bytes = pending_bytes = 0
     pending: list[Piece] = []
 
-    def pending_slice() -> Slice:
-        """What is pending, in log order."""
+    def _pending_slice() -> Slice:
         if newest_first:
-            return Slice(table, -drawn - pending_bytes, tuple(reversed(pending)))
-        return Slice(table, drawn, tuple(pending))
+            return Slice(table, -done_bytes - pending_bytes, tuple(reversed(pending)))
+        return Slice(table, done_bytes, tuple(pending))
 
     for version, data in commits:
         path = path_of(version, paths)
         pieces = _pieces(version, path, data, table)
         for piece in reversed(list(pieces)) if newest_first else pieces:
             size = piece.stop - piece.start + 1
-            # A piece that is worth a call by itself is not copied to join it with others.
+            # A large piece becomes a slice by itself, because joining it with others would copy it.
             if pending and (size >= _ALONE_BYTES or pending_bytes + size > SLICE_BYTES):
-                yield pending_slice()
-                drawn += pending_bytes
+                yield _pending_slice()
+                done_bytes += pending_bytes
                 pending, pending_bytes = [], 0
             pending.append(piece)
             pending_bytes += size
     if pending:
-        yield pending_slice()
+        yield _pending_slice()
 
 
 def _pieces(version: int, path: str, data: bytes, table: str) -> Iterator[Piece]:
-    """A commit as even parts of at most about `SLICE_BYTES`, each of whole lines."""
+    """Cut a commit into parts of whole lines, of similar size, at most about `SLICE_BYTES`."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     end = len(data)
     if start == end:
@@ -150,11 +158,11 @@ class Lines:
     """Some lines of a slice, in order.
 
     Attributes:
-        source: the slice, with the text of its pieces and where each starts in it.
+        source: the slice.
         text: the bytes of the whole slice.
-        numbers: which lines of the slice these are, counted from 0.
-        starts: offset of each line's first byte in the text.
-        stops: offset behind each line's last byte, without its line ending.
+        numbers: the number of each line in the slice, counted from 0.
+        starts: the offset of each line's first byte in the text.
+        stops: the offset after each line's last byte, without its line end.
     """
 
     source: Slice
@@ -167,14 +175,14 @@ class Lines:
         return len(self.numbers)
 
     def select(self, chosen: BoolVector | slice) -> Lines:
-        """The lines at the places a mask or a slice chooses."""
+        """The lines that a mask or a slice selects."""
         return Lines(
             self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
         )
 
-    def pick(self, places: Sequence[int]) -> Lines:
-        """The lines at some places, which ascend."""
-        chosen = np.asarray(places, np.int64)
+    def pick(self, indexes: Sequence[int]) -> Lines:
+        """The lines at some indexes, which ascend."""
+        chosen = np.asarray(indexes, np.int64)
         return Lines(
             self.source, self.text, self.numbers[chosen], self.starts[chosen], self.stops[chosen]
         )
@@ -184,7 +192,7 @@ class Lines:
         matches = self.stops - self.starts > len(prefix)
         starts = self.starts.compress(matches)
         same = np.ones(len(starts), np.bool_)
-        # As many bytes at once as a number has; what the last number overlaps is compared twice.
+        # The bytes are compared as numbers of up to 8 bytes. The last number may overlap with the others.
         width = next(width for width in (8, 4, 2, 1) if width <= len(prefix))
         numbers = np.ndarray(
             (max(len(self.text) - width + 1, 0),), f"<u{width}", self.text, strides=(1,)
@@ -196,31 +204,31 @@ class Lines:
         return matches
 
     def end_with(self, byte: int) -> BoolVector:
-        """Which of the lines, none of them empty, end with a byte."""
+        """Which of the lines end with a byte; none of them is empty."""
         last = np.frombuffer(self.text, np.uint8)[self.stops - 1]
         return np.equal(last, byte)
 
-    def parts(self, count: int) -> Iterator[Lines]:
-        """The same lines as up to ``count`` runs of about equal length."""
+    def split(self, count: int) -> Iterator[Lines]:
+        """Split the lines into up to ``count`` runs of about equal length."""
         step = -(-len(self) // count)
         for first in range(0, len(self), step):
             yield self.select(slice(first, first + step))
 
-    def joined(self) -> memoryview:
-        """The text of just these lines; without copying where they are neighbours."""
+    def join(self) -> memoryview:
+        """The text of these lines alone; it isn't copied if all of them are neighbours."""
         breaks = np.flatnonzero(np.diff(self.numbers) != 1)
         firsts = self.starts[np.concatenate(([0], breaks + 1))].tolist()
         lasts = self.stops[np.concatenate((breaks, [len(self) - 1]))].tolist()
         text = self.text
         if len(firsts) == 1:
             return text[firsts[0] : lasts[0]]
-        # One round per run of neighbours, which a whole file of adds is: not one per line.
+        # A loop over runs of neighbours, not over lines. A whole file of adds is one run.
         return memoryview(
             b"\n".join([text[first:last] for first, last in zip(firsts, lasts, strict=True)])
         )
 
     def contents(self) -> Iterator[bytes]:
-        """Each line's bytes: for the lines that need Python's own parser."""
+        """The bytes of each line."""
         text = self.text
         for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
             yield bytes(text[start:stop])
@@ -235,15 +243,15 @@ class Lines:
         return versions[np.searchsorted(offsets, self.starts, side="right") - 1]
 
     def positions(self) -> Int64Vector:
-        """Each line's place in the log; see the module."""
+        """The position of each line in the log; see the module."""
         return self.starts + self.source.position
 
     def corrupt(self, index: int, reason: str) -> CorruptLogError:
-        """The error that says what is wrong with one of these lines, and where it stands.
+        """Create the error about one of these lines, with its location.
 
         Args:
-            index: which of these lines.
-            reason: what was expected of it and what was found.
+            index: the index of the line among these.
+            reason: what was expected, and what was found.
         """
         start, stop = int(self.starts[index]), int(self.stops[index])
         offsets = self.source.offsets()
@@ -261,7 +269,7 @@ class Lines:
 
 
 def index_lines(source: Slice) -> Lines:
-    """Find all lines of a slice. Lines end with a newline or a carriage return and newline."""
+    """Find all lines of a slice. A line ends with a newline, or a carriage return and a newline."""
     text = source.text()
     data: npt.NDArray[Any] = np.frombuffer(text, np.uint8)
     stops = np.concatenate(

@@ -1,14 +1,12 @@
-"""Read commits into file actions as Arrow tables, and the few other actions as dicts.
+"""Parse commits: file actions as Arrow tables, and the few other actions as dicts.
 
-A commit is a file of actions, a JSON object per line (PROTOCOL.md, "Delta Log Entries" and
-"Actions"). Nearly all lines of a log are file actions, so they take a fast path, which is exact or
-gives up; see the modules that do the steps:
+1. `lines` cuts the commits into slices of some megabytes, which threads process one by one.
+2. Each line is classified by its first bytes. `fast` reads the adds, and the removes, of a slice at once.
+3. `exact` reads all other lines, and those that `fast` rejects, one by one.
 
-1. `json_lines` cuts the commits into slices of some megabytes, which threads take one by one.
-2. Each line is classed by its first bytes. Adds and removes go to `json_columns` as a whole.
-3. Every other line, and lines that the fast reader refuses, go to `json_exact` one by one.
+The result is the same whichever module read a line. `replay` reconciles the actions afterwards.
 
-The result doesn't depend on the path a line took. Reconciling the actions is not done here.
+Spec: PROTOCOL.md, "Delta Log Entries" and "Actions".
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from airflow_delta.engine.arrow.action_schema import (
 from airflow_delta.engine.arrow.json.exact import (
     FILE_KINDS,
     NO_ACTION,
-    SMALL_KINDS,
+    NON_FILE_KINDS,
     InvalidLineError,
     NonFileAction,
     file_columns,
@@ -51,15 +49,15 @@ __all__ = ["NonFileAction", "ParsedCommits", "parse_commits", "stream_commits"]
 
 _Digest = TypeVar("_Digest")
 
-# So many lines of a refused text are worth another try as a smaller text, to isolate the cause.
+# A rejected text of so many lines is split and tried again, to isolate the cause.
 _WORTH_SPLITTING = 256
 _PARTS = 8
 _WORTH_FILTERING = 10_000
 _SOMETHING = re.compile(rb"^(?!" + NO_ACTION.pattern + rb"$)", re.MULTILINE)
-"""The begin of a line that isn't one of `NO_ACTION`."""
+"""The start of a line that doesn't match `NO_ACTION`."""
 _SAMPLE_LINES = 64
 
-# With as many threads as cores, one may wait to be taken in.
+# There are as many threads as cores; one more slice may wait.
 _SLICES_AHEAD = (os.cpu_count() or 1) + 1
 
 _PREFIXES = {kind: f'{{"{kind}":'.encode() for kind in FILE_KINDS}
@@ -67,11 +65,11 @@ _PREFIXES = {kind: f'{{"{kind}":'.encode() for kind in FILE_KINDS}
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommits:
-    """What a run of commits, or a slice of one, says.
+    """The actions of consecutive commits, or of a slice of one.
 
     Attributes:
         files: the file actions, in log order.
-        non_file_actions: every other known action, in log order.
+        non_file_actions: the other known actions, in log order.
     """
 
     files: FileActions
@@ -90,19 +88,20 @@ def parse_commits(
     """Parse the content of commits.
 
     Args:
-        commits: (version, content) in log order. An iterator is drawn while earlier commits are
-            parsed, and no content is held longer than that, so hand in a generator for a long log.
-        columns: the columns of adds and removes wanted, beside those that identify a file; None
+        commits: (version, content) in log order. For a long log this should be a generator: contents are
+            taken while earlier ones are parsed, and released afterwards.
+        columns: the wanted columns of adds and removes, in addition to those that identify a file; None
             for all.
-        kinds: the other actions wanted, such as ``metaData``; None for all. The lines of the rest
-            are checked and forgotten: a long log has a large ``commitInfo`` for each commit.
+        kinds: the other wanted actions, such as ``metaData``; None for all. Other lines are checked, but
+            not kept: a long log has a large ``commitInfo`` for each commit.
         table: the table's location, for messages.
-        paths: by version, the files that don't have a commit's name, for messages.
-        small: read a line at a time, which is quicker where there are only some ten.
+        paths: by version, the files that don't have the name of a commit, for messages.
+        small: read line by line, which is faster for some ten lines.
 
     Raises:
-        CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
-        InvalidArgumentError: a column that neither adds nor removes have.
+        CorruptLogError: a commit is empty, or one of its lines breaks the protocol.
+        StorageError: a commit doesn't fit into memory.
+        InvalidArgumentError: neither adds nor removes have one of the columns.
     """
     parser = _parser(columns, kinds, table, by_line=small)
     slices = cut_slices(commits, table=table, paths=paths)
@@ -124,22 +123,24 @@ def stream_commits(
     table: str,
     paths: Mapping[int, str] = NO_PATHS,
 ) -> Iterator[_Digest]:
-    """Parse commits newest first, some megabytes at a time, and keep nothing of them.
+    """Parse commits from the newest to the oldest, some megabytes at a time, without keeping them.
 
-    What a slice is digested to comes before that of any slice with older actions. Memory is that of
-    a few slices, however long the log is and however large a commit.
+    Memory holds a few slices, however long the log is and however large a commit.
 
     Args:
-        commits: (version, content), the newest first. Give a generator: contents are drawn as they
-            are needed, and forgotten.
-        digest: what to make of each slice, whose actions are in log order; called in the threads
-            that parse.
-        kinds: the actions other than adds and removes wanted; see `parse_commits`.
+        commits: (version, content), the newest first. This should be a generator: contents are taken when
+            they are needed, and released afterwards.
+        digest: processes a slice, whose actions are in log order. It is called in the parsing threads.
+        kinds: the wanted actions other than adds and removes; see `parse_commits`.
         table: the table's location, for messages.
-        paths: by version, the files that don't have a commit's name, for messages.
+        paths: by version, the files that don't have the name of a commit, for messages.
+
+    Yields:
+        The result of ``digest`` for each slice, those with newer actions first.
 
     Raises:
-        CorruptLogError: a commit is empty, or a line of it is not what the protocol allows.
+        CorruptLogError: a commit is empty, or one of its lines breaks the protocol.
+        StorageError: a commit doesn't fit into memory.
     """
     parser = _parser(None, kinds, table)
     slices = cut_slices(commits, table=table, paths=paths, newest_first=True)
@@ -160,11 +161,11 @@ def _parser(
         )
     wanted = None if columns is None else tuple(columns)
     schemas = {"add": add_schema(wanted), "remove": remove_schema(wanted)}
-    return _Parser(schemas, SMALL_KINDS if kinds is None else frozenset(kinds), by_line=by_line)
+    return _Parser(schemas, NON_FILE_KINDS if kinds is None else frozenset(kinds), by_line=by_line)
 
 
 def _in_log_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches of one slice; sorted where lines in between took the exact path."""
+    """The batches of one slice, sorted by position if some lines were read one by one."""
     if len(batches) < 2:
         return batches
     positions = np.concatenate([int64_view(batch.column(POSITION)) for batch in batches])
@@ -183,7 +184,7 @@ class _SliceResult:
 
 
 class _Parser:
-    """Parses slices, from several threads at once, sharing only what was learnt of the shapes."""
+    """Parses slices, in several threads at once, which only share the `ActionShape` of each kind."""
 
     def __init__(
         self, schemas: Mapping[str, pa.Schema], kinds: Collection[str], *, by_line: bool
@@ -194,17 +195,20 @@ class _Parser:
             kind: {column.name: column.type for column in schema}
             for kind, schema in schemas.items()
         }
-        places = [pa.field(VERSION, pa.int64()), pa.field(POSITION, pa.int64())]
-        self._schemas = {kind: pa.schema([*schema, *places]) for kind, schema in schemas.items()}
+        origin = [pa.field(VERSION, pa.int64()), pa.field(POSITION, pa.int64())]
+        self._schemas = {kind: pa.schema([*schema, *origin]) for kind, schema in schemas.items()}
         self._shapes = {kind: ActionShape(kind) for kind in FILE_KINDS}
 
     def nothing(self) -> ParsedCommits:
-        """What no commits at all say."""
+        """The actions of no commits, with the right schemas."""
         return self._parsed(_SliceResult())
 
     def parse(self, source: Slice) -> ParsedCommits:
-        """All actions of a slice."""
-        return self._parsed(self._read(source))
+        """Parse a slice."""
+        try:
+            return self._parsed(self._read(source))
+        except MemoryError as error:
+            raise source.larger_than_memory() from error
 
     def _parsed(self, result: _SliceResult) -> ParsedCommits:
         adds, removes = (
@@ -215,7 +219,7 @@ class _Parser:
         return ParsedCommits(FileActions(adds, removes), tuple(non_file))
 
     def _read(self, source: Slice) -> _SliceResult:
-        """All actions of a slice; what takes the exact path may come out of order."""
+        """Read the actions of a slice, not necessarily in order."""
         lines = index_lines(source)
         lines = lines.select(lines.stops > lines.starts)
         result = _SliceResult()
@@ -235,31 +239,31 @@ class _Parser:
         return result
 
     def _read_fast(self, kind: str, lines: Lines, result: _SliceResult) -> None:
-        """Read lines as columns; where that fails, split them to isolate the cause."""
+        """Read lines as columns; if that fails, split them to isolate the cause."""
         if self._read_columns(kind, lines, result):
             return
         pending = [lines]
         while pending:
-            refused = pending.pop()
-            parts = list(refused.parts(_PARTS)) if len(refused) >= _WORTH_SPLITTING else []
+            rejected = pending.pop()
+            parts = list(rejected.split(_PARTS)) if len(rejected) >= _WORTH_SPLITTING else []
             still = [part for part in parts if not self._read_columns(kind, part, result)]
-            if len(still) == len(parts):  # the cause is everywhere, or there is no point in more
-                self._read_exactly(refused, result)
+            if len(still) == len(parts):  # The cause is everywhere, or the lines are few.
+                self._read_exactly(rejected, result)
             else:
                 pending += still
 
     def _read_columns(self, kind: str, lines: Lines, result: _SliceResult) -> bool:
-        """Read lines as columns, if need be once more after learning from them."""
+        """Read lines as columns, if necessary after learning from them; return whether it succeeded."""
         shape, fields = self._shapes[kind], self._fields[kind]
-        columns = read_columns(lines.joined(), shape, rows=len(lines), fields=fields)
+        columns = read_columns(lines.join(), shape, rows=len(lines), fields=fields)
         if columns is None and shape.learn(_sample(kind, lines)):
-            columns = read_columns(lines.joined(), shape, rows=len(lines), fields=fields)
+            columns = read_columns(lines.join(), shape, rows=len(lines), fields=fields)
         if columns is not None:
             result.batches[kind].append(self._batch(kind, lines, columns))
         return columns is not None
 
     def _read_exactly(self, lines: Lines, result: _SliceResult) -> None:
-        """Read lines one by one, whatever is in them."""
+        """Read lines one by one, whatever they contain."""
         numbers: dict[str, list[int]] = {kind: [] for kind in FILE_KINDS}
         rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in FILE_KINDS}
         versions, positions = lines.versions().tolist(), lines.positions().tolist()
@@ -281,12 +285,12 @@ class _Parser:
                 self._shapes[kind].learn(rows[kind])
 
     def _batch(self, kind: str, lines: Lines, columns: list[pa.Array]) -> pa.RecordBatch:
-        places = [int64_array(lines.versions()), int64_array(lines.positions())]
-        return pa.RecordBatch.from_arrays([*columns, *places], schema=self._schemas[kind])
+        origin = [int64_array(lines.versions()), int64_array(lines.positions())]
+        return pa.RecordBatch.from_arrays([*columns, *origin], schema=self._schemas[kind])
 
 
 def _with_actions(lines: Lines) -> Lines:
-    """The lines without those that hold no action, where there are many lines."""
+    """Drop the lines that match `NO_ACTION`, if there are many lines."""
     if len(lines) < _WORTH_FILTERING:
         return lines
     starts = [match.start() for match in _SOMETHING.finditer(lines.text)]
@@ -294,7 +298,7 @@ def _with_actions(lines: Lines) -> Lines:
 
 
 def _actions(lines: Lines) -> Iterator[tuple[int, tuple[str, dict[str, Any]]]]:
-    """The lines that hold a known action, by number."""
+    """The known actions of lines, each with the index of its line."""
     for number, content in enumerate(lines.contents()):
         try:
             action = read_line(content)
@@ -314,7 +318,7 @@ def _failed(lines: Lines, number: int, error: InvalidLineError) -> CorruptLogErr
 
 
 def _is_utf8(text: memoryview) -> bool:
-    """Whether the text is valid UTF-8, found without decoding it and without the interpreter lock."""
+    """Whether the text is valid UTF-8; Arrow checks it without decoding it, and without the global lock."""
     offsets = np.array([0, len(text)], np.int64)
     whole = pa.Array.from_buffers(
         pa.large_string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(text)], 0

@@ -1,1 +1,1 @@
-"""Actions of checkpoints, from Parquet files to Arrow columns."""
+"""Read the actions of checkpoints from Parquet files into Arrow columns, with pyarrow."""

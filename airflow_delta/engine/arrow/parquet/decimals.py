@@ -1,8 +1,8 @@
-"""Decimals as Parquet's footers hold them: an unscaled integer, whose scale the schema knows.
+"""Convert the decimals in the statistics of Parquet footers, which store them as unscaled integers.
 
-Python rounds the results of most operations on decimals to 28 digits, unless told otherwise; Delta's
-decimals have up to 38. A minimum or maximum that was rounded is no bound any more, and readers that skip
-files by it lose rows. So decimals are put together from their digits here, which rounds nothing.
+Python rounds the results of most operations on decimals to 28 digits; Delta's decimals have up to 38. A
+rounded minimum or maximum is no bound any more, and readers that skip files by it lose rows. So decimals
+are built from their digits here, which rounds nothing.
 
 Spec: PROTOCOL.md, "Per-file Statistics"; LogicalTypes.md of Apache Parquet, "DECIMAL".
 """
@@ -15,11 +15,11 @@ __all__ = ["decimal_of", "unscaled_of"]
 
 
 def decimal_of(raw: int | bytes, scale: int) -> Decimal:
-    """The exact value of a decimal in a footer's statistics.
+    """The exact value of a decimal in the statistics of a footer.
 
     Args:
         raw: the physical value: an integer, or its big-endian bytes in two's complement.
-        scale: of the column's type.
+        scale: the scale of the column's type.
     """
     unscaled = unscaled_of(raw)
     digits = tuple(map(int, str(abs(unscaled))))
@@ -27,5 +27,5 @@ def decimal_of(raw: int | bytes, scale: int) -> Decimal:
 
 
 def unscaled_of(raw: int | bytes) -> int:
-    """The integer that a physical value stands for; see `decimal_of`."""
+    """The unscaled integer of a physical value; see `decimal_of`."""
     return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)

@@ -1,9 +1,9 @@
-"""File actions that repeat each other so often that they take next to no room in their file.
+"""Reject a row group that repeats a file action very often, before it takes gigabytes of memory.
 
-A file of some kilobytes may hold two million rows for one data file, whose statistics take gigabytes when
-they are decoded. Paths of different files can't be stored in so little. So where there is less than a bit
-or so for each of them, the keys are compared before anything else of the row group is decoded, and a text
-that comes again and again takes its memory once.
+A hostile or damaged file of some kilobytes may contain two million rows for the same data file, whose
+statistics take gigabytes once they are decoded. The paths of different files can't be stored in so
+little space. So if the paths of a row group take less than half a bit each, `check_distinct_rows` compares
+its keys before anything else of it is decoded.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ __all__ = ["check_distinct_rows"]
 
 _ROWS_PER_BYTE = 16
 _FEW = 4096
-"""So many rows are decoded without a look: they may well be small."""
+"""Up to so many rows aren't checked."""
 
 _WINDOW = 1 << 16
-"""Rows that are compared with each other; what repeats at longer distances takes room in the file."""
+"""The number of rows that are compared with each other. Repetitions at a longer distance take more space
+in the file."""
 
 
 def check_distinct_rows(source: ParquetSource, group: int, kind: str) -> None:
-    """Refuse a row group of actions that repeat each other, before they are decoded.
+    """Reject a row group whose actions repeat each other.
 
-    One whose paths take a usual room is passed without a look.
+    A row group whose paths take a usual amount of space isn't read.
 
     Args:
         source: the file.
@@ -54,7 +55,7 @@ def check_distinct_rows(source: ParquetSource, group: int, kind: str) -> None:
 
 
 def _leaves(actions: pa.StructArray) -> dict[str, pa.Array]:
-    """The leaves of structs in structs, texts as the numbers of their dictionaries."""
+    """The leaves below structs; texts as the indexes into their dictionaries."""
     found: dict[str, pa.Array] = {}
     for field, column in zip(actions.type, actions.flatten(), strict=True):
         if pa.types.is_struct(field.type):

@@ -1,9 +1,11 @@
-"""The adds or the removes of one row group, with the columns wanted, and perhaps only some of them.
+"""Read the adds or removes of one row group: the wanted columns, and perhaps only some rows.
 
-Which columns of the file a wanted column is made from depends on what the writer stored: the column
-itself, its typed form, or both. And where only some rows are wanted, those that a `RowFilter` keeps,
-the columns that the filter looks at are decoded first and forgotten slice by slice; the others are
-decoded only if a row was kept. So memory holds a slice of statistics and the rows kept.
+`FileRows` reads all rows. A writer may have stored a column, its typed form, or both, and `FileRows`
+decides which of them to read. `FilteredRows` reads the adds that a `RowFilter` keeps. It first decodes the
+columns that the filter needs, slice by slice, and the others only if the filter kept a row. So memory
+holds one slice of statistics, and the kept rows.
+
+Spec: PROTOCOL.md, "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -28,34 +30,34 @@ __all__ = ["FileRows", "FilteredRows", "RowFilter"]
 
 
 class RowFilter(Protocol):
-    """Tells which adds are wanted. Safe to use from threads."""
+    """Decides which adds are wanted. Several threads may use it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of ``add`` that it looks at, at least one."""
+        """The columns of ``add`` that it needs, at least one."""
         ...
 
     def parsed_leaves(
         self, stored: pa.DataType, *, all_needed: bool
     ) -> tuple[tuple[str, ...], ...] | None:
-        """Which leaves of ``stats_parsed`` it takes in place of ``stats``; None for none.
+        """The leaves of ``stats_parsed`` that it needs instead of ``stats``; None if it needs ``stats``.
 
         Args:
-            stored: the type that ``stats_parsed`` has in the file.
-            all_needed: whether what is missing there is in the texts.
+            stored: the type of ``stats_parsed`` in the file.
+            all_needed: whether the texts may contain a leaf that ``stats_parsed`` lacks.
         """
         ...
 
     def kept(self, adds: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows are wanted, without nulls.
+        """Which rows are wanted; without nulls.
 
         Args:
-            adds: its `columns`. Those of ``stats`` are texts, or structs with the `parsed_leaves`.
+            adds: its `columns`. ``stats`` has texts, or structs with the `parsed_leaves`.
         """
         ...
 
     def prune(self, adds: pa.Table) -> pa.Table:
-        """The rows that are wanted, of a table that has its `columns` as the protocol types them."""
+        """The wanted rows of a table, which has the `columns` in the types of the protocol."""
         ...
 
 
@@ -66,9 +68,9 @@ class FileRows:
         source: the file.
         group: the number of the row group.
         kind: ``"add"`` or ``"remove"``.
-        schema: the columns wanted, of the types of ``action_schema``.
-        stats_leaves: the leaves of ``stats_parsed`` to hand out as ``stats``, as they are stored; None
-            for texts.
+        schema: the wanted columns, in the types of ``action_schema``.
+        stats_leaves: the leaves of ``stats_parsed`` to return as ``stats``, as they are stored; None to
+            return texts.
     """
 
     def __init__(
@@ -88,14 +90,18 @@ class FileRows:
         self._stored = {name: self._stored_as(name) for name in schema.names}
 
     def load(self) -> list[pa.Table]:
-        """Decode all of it, on the calling thread."""
+        """Decode all rows, on the calling thread."""
         return list(self.stream())
 
     def stream(self, *, rows: int | None = None) -> Iterator[pa.Table]:
-        """Decode slice by slice, of so many rows if given, while the caller consumes."""
+        """Decode slice by slice, while the caller consumes.
+
+        Args:
+            rows: the number of rows in a slice; None for the usual one.
+        """
         columns = [column for names in self._stored.values() for column in self._read_as(names)]
         with self._source.damage():
-            # There is always something to read: what else would tell which rows are actions?
+            # At least one column is read, to find out which rows are actions.
             columns = columns or [f"{self._kind}.path"]
             for batch in self._source.batches(self._group, columns, rows=rows):
                 actions = present_rows(batch.column(self._kind))
@@ -103,30 +109,30 @@ class FileRows:
                     yield self._table(actions)
 
     def _read_as(self, stored: tuple[str, ...]) -> list[str]:
-        """The columns of the file to decode for some of those below the action."""
+        """The columns of the file to decode for some fields of the action."""
         if self._leaves is not None and stored == ("stats_parsed",):
             return [".".join((self._kind, "stats_parsed", *leaf)) for leaf in self._leaves]
         return [f"{self._kind}.{name}" for name in stored]
 
     def _stored_as(self, name: str) -> tuple[str, ...]:
-        """The columns of the file that a wanted column is made from; none: it is null."""
+        """The fields of the action in the file that give a wanted column; empty if it is null."""
         if name == "stats" and self._leaves is not None:
             return ("stats_parsed",) if self._leaves else ()
         source, column = self._source, f"{self._kind}.{name}"
         parsed = source.has(f"{column}_parsed")
         if name == "partitionValues":
-            # Never made up from null counts: the map of an unpartitioned table is empty, not null.
+            # Null counts don't decide here: the map of an unpartitioned table is empty, not null.
             stored, parsed = source.has(column), parsed and not source.has(column)
         else:
-            witness = f"{column}.storageType" if name == "deletionVector" else column
+            leaf = f"{column}.storageType" if name == "deletionVector" else column
             stored = source.has(column) and not (
-                witness in source.leaves and source.all_null(self._group, witness)
+                leaf in source.leaves and source.all_null(self._group, leaf)
             )
             parsed = parsed and not (stored and self._as_often_null_as_path(column))
         return ((name,) if stored else ()) + ((f"{name}_parsed",) if parsed else ())
 
     def _as_often_null_as_path(self, column: str) -> bool:
-        """Whether the footer shows that every action of the row group has a value in a column."""
+        """Whether every action of the row group has a value in a column, by the footer."""
         without_path = self._source.nulls(self._group, f"{self._kind}.path")
         return without_path is not None and without_path == self._source.nulls(self._group, column)
 
@@ -169,7 +175,7 @@ class FilteredRows:
         group: the number of the row group.
         schema: the columns wanted.
         row_filter: the filter.
-        workers: threads to apply it on; None for one per core.
+        workers: the number of threads that apply it; None for one per core.
     """
 
     def __init__(
@@ -186,19 +192,19 @@ class FilteredRows:
         self._filter = row_filter
         self._workers = workers
         self._rows = FileRows(source, group, "add", schema)
-        looked_at = pa.schema([(name, ADD_FIELDS[name]) for name in row_filter.columns])
+        needed = pa.schema([(name, ADD_FIELDS[name]) for name in row_filter.columns])
         leaves = self._stats_leaves()
-        self._looked_at = FileRows(source, group, "add", looked_at, stats_leaves=leaves)
-        # Texts are large, and parsing them takes a few times as much.
-        self._look_rows = STATS_ROWS if leaves is None else None
+        self._filter_rows = FileRows(source, group, "add", needed, stats_leaves=leaves)
+        # Texts are large, and parsing them takes a few times their memory.
+        self._slice_rows = STATS_ROWS if leaves is None else None
 
     def load(self) -> list[pa.Table]:
-        """Decode all of it, on the calling thread."""
+        """Decode all kept rows, on the calling thread."""
         return list(self.stream())
 
     def stream(self) -> Iterator[pa.Table]:
-        """Decode slice by slice, while the caller consumes."""
-        tables = self._looked_at.stream(rows=self._look_rows)
+        """Decode the kept rows slice by slice, while the caller consumes."""
+        tables = self._filter_rows.stream(rows=self._slice_rows)
         batches = (batch for table in tables for batch in table.to_batches())
         masks = list(map_ordered(self._filter.kept, batches, workers=self._workers))
         kept = pa.chunked_array(masks, pa.bool_())
@@ -210,7 +216,7 @@ class FilteredRows:
             first += table.num_rows
 
     def _stats_leaves(self) -> tuple[tuple[str, ...], ...] | None:
-        """The leaves of ``stats_parsed`` to look at, None to look at texts."""
+        """The leaves of ``stats_parsed`` to filter by; None to filter by texts."""
         source = self._source
         if "stats" not in self._filter.columns or not source.has("add.stats_parsed"):
             return None

@@ -1,10 +1,10 @@
-"""One Parquet file as a reader of actions needs it: what its footer tells, and batches of columns.
+"""One Parquet file for a reader of actions: its footer, and batches of its columns.
 
-The footer says of each row group and each leaf how many values are null. That is enough to leave out
-row groups and leaves unread, and it is all that is used of a file's statistics.
+The footer has the number of nulls of each leaf in each row group, by which row groups and leaves are
+skipped. Nothing else of the statistics of the file is used.
 
-Damage shows as `CorruptLogError` with the file, wherever Arrow meets it: in the footer, in pages,
-or in the checksum of a page. Not all writers store such checksums; our checkpoints have them.
+All damage that Arrow finds, in the footer, in pages or in the checksum of a page, raises
+`CorruptLogError` with the path of the file. Not all writers store such checksums; this engine does.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from airflow_delta.engine.storage.base import FileInfo, Storage
 
 __all__ = ["ParquetSource"]
 
-# What Arrow raises over a damaged file. Errors of the storage are of other types, and pass: the files
-# it opens raise no OSError of their own.
+# The errors that Arrow raises for a damaged file. Errors of the storage have other types: the files that
+# it opens raise no OSError.
 _DAMAGE = (pa.ArrowException, OSError, IndexError, ValueError)
 
 _LOCAL_BUFFER = 1 << 20
 
 
 class ParquetSource:
-    """A Parquet file. Nothing is read before it is asked for, and the footer once.
+    """A Parquet file. Everything is read when it is needed, and the footer only once.
 
     Args:
         storage: the table's storage.
-        file: the file; its size spares a request.
+        file: the file; its known size saves a request.
         slice_rows: the most rows in a batch.
-        exact_size: whether a file of another size is damage; costs the request that ``file`` spares.
+        exact_size: whether a file of another size counts as damaged. Costs the saved request.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ParquetSource:
         """The footer, a ``pyarrow.parquet.FileMetaData``.
 
         Raises:
-            CorruptLogError: the file is no Parquet file, or of another size than it should be.
-            ObjectNotFoundError: there is no such file.
+            CorruptLogError: the file is no Parquet file, or has another size than expected.
+            ObjectNotFoundError: the file doesn't exist.
         """
         path, size = self._file.path, self._file.size
-        # A storage trusts the size it is told, so where that is in question it is asked.
+        # `open` trusts the size, so `head` checks it.
         if self._exact_size and (found := self._storage.head(path).size) != size:
             raise self.corrupt(f"it has {found} bytes, expected {size}")
         with self.damage(), self._storage.open(path, size=size) as source:
@@ -64,13 +64,13 @@ class ParquetSource:
 
     @lazy_property
     def leaves(self) -> dict[str, int]:
-        """The dotted paths of the leaves, with their places in the file."""
+        """The dotted paths of the leaves, with their indexes."""
         schema = self.footer.schema
         return {schema.column(index).path: index for index in range(len(schema))}
 
     @lazy_property
     def int96_leaves(self) -> frozenset[str]:
-        """The INT96 leaves: instants by convention, which their type in Arrow doesn't say."""
+        """The INT96 leaves, which are in UTC by convention although their Arrow type has no zone."""
         schema = self.footer.schema
         return frozenset(
             path
@@ -84,14 +84,14 @@ class ParquetSource:
 
     @lazy_property
     def _columns(self) -> frozenset[str]:
-        """The dotted paths of the leaves, and of everything above them."""
+        """The dotted paths of the leaves, and of all nodes above them."""
         names = (leaf.split(".") for leaf in self.leaves)
         return frozenset(
             ".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)
         )
 
     def type_of(self, *path: str) -> pa.DataType:
-        """The Arrow type of a column that there is, by its names from the top down."""
+        """The Arrow type of an existing column, given by its names from the top down."""
         with self.damage():
             fields = self._schema
             for name in path[:-1]:
@@ -103,27 +103,27 @@ class ParquetSource:
         return self.footer.schema.to_arrow_schema()
 
     def nulls(self, group: int, leaf: str) -> int | None:
-        """How many values of a leaf are null in a row group, None where the footer doesn't tell."""
+        """The number of nulls of a leaf in a row group; None if the footer lacks it."""
         chunk = self.footer.row_group(group).column(self.leaves[leaf])
         if not chunk.is_stats_set or not chunk.statistics.has_null_count:
             return None
         return int(chunk.statistics.null_count)
 
     def stored_bytes(self, group: int, leaf: str) -> int:
-        """How many bytes of the file a leaf takes in a row group."""
+        """The number of bytes that a leaf takes in a row group of the file."""
         chunk = self.footer.row_group(group).column(self.leaves[leaf])
         return int(chunk.total_compressed_size)
 
     def all_null(self, group: int, leaf: str) -> bool:
-        """Whether a leaf that isn't repeated is known to be null in all rows of a row group."""
+        """Whether a leaf that isn't repeated is null in all rows of a row group, by the footer."""
         return self.nulls(group, leaf) == self.rows(group)
 
     def rows(self, group: int) -> int:
-        """How many rows a row group has."""
+        """The number of rows of a row group."""
         return int(self.footer.row_group(group).num_rows)
 
     def is_large(self, group: int) -> bool:
-        """Whether a row group comes in several slices."""
+        """Whether a row group is decoded in several slices."""
         return self.rows(group) > self._slice_rows
 
     def batches(
@@ -136,15 +136,15 @@ class ParquetSource:
     ) -> Iterator[pa.RecordBatch]:
         """Decode columns of a row group, in slices.
 
-        A large one is decoded on Arrow's threads, others on the caller's alone. What is wrong with
-        the file is raised as Arrow raises it: see `damage`.
+        A large row group is decoded on Arrow's threads, another one on the calling thread. Errors are
+        those of Arrow: see `damage`.
 
         Args:
             group: the number of the row group.
             columns: dotted paths.
-            rows: another number of rows in a slice than usual.
-            texts_once: hand leaves of texts out as dictionaries: a text that a few bytes of the file repeat
-                a million times takes its memory once.
+            rows: the number of rows in a slice; None for the usual one.
+            texts_once: return texts as dictionaries, so that a text that a few bytes of the file repeat a
+                million times takes its memory once.
         """
         remote, large = self._storage.capabilities.remote, self.is_large(group)
         with self._storage.open(self._file.path, size=self._file.size) as source:
@@ -152,10 +152,10 @@ class ParquetSource:
                 source,
                 metadata=self.footer,
                 page_checksum_verification=True,
-                # Behind a network one large read beats many; on a disk, small ones save memory.
+                # Over a network one large read is faster than many; on a disk, small ones save memory.
                 pre_buffer=remote,
                 buffer_size=_LOCAL_BUFFER if large and not remote else 0,
-                # Nanoseconds, the default, can't hold the years that statistics mention.
+                # Nanoseconds, the default, can't represent all years that occur in statistics.
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=self._texts(columns) if texts_once else None,
             )
@@ -167,7 +167,7 @@ class ParquetSource:
             )
 
     def _texts(self, columns: Sequence[str]) -> list[str]:
-        """The leaves of texts at or below columns."""
+        """The leaves at or below columns that hold texts."""
         schema = self.footer.schema
         return [
             leaf
@@ -178,14 +178,14 @@ class ParquetSource:
 
     @contextmanager
     def damage(self) -> Iterator[None]:
-        """What Arrow raises inside the block comes out as `CorruptLogError`."""
+        """Convert the errors that Arrow raises inside the block into `CorruptLogError`."""
         try:
             yield
         except _DAMAGE as error:
             raise self.corrupt(f"it can't be read as Parquet: {error}") from error
 
     def corrupt(self, finding: str) -> CorruptLogError:
-        """The error to raise over something wrong with the file."""
+        """Create the error about damage of the file."""
         return CorruptLogError(
             f"{self._file.path} is damaged: {finding}. An earlier checkpoint, or the commits where "
             "they are still there, may hold what it held",

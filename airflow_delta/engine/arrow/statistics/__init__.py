@@ -1,1 +1,1 @@
-"""Statistics of files, between JSON text and typed columns."""
+"""Statistics of files: conversion between JSON text and typed columns."""

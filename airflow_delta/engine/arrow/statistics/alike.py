@@ -1,22 +1,22 @@
-"""Read short texts of statistics that look alike without a JSON parser, in half of its time.
+"""Parse short texts of statistics that have the same shape, in half the time of a JSON parser.
 
-One writer gives the statistics of all its files one shape::
+A writer gives the statistics of all its files the same shape, and only the *slots* differ::
 
     {"numRecords":7,"minValues":{"id":1,"day":"a"},"maxValues":{"id":9,"day":"b"}}
     {"numRecords":95,"minValues":{"id":-10,"day":"aa"},"maxValues":{"id":99,"day":"z"}}
 
-The shape is learnt from the first text, which a JSON parser reads: the same bytes, with *slots* where
-scalars are. It becomes a regular expression, in which the bytes between slots stand for themselves,
-and a slot for the JSON scalars of its kind: any number, any string without escapes, true or false. A
-text that matches is JSON with the keys of the first one in the same order and nesting, none of them
-twice. Whatever else there is (an escape, another key, other white space, bytes that aren't UTF-8,
-half a text) doesn't match; and if one text doesn't, nothing is read, and the caller parses them all.
+The first text, parsed as JSON, gives the shape. `_pattern` makes it a regular expression. If all texts
+match, `_AlikeTexts` takes the values out of the slots. If one doesn't, the caller parses all as JSON.
 
-Where all match, all have the same number of *marks*: commas or, where strings may hold commas,
-quotes, which unescaped strings don't hold. So the n-th mark of each text is at the same place of the
-shape, and as each slot has one before and one behind it with nothing but fixed bytes in between, it
-is found in all texts by one look over their bytes. Its values are converted where they are.
+Spec: PROTOCOL.md, "Per-file Statistics".
 """
+
+# Without this module the benchmark prune-foreign takes 1.4 times as long, against the same peer.
+#
+# A text that matches is JSON with the keys of the first text in the same order and nesting, because
+# the bytes between slots must be equal, and a slot only takes JSON scalars of its kind: numbers,
+# strings without escapes, or true and false. All else, such as an escape, another key, other white
+# space or bytes that aren't UTF-8, doesn't match.
 
 from __future__ import annotations
 
@@ -35,27 +35,28 @@ from airflow_delta.engine.arrow.numpy_arrays import offsets_view
 __all__ = ["read_alike"]
 
 _FEW = 64
-"""So few texts aren't worth it; of more, so many are matched first, to see soon that they differ."""
+"""Up to so many texts are left to the JSON parser. Of more, so many are matched first, to find out soon
+that their shapes differ."""
 
 _LONGEST = 192
 """The most bytes in the first text, statistics of two or three columns.
 
-The matcher has a state of some hundred bytes for each byte of the shape. Only while they all stay in
-the processor's first cache it is faster than a JSON parser, and twice so at 150 bytes.
+The matcher has a state of some hundred bytes for each byte of the shape. It is faster than a JSON parser
+only while all of them fit into the processor's first cache: twice as fast at 150 bytes.
 """
 
 _TOKEN = re.compile(
     rb'"(?P<string>[^"\\]*)"|(?P<number>[-+.0-9eE]+)|(?P<flag>true|false)|(?P<null>null)'
     rb"|(?P<open>\{)|(?P<close>\})|[:,\s]+"
 )
-"""What texts of JSON consist of that have no arrays, no escapes and no NaN."""
+"""A token of JSON without arrays, escapes and NaN."""
 
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
-# Two ranges in place of one, for which RE2 would let malformed UTF-8 pass.
+# Two ranges instead of one, for which RE2 would let malformed UTF-8 pass.
 _STRING = r"[\x20-\x21\x23-\x5b\x5d-\x7f\x{80}-\x{d7ff}\x{e000}-\x{10ffff}]*"
 _PATTERNS = {"number": _NUMBER, "string": _STRING, "flag": "(?:true|false)"}
 _INT64 = r"-?(?:0|[1-9][0-9]*)"
-"""Whole numbers; one that is too large for its type fails when it is converted."""
+"""Whole numbers. One that is too large for its type fails when it is converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class _Slot:
 
     Attributes:
         kind: ``number``, ``string`` or ``flag``.
-        start: the place of its first byte; of a string, behind the quote.
-        end: the place behind its last byte.
+        start: the offset of its first byte; for a string, that after the quote.
+        end: the offset after its last byte.
     """
 
     kind: str
@@ -74,18 +75,18 @@ class _Slot:
 
 
 _Shape: TypeAlias = "dict[str, _Shape] | _Slot | None"
-"""A JSON value of the first text; null, like a key, is the same in all of them."""
+"""A JSON value of the first text. None for null, which all texts must have, like keys."""
 
 
 def read_alike(stats: pa.Array, type_: pa.StructType) -> pa.StructArray | None:
-    """Read the fields of a type out of texts of statistics that are alike.
+    """Parse some fields of texts of statistics, if the texts have the same shape.
 
     Args:
         stats: JSON texts.
-        type_: the struct to read; see ``stats.parse_stats_array``.
+        type_: the struct to parse; see ``parse.parse_stats_array``.
 
     Returns:
-        One struct a text, as a JSON parser reads it; None where a parser is needed.
+        One struct per text, as a JSON parser gives it; None if a parser is needed.
     """
     if len(stats) <= _FEW or stats.null_count:
         return None
@@ -98,13 +99,13 @@ def read_alike(stats: pa.Array, type_: pa.StructType) -> pa.StructArray | None:
     try:
         if _all_match(stats.slice(0, _FEW), pattern) and _all_match(stats, pattern):
             return _AlikeTexts(stats, first, mark).read(shape, type_)
-    except pa.ArrowInvalid:  # too large a pattern, or a number that its type can't hold
+    except pa.ArrowInvalid:  # The pattern is too large, or a number doesn't fit its type.
         return None
     return None
 
 
 def _shape_of(text: bytes) -> dict[str, _Shape] | None:
-    """The shape of a text; None if it isn't a JSON object, or one that can't be compared."""
+    """The shape of a text; None if it isn't a JSON object, or has arrays, escapes or repeated keys."""
     try:
         if len(text) > _LONGEST or not isinstance(json.loads(text.decode()), dict):
             return None
@@ -113,15 +114,15 @@ def _shape_of(text: bytes) -> dict[str, _Shape] | None:
     top: dict[str, _Shape] = {}
     open_objects: list[dict[str, _Shape]] = []
     key: str | None = None
-    place = 0
+    position = 0
     for token in _TOKEN.finditer(text):
-        if token.start() != place:
+        if token.start() != position:
             return None
-        place, kind = token.end(), token.lastgroup
+        position, kind = token.end(), token.lastgroup
         if kind == "close":
             open_objects.pop()
         elif kind == "string" and key is None:
-            # Of what is known to be JSON this is enough to tell keys from values.
+            # The text is known to be JSON, so a string where no key is open is a key.
             key = token["string"].decode()
             if key in open_objects[-1]:
                 return None
@@ -136,7 +137,7 @@ def _shape_of(text: bytes) -> dict[str, _Shape] | None:
             if isinstance(value, dict):
                 open_objects.append(value)
             key = None
-    return top if place == len(text) else None
+    return top if position == len(text) else None
 
 
 def _slots(shape: _Shape) -> Iterator[_Slot]:
@@ -149,7 +150,7 @@ def _slots(shape: _Shape) -> Iterator[_Slot]:
 
 
 def _whole_numbers(shape: _Shape, type_: pa.DataType) -> Iterator[_Slot]:
-    """The slots that are to be read as int64."""
+    """The slots whose values become integers."""
     if isinstance(shape, _Slot):
         if shape.kind == "number" and pa.types.is_integer(type_):
             yield shape
@@ -159,14 +160,14 @@ def _whole_numbers(shape: _Shape, type_: pa.DataType) -> Iterator[_Slot]:
 
 
 def _pattern(first: bytes, shape: _Shape, type_: pa.StructType) -> str:
-    """What matches the texts that are like the first, and no other."""
+    """The regular expression that matches the texts with the shape of the first one."""
     whole = set(_whole_numbers(shape, type_))
-    pieces, place = [r"\A"], 0
+    pieces, position = [r"\A"], 0
     for slot in _slots(shape):
-        pieces.append(re.escape(first[place : slot.start].decode()))
+        pieces.append(re.escape(first[position : slot.start].decode()))
         pieces.append(_INT64 if slot in whole else _PATTERNS[slot.kind])
-        place = slot.end
-    pieces.append(re.escape(first[place:].decode()))
+        position = slot.end
+    pieces.append(re.escape(first[position:].decode()))
     return "".join(pieces) + r"\z"
 
 
@@ -175,7 +176,7 @@ def _all_match(texts: pa.Array, pattern: str) -> bool:
 
 
 def _kind(type_: pa.DataType) -> str | None:
-    """The kind of slots that hold values of a type; None for structs."""
+    """The kind of the slots for values of a type; None for structs."""
     if pa.types.is_string(type_):
         return "string"
     if pa.types.is_boolean(type_):
@@ -184,12 +185,17 @@ def _kind(type_: pa.DataType) -> str | None:
 
 
 class _AlikeTexts:
-    """Texts known to be alike.
+    """Texts that have the same shape.
+
+    All texts have the same number of *marks*. A mark is a comma; or a quote if there are strings, which
+    may contain commas, but no quote without escape. So the n-th mark of each text is at the same point of
+    the shape. Between a slot and the marks before and after it are only fixed bytes. So one pass over the
+    bytes of all texts finds each slot in each of them.
 
     Args:
         texts: the texts.
         first: the first of them.
-        mark: a byte of the fixed part, before and behind each slot, that is in no slot.
+        mark: the byte of the marks.
     """
 
     def __init__(self, texts: pa.Array, first: bytes, mark: bytes) -> None:
@@ -201,7 +207,7 @@ class _AlikeTexts:
         self._marks = np.flatnonzero(data == mark[0]).reshape(len(texts), first.count(mark))
 
     def read(self, shape: _Shape, type_: pa.DataType) -> pa.Array:
-        """The values of a type in a shape, one a text; null where it has another type."""
+        """The values at a part of the shape, one per text; null if that part has another type."""
         rows = len(self._texts)
         if pa.types.is_struct(type_) and isinstance(shape, dict):
             children = [self.read(shape.get(field.name), field.type) for field in type_]
@@ -211,23 +217,23 @@ class _AlikeTexts:
         return pa.nulls(rows, type_)
 
     def _values(self, slot: _Slot) -> pa.Array:
-        """What is in a slot as texts, and behind each a null: the bytes up to the next one."""
+        """The contents of a slot as texts. A null follows each: the bytes up to the next content."""
         rows = len(self._texts)
         first, mark = self._first, self._mark
         before = first.rfind(mark, 0, slot.start)
         behind = first.find(mark, slot.end)
         number = first.count(mark, 0, slot.start)
         spans = np.empty(2 * rows + 1, np.int32)
-        spans[:-1:2] = self._places(number) + (slot.start - before)
-        ends = self._places(number + 1)
+        spans[:-1:2] = self._mark_offsets(number) + (slot.start - before)
+        ends = self._mark_offsets(number + 1)
         spans[1::2] = ends - ((len(first) if behind < 0 else behind) - slot.end)
         spans[-1] = spans[-2]
         every_other = np.full(-(-2 * rows // 8), 0b0101_0101, np.uint8)
         buffers = [pa.py_buffer(every_other), pa.py_buffer(spans), self._texts.buffers()[2]]
         return pa.Array.from_buffers(pa.string(), 2 * rows, buffers)
 
-    def _places(self, number: int) -> Any:
-        """Where the marks of a number are, from 1; before the first and behind the last, the ends."""
+    def _mark_offsets(self, number: int) -> Any:
+        """The offset of the n-th mark in each text, from 1; beyond the marks, the ends of the text."""
         if number == 0:
             return self._offsets[:-1] - 1
         if number > self._marks.shape[1]:

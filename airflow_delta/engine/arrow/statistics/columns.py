@@ -1,22 +1,17 @@
-"""The statistics of some columns: typed bounds and null counts, one entry per file.
+"""Read the statistics of some columns: bounds that hold, and null counts, one entry per file.
 
-PROTOCOL.md, "Per-file Statistics". They come as JSON texts, or as the struct ``stats_parsed`` of a
-checkpoint, which holds the same values typed and is as coarse: it is made from the texts.
+The source are JSON texts, or the struct ``stats_parsed`` of a checkpoint, which is made from the texts.
+Writers round the values in ``minValues`` and ``maxValues``, so bounds are widened:
 
-What is in ``minValues`` and ``maxValues`` are bounds, whatever ``tightBounds`` says; but not always of
-the value that the text shows, because writers lose digits:
+==================  ===================================================================================
+timestamps          are cut to milliseconds, before 1970 sometimes towards 1970: widened by 1 ms
+floats              may be the shortest text of the *float*: widened by the spacing of floats
+decimals            of more than 15 digits may have been doubles: widened by the error of doubles
+texts               are cut to a prefix. A maximum that ends in U+FFFD (older writers) is no bound
+NaN, infinities     are no bounds; nor is a pair with the minimum above the maximum
+==================  ===================================================================================
 
-* timestamps are cut to milliseconds: the maximum may be up to 1 ms more. Before 1970 a careless
-  writer cuts towards 1970, so there the minimum may be up to 1 ms less;
-* floats of single precision may be written in the shortest form that reads back as the same *float*,
-  which isn't the same double: bounds are moved outwards by the spacing of floats;
-* decimals beyond 15 digits were doubles on the way in some writers: moved outwards likewise;
-* texts are cut to a prefix, with a last character in the maximum that was made larger. Where that is
-  U+FFFD, as in older writers, characters beyond U+FFFF are larger still: no bound;
-* NaN and infinities are no bounds.
-
-A pair with the minimum above the maximum is no pair of bounds. Of ``nullCount`` two values count: 0,
-and the number of records ("any other value carries no information").
+``nullCount`` only counts if it is 0 or the number of records. Spec: PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -41,13 +36,13 @@ __all__ = ["ColumnStatistics", "StatisticsColumns"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What the statistics say about one column, one entry per file.
+    """The statistics of one column, one entry per file.
 
     Attributes:
-        minimum: no value that isn't NaN is less; null where unknown. None for types without order.
-        maximum: no value that isn't NaN is greater; likewise.
-        all_null: whether every row is null for certain. Without nulls.
-        none_null: whether no row is null for certain. Without nulls.
+        minimum: a lower bound of all values except NaN; null if unknown. None for types without order.
+        maximum: an upper bound of all values except NaN; likewise.
+        all_null: whether certainly every row is null. Without nulls.
+        none_null: whether certainly no row is null. Without nulls.
     """
 
     minimum: Any
@@ -57,10 +52,10 @@ class ColumnStatistics:
 
 
 class StatisticsColumns:
-    """Reads the statistics of some columns, and nothing else.
+    """Reads the statistics of some columns.
 
     Args:
-        columns: the physical path of each column, none inside another, and its type.
+        columns: the physical path of each column, and its type. No column is inside another.
     """
 
     def __init__(self, columns: Iterable[tuple[SchemaPath, DataType]]) -> None:
@@ -71,20 +66,20 @@ class StatisticsColumns:
     def parsed_leaves(
         self, stored: pa.DataType, *, all_needed: bool
     ) -> tuple[SchemaPath, ...] | None:
-        """The leaves of ``stats_parsed`` to read instead of texts; None if it must be texts.
+        """The leaves of ``stats_parsed`` to read instead of texts; None if the texts are needed.
 
         Args:
-            stored: the type that ``stats_parsed`` has in the file.
-            all_needed: whether a leaf that it lacks may be in the texts; else it is unknown.
+            stored: the type of ``stats_parsed`` in the file.
+            all_needed: whether the texts may contain a leaf that ``stats_parsed`` lacks.
         """
         return parsed_leaves(stored, self._parsed_type, all_needed=all_needed)
 
     def read(self, stats: pa.Array) -> dict[SchemaPath, ColumnStatistics]:
-        """The statistics of each column.
+        """Read the statistics of each column.
 
         Args:
-            stats: JSON texts, ``add.stats``, a few ten thousand at a time; or structs with (at least)
-                what `parsed_leaves` asks for.
+            stats: JSON texts of ``add.stats``, a few ten thousand at a time; or structs with at least
+                the `parsed_leaves`.
         """
         if not pa.types.is_struct(stats.type):
             stats = parse_stats_array(stats, self._json_type)
@@ -94,7 +89,7 @@ class StatisticsColumns:
         }
 
     def _struct(self, type_of: Callable[[DataType], pa.DataType | None]) -> pa.StructType:
-        """The type of statistics with the leaves of the columns, and bounds of the type given."""
+        """The struct type of the statistics of the columns; ``type_of`` gives the types of bounds."""
         counts = _nested((path, pa.int64()) for path in self._columns)
         typed = [(path, type_of(type_)) for path, type_ in self._columns.items()]
         bounds = _nested((path, type_) for path, type_ in typed if type_ is not None)
@@ -120,7 +115,7 @@ class StatisticsColumns:
             _typed(_leaf(stats, (name, *path), raw_type), data_type)
             for name in ("minValues", "maxValues")
         )
-        low, high = _outwards(low, high, data_type)
+        low, high = _widen(low, high, data_type)
         contradiction = pc.fill_null(pc.greater(low, high), False)
         if pc.any(contradiction).as_py():
             low = pc.if_else(contradiction, pa.scalar(None, low.type), low)
@@ -142,10 +137,7 @@ def _nested(leaves: Iterable[tuple[SchemaPath, pa.DataType]]) -> pa.StructType:
 
 
 def _leaf(stats: pa.StructArray, path: SchemaPath, missing: pa.DataType) -> pa.Array:
-    """The field at a path; nulls of a type where it is missing.
-
-    By numbers, since pyarrow reads a name with a leading dot as a path.
-    """
+    """The field at a path; nulls of a type if it is missing."""
     type_, indices = stats.type, []
     for name in path:
         index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
@@ -153,6 +145,7 @@ def _leaf(stats: pa.StructArray, path: SchemaPath, missing: pa.DataType) -> pa.A
             return pa.nulls(len(stats), missing)
         indices.append(index)
         type_ = type_.field(index).type
+    # By numbers, because pyarrow takes a name with a leading dot for a path.
     return pc.struct_field(stats, indices)
 
 
@@ -164,7 +157,7 @@ _RAW_TYPES = {
 
 
 def _raw_type(data_type: DataType) -> pa.DataType | None:
-    """What a bound is in JSON; None for types whose bounds are not to be used."""
+    """The type of a bound in JSON; None for types whose bounds aren't used."""
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     return _RAW_TYPES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
@@ -173,11 +166,11 @@ def _raw_type(data_type: DataType) -> pa.DataType | None:
 _INSTANT = pa.timestamp("us", "UTC")
 _WALL_CLOCK = pa.timestamp("us")
 _TEXT_TYPES = {"date": pa.date32(), "timestamp": _INSTANT, "timestamp_ntz": _WALL_CLOCK}
-"""The types of bounds that JSON holds as texts."""
+"""The types of bounds that are texts in JSON."""
 
 
 def _typed(bound: pa.Array, data_type: DataType) -> pa.Array:
-    """A bound, as JSON or a struct has it, in the type to compare in: the widest of its kind."""
+    """Convert a bound, from JSON or a struct, to the type for comparisons: the widest of its kind."""
     if isinstance(data_type, DecimalType):
         return bound
     assert isinstance(data_type, PrimitiveType)
@@ -185,13 +178,13 @@ def _typed(bound: pa.Array, data_type: DataType) -> pa.Array:
     if target is None:
         return pc.cast(bound, _RAW_TYPES[data_type.name])
     if pa.types.is_string(bound.type) and data_type.name == "timestamp_ntz":
-        # Some writers put a Z on wall clock times, too.
+        # Some writers add a Z to times without time zone, too.
         bound = pc.utf8_rtrim(bound, characters="Z")
-    return _parsed(bound, target)
+    return _parse_times(bound, target)
 
 
-def _outwards(low: pa.Array, high: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]:
-    """Bounds that hold in spite of what writers lose."""
+def _widen(low: pa.Array, high: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]:
+    """Widen bounds by what writers may have rounded; see the module."""
     if isinstance(data_type, DecimalType):
         return _decimal_bounds(low, high, data_type)
     assert isinstance(data_type, PrimitiveType)
@@ -200,6 +193,7 @@ def _outwards(low: pa.Array, high: pa.Array, data_type: DataType) -> tuple[pa.Ar
 
 
 def _string_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+    # Characters beyond U+FFFF are greater than U+FFFD.
     return low, _null_where(pc.ends_with(high, "\ufffd"), high)
 
 
@@ -209,7 +203,7 @@ def _float_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _float_spacing(bound: pa.Array) -> pa.Array:
-    """At least the distance from each number to the next float of single precision."""
+    """An upper bound of the distance from each number to the next float of single precision."""
     return pc.add(pc.multiply(pc.abs(bound), 2.0**-23), 2.0**-149)
 
 
@@ -221,7 +215,7 @@ def _finite_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _decimal_bounds(
     low: pa.Array, high: pa.Array, data_type: DecimalType
 ) -> tuple[pa.Array, pa.Array]:
-    """Move bounds of more than 15 digits outwards by more than a double's error."""
+    """Widen bounds of more than 15 digits by more than the error of a double."""
     if data_type.precision <= _EXACT_DIGITS:
         return low, high
     wide = pa.decimal256(_WIDE_DIGITS, data_type.scale)
@@ -233,16 +227,16 @@ def _decimal_bounds(
 
 
 _EXACT_DIGITS = 15
-"""Numbers of this many decimal digits survive becoming doubles."""
+"""A number of this many decimal digits doesn't change when it becomes a double and back."""
 
 _WIDE_DIGITS = 45
-"""More than 128 bits hold, which is what the JSON reader lets through for any precision."""
+"""More digits than 128 bits can hold. The JSON reader accepts such numbers for any precision."""
 
 
 def _double_error(bound: pa.Array, scale: int) -> pa.Array:
     magnitude = pc.abs(bound)
     error = pc.multiply(pc.cast(magnitude, pa.float64()), 2.0**-50)
-    # Cast down to the scale, a unit is added for what that cuts off.
+    # The cast to the scale rounds down, so a unit is added.
     units = pc.add_checked(
         pc.cast(error, bound.type, safe=False), pa.scalar(Decimal((0, (1,), -scale)), bound.type)
     )
@@ -257,25 +251,25 @@ _ZERO, _MILLISECOND, _EARLIEST, _LATEST = array_of(
 
 def _timestamp_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     type_ = low.type
-    # Cut off first: beyond the ends of time the sum would begin anew at the other end.
+    # Limit the values first, or the sum would overflow.
     low = pc.max_element_wise(pc.cast(low, pa.int64()), _EARLIEST, skip_nulls=False)
     high = pc.min_element_wise(pc.cast(high, pa.int64()), _LATEST, skip_nulls=False)
     low = pc.if_else(pc.less_equal(low, _ZERO), pc.subtract(low, _MILLISECOND), low)
     return pc.cast(low, type_), pc.cast(pc.add(high, _MILLISECOND), type_)
 
 
-def _parsed(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
-    """Texts (or values) as dates or times; null for texts that are none."""
+def _parse_times(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
+    """Convert texts (or values) to dates or times; invalid texts become null."""
     try:
         return pc.cast(texts, type_)
     except pa.ArrowInvalid:
-        # A loop over the distinct texts of a slice that has a bad one.
+        # A loop over the distinct texts of a slice with an invalid one.
         distinct = texts.dictionary_encode()
-        values = [_parsed_or_null(text, type_) for text in distinct.dictionary]
+        values = [_parse_or_null(text, type_) for text in distinct.dictionary]
         return pa.array(values, type_).take(distinct.indices)
 
 
-def _parsed_or_null(text: pa.StringScalar, type_: pa.DataType) -> Any:
+def _parse_or_null(text: pa.StringScalar, type_: pa.DataType) -> Any:
     try:
         return pc.cast(text, type_).as_py()
     except pa.ArrowInvalid:

@@ -1,13 +1,13 @@
-"""Per-file statistics as Arrow columns.
+"""Parse per-file statistics, which are JSON texts, into Arrow columns.
 
-PROTOCOL.md, "Per-file Statistics": ``add.stats`` is a JSON text. Only the fields that a question
-needs are parsed, for many files in one call: each text becomes the value of a line ``{"s": …}``, so
-that a file without statistics is a null in its place and the rows can't shift.
+Only the requested fields are parsed, for many files in one call, by the first of these that can:
 
-Short texts of one shape need no parser at all: see `alike_stats`. For all others there is the JSON
-reader of pyarrow, fast and lossy at the edges (it refuses ``5.0`` for an integer, and one bad text
-fails the whole). Whatever it refuses goes, text by text, through Python's reader, where bad statistics
-count as none: they are advice, and without advice a file is read.
+1. `alike`, for short texts of the same shape;
+2. pyarrow's JSON reader, for all texts at once. It rejects the whole if it rejects one text, and it
+   rejects some that are valid, such as ``5.0`` for an integer;
+3. Python's JSON parser, text by text. Invalid statistics count as missing: they only save reading files.
+
+Spec: PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from airflow_delta.engine.model.json_fields import is_text
 __all__ = ["STATS_ROWS", "num_records", "parse_stats", "parse_stats_array"]
 
 STATS_ROWS = 1 << 14
-"""How many texts to parse in one call: a few megabytes, and what one bad text slows down."""
+"""The number of texts to parse in one call: a few megabytes. One invalid text slows down all of them."""
 
 _NUM_RECORDS = pa.struct([("numRecords", pa.int64())])
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The ``numRecords`` of each text of statistics, null where it doesn't tell."""
+    """The ``numRecords`` of each text of statistics; null where it is missing."""
     return pc.struct_field(parse_stats(stats, _NUM_RECORDS), "numRecords")
 
 
 def parse_stats(stats: pa.ChunkedArray, type_: pa.StructType) -> pa.ChunkedArray:
-    """Parse the fields of a type out of texts of statistics, in threads; see `parse_stats_array`."""
+    """Parse some fields of texts of statistics, in threads; see `parse_stats_array`."""
     chunks = list(map_ordered(partial(parse_stats_array, type_=type_), _slices(stats)))
     return pa.chunked_array(chunks, type=type_)
 
@@ -57,7 +57,7 @@ def _slices(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
-    """Parse the fields of a type out of texts of statistics.
+    """Parse some fields of texts of statistics.
 
     Args:
         stats: JSON texts; null or empty for none.
@@ -65,8 +65,8 @@ def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
             and ``string``.
 
     Returns:
-        One struct a text; null where there are no statistics or they aren't JSON objects. A field
-        that isn't of its type is null; of doubles, NaN and infinities may be there or be null.
+        One struct per text; null if there are no statistics, or they aren't a JSON object. A field of
+        another type is null. NaN and infinities, for doubles, may be null or not.
     """
     alike = read_alike(stats, type_)
     if alike is not None:
@@ -78,20 +78,21 @@ def parse_stats_array(stats: pa.Array, type_: pa.StructType) -> pa.Array:
             return parsed.to_struct_array().combine_chunks()
     empty = pc.equal(stats, scalar_of("", pa.string()))
     texts = pc.if_else(empty, scalar_of(None, pa.string()), stats)
+    # A file without statistics becomes a line too, so that rows and files correspond.
     lines = joined_text('{"s":', pc.coalesce(texts, scalar_of("null", pa.string())), "}\n")
     parsed = _read(lines, pa.schema([("s", type_)]))
     if parsed is None or parsed.num_rows != len(stats):
-        # A text with line breaks, or two objects: what row belongs to which file can't be told.
+        # A text has line breaks or two objects, so it is unknown which row belongs to which file.
         return _exact(texts, type_)
     return pa.concat_arrays(parsed["s"].chunks)
 
 
 def _are_bare_objects(stats: pa.Array) -> bool:
-    """Whether all texts, and none is null, begin and end with a brace.
+    """Whether no text is null and all begin and end with a brace.
 
-    Such texts need no wrapper, a seventh of the work. Between two of them ``}``, a line break and
-    ``{`` is what JSON only allows between two objects, so that none of them spans two texts: each
-    text holds one object at least, and with as many rows as texts, one exactly.
+    Such texts can be parsed without the wrapper ``{"s": …}``, which saves a seventh of the work. JSON
+    allows ``}``, a line break and ``{`` only between two objects, so no object spans two texts. Each text
+    has at least one object; if there are as many rows as texts, it has exactly one.
     """
     if stats.null_count or not len(stats):
         return False
@@ -104,7 +105,7 @@ def _are_bare_objects(stats: pa.Array) -> bool:
 
 
 def _read(lines: pa.Array, schema: pa.Schema) -> pa.Table | None:
-    """Lines of JSON, which own their memory, as rows; None if the fast reader refuses one."""
+    """Parse lines of JSON, which own their memory; None if pyarrow's reader rejects one."""
     text = lines.buffers()[2] or pa.py_buffer(b"")
     try:
         return pj.read_json(
@@ -120,15 +121,15 @@ def _read(lines: pa.Array, schema: pa.Schema) -> pa.Table | None:
 
 
 def _exact(texts: pa.Array, type_: pa.StructType) -> pa.Array:
-    # A loop over files, for the rare slice that the fast reader refuses. As bytes, because texts
-    # that aren't UTF-8 are among what it refuses.
+    # A loop over files, for the rare slice that pyarrow's reader rejects. As bytes, because it also
+    # rejects texts that aren't UTF-8.
     objects = (_object(text) for text in texts.cast(pa.binary()).to_pylist())
-    picked = array_of([_picked(value, type_) for value in objects], _with_decimals_as_text(type_))
-    return picked.cast(type_)
+    rows = array_of([_select(value, type_) for value in objects], _with_decimals_as_text(type_))
+    return rows.cast(type_)
 
 
 def _with_decimals_as_text(type_: pa.DataType) -> pa.DataType:
-    """The type in which decimals are made of Python values: `array_of` has none of their own."""
+    """The type with strings for decimals, which `array_of` doesn't support."""
     if pa.types.is_struct(type_):
         return pa.struct([(field.name, _with_decimals_as_text(field.type)) for field in type_])
     return pa.string() if pa.types.is_decimal(type_) else type_
@@ -143,12 +144,12 @@ def _object(text: bytes | None) -> Any:
         return None
 
 
-def _picked(value: Any, type_: pa.DataType) -> Any:
-    """The part of a JSON value that a type asks for; None where it isn't of that type."""
+def _select(value: Any, type_: pa.DataType) -> Any:
+    """The part of a JSON value that a type has; None where the value has another type."""
     if pa.types.is_struct(type_):
         if not isinstance(value, Mapping):
             return None
-        return {field.name: _picked(value.get(field.name), field.type) for field in type_}
+        return {field.name: _select(value.get(field.name), field.type) for field in type_}
     if pa.types.is_boolean(type_):
         return value if isinstance(value, bool) else None
     if pa.types.is_string(type_):
@@ -159,10 +160,10 @@ def _picked(value: Any, type_: pa.DataType) -> Any:
 
 
 def _number(value: float | Decimal, type_: pa.DataType) -> Any:
-    if isinstance(value, float):  # only NaN and infinities are read so
+    if isinstance(value, float):  # Only NaN and infinities are parsed as floats.
         return value if pa.types.is_floating(type_) else None
     if pa.types.is_floating(type_):
-        number = float(str(value))  # not float(value), which overflows for large integers
+        number = float(str(value))  # float(value) overflows for large integers.
         return number if math.isfinite(number) else None
     if pa.types.is_decimal(type_):
         return _decimal_text(Decimal(value), type_)
@@ -171,7 +172,7 @@ def _number(value: float | Decimal, type_: pa.DataType) -> Any:
 
 
 def _decimal_text(number: Decimal, type_: pa.DataType) -> str | None:
-    """The number with the scale of the type, as text; None where it has more digits."""
+    """The number with the scale of the type, as text; None if it has more digits."""
     context = Context(prec=type_.precision, traps=[Inexact, InvalidOperation])
     try:
         return f"{number.quantize(Decimal((0, (1,), -type_.scale)), context=context):f}"

@@ -1,17 +1,14 @@
-"""Use what a checkpoint holds in typed form: the statistics and the partition values.
+"""Read the typed columns of a checkpoint: ``add.stats_parsed`` and ``add.partitionValues_parsed``.
 
-A writer may leave out ``add.stats`` and store the statistics as the struct ``add.stats_parsed``
-(table properties ``delta.checkpoint.writeStatsAsJson`` and ``delta.checkpoint.writeStatsAsStruct``;
-PROTOCOL.md, "Checkpoints"). Questions about a few columns read their leaves, where these are of the
-types that the table has now (`parsed_leaves`). For all else the struct becomes the JSON text of
-PROTOCOL.md, "Per-file Statistics" again, column by column: each leaf is turned into text at once, and
-the texts are joined.
+A writer may leave out ``add.stats`` and store the statistics as a struct. Readers that need a few
+columns read their leaves (`parsed_leaves`). For all others `stats_from_parsed` converts the struct to
+the JSON text of "Per-file Statistics", column by column.
 
-Values are exact: a checkpoint is made from the one before by way of the text (`typed_stats` is the way
-back), and a maximum that lost a digit there would hide rows from readers of the struct. So timestamps
-keep their microseconds, although the texts in commits are cut to milliseconds; every reader has to cope
-with both. What JSON can't hold is left out, as statistics are optional: NaN, infinities, binary, and
-years of other than four digits.
+Values stay exact, because the next checkpoint is made from the text (`typed` is the way back). So
+timestamps keep their microseconds, although commits have milliseconds. Values that JSON can't represent
+(NaN, infinities, binary, years without four digits) are left out, since statistics are optional.
+
+Spec: PROTOCOL.md, "Checkpoints".
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from airflow_delta.engine.arrow.python_arrays import array_of, joined_text, scal
 
 __all__ = ["parsed_leaves", "partition_values_from_parsed", "stats_from_parsed"]
 
-# The appendix of the protocol spells it so, once; everything that exists writes nullCount.
+# The appendix of the protocol spells the name this way, once; all writers use nullCount.
 _NAMES = {"nullCounts": "nullCount"}
 
 _DATE_LENGTH = len("2024-01-31")
@@ -43,18 +40,18 @@ _CONTROL_CHARACTERS = {
 def parsed_leaves(
     stored: pa.DataType, wanted: pa.StructType, *, all_needed: bool
 ) -> tuple[tuple[str, ...], ...] | None:
-    """The paths of those leaves of a typed column that a question needs.
+    """The paths of the wanted leaves in a typed column.
 
-    A leaf of another type than the column has now was written before the type changed, or by a writer
-    with another idea of the type: then the text must answer, which every reader parses anew.
+    A leaf may have another type than its column has now, if the type was changed or the writer chose
+    another one. Then the text is needed.
 
     Args:
         stored: the type of the column in the file.
-        wanted: the leaves wanted, each of the type that the protocol gives it.
+        wanted: the wanted leaves, each of the type that the protocol gives it.
         all_needed: whether no leaf may be missing.
 
     Returns:
-        None where the text must answer.
+        The paths; None if the text is needed.
     """
     if not pa.types.is_struct(stored) or any(field.name in _NAMES for field in stored):
         return None
@@ -83,7 +80,7 @@ def _has_leaf(type_: pa.DataType) -> bool:
 
 
 def _holds(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a leaf of a type has the values of another. Parquet's integers may be wider."""
+    """Whether a leaf of one type can be read as another. Integers in Parquet may be wider."""
     if pa.types.is_integer(wanted) and pa.types.is_signed_integer(stored):
         return int(stored.bit_width) >= int(wanted.bit_width)
     if pa.types.is_string(wanted):
@@ -94,11 +91,11 @@ def _holds(stored: pa.DataType, wanted: pa.DataType) -> bool:
 def stats_from_parsed(
     parsed: pa.StructArray, *, utc: Collection[str], path: str = "add.stats_parsed"
 ) -> pa.StringArray:
-    """The JSON text of typed statistics; null where they are null.
+    """Convert typed statistics to JSON texts; null where they are null.
 
     Args:
         parsed: ``stats_parsed``, for rows that are adds.
-        utc: the Parquet paths of timestamps that are instants although their type doesn't say so
+        utc: the Parquet paths of timestamps that are in UTC although their type has no time zone
             (INT96).
         path: the Parquet path of the struct.
     """
@@ -115,8 +112,8 @@ def _struct_json(array: pa.StructArray, utc: Collection[str], path: str) -> pa.S
             key = _quoted(array_of([name], pa.string()))[0].as_py()
             member = joined_text(f",{key}:", value)
             members.append(pc.coalesce(member, scalar_of("", pa.string())))
-    # The commas are part of the members, and the first is taken off at the end, because Arrow's
-    # join, told to skip nulls, leaves out the whole row where all of them are null.
+    # Each member starts with a comma, and the first comma is removed at the end. Joining with commas
+    # isn't possible: if Arrow's join skips nulls, a row with only nulls becomes null.
     open_ = pa.repeat(scalar_of("{", pa.string()), len(array))
     text = joined_text(open_, *members, "}")
     text = pc.replace_substring(text, "{,", "{", max_replacements=1)
@@ -124,7 +121,7 @@ def _struct_json(array: pa.StructArray, utc: Collection[str], path: str) -> pa.S
 
 
 def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringArray | None:
-    """One column as JSON values, null where there is none; None for a type without a JSON form."""
+    """A column as JSON values, null where it is null; None for a type without a JSON form."""
     type_ = array.type
     if pa.types.is_struct(type_):
         return _struct_json(array, utc, path)
@@ -145,7 +142,7 @@ def _value_json(array: pa.Array, utc: Collection[str], path: str) -> pa.StringAr
 def _float_json(array: pa.Array) -> pa.StringArray:
     finite = pc.if_else(pc.is_finite(array), array, scalar_of(None, array.type))
     text = pc.cast(finite, pa.string())
-    # Many readers take "-0" for an integer, which has no sign then.
+    # Many readers parse "-0" as an integer, which loses the sign.
     negative_zero = pc.equal(text, scalar_of("-0", pa.string()))
     return pc.if_else(negative_zero, scalar_of("-0.0", pa.string()), text)
 
@@ -154,11 +151,10 @@ def _timestamp_json(array: pa.Array, zone: str) -> pa.StringArray:
     """``"2024-01-31T12:00:00.123Z"``; a timestamp without time zone has no ``Z``."""
     instants = pc.cast(array, pa.timestamp(array.type.unit))
     if array.type.unit == "ns":
-        # Delta's types hold microseconds. A cast would cut towards 1970, which isn't down for what
-        # lies before it.
+        # Delta's types have microseconds. A cast would round towards 1970, which is up before 1970.
         instants = pc.floor_temporal(instants, unit="microsecond").cast(pa.timestamp("us"))
     text = _of_length(pc.cast(instants, pa.string()), _TIME_LENGTHS[instants.type.unit])
-    # Whole milliseconds are spelt as in the statistics of commits.
+    # Whole milliseconds are written as in the statistics of commits.
     whole = pc.utf8_slice_codeunits(text, 0, _TIME_LENGTHS["ms"])
     text = pc.if_else(pc.ends_with(text, "000"), whole, text)
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
@@ -170,7 +166,7 @@ def _date_json(array: pa.Array) -> pa.StringArray:
 
 
 def _of_length(text: pa.StringArray, length: int) -> pa.StringArray:
-    """Null for a text of another length, which a year has that no reader of JSON knows."""
+    """The texts of a length; null for others, whose year doesn't have four digits."""
     usual = pc.equal(pc.binary_length(text), scalar_of(length, pa.int32()))
     return pc.if_else(usual, text, scalar_of(None, pa.string()))
 
@@ -185,12 +181,12 @@ def _quoted(text: pa.StringArray) -> pa.StringArray:
 
 
 def partition_values_from_parsed(parsed: pa.StructArray) -> pa.MapArray:
-    """``partitionValues`` from its typed form (PROTOCOL.md, "Partition Value Serialization")."""
+    """Convert typed partition values to texts (PROTOCOL.md, "Partition Value Serialization")."""
     rows, names = len(parsed), [field.name for field in parsed.type]
     if not names:
         return array_of([{}] * rows, STRING_MAP)
     columns = [_partition_text(parsed.field(index)) for index in range(len(names))]
-    # Row by row instead of column by column: entry i belongs to row i // k and to column i % k.
+    # The entries are ordered by row: entry i belongs to row i // k and to column i % k.
     entries = np.arange(rows * len(names))
     row, column = np.divmod(entries, len(names))
     return pa.MapArray.from_arrays(

@@ -1,13 +1,11 @@
-"""Statistics in their typed form: ``add.stats_parsed``, made of the JSON text.
+"""Convert the JSON texts of statistics to the struct ``add.stats_parsed`` of a checkpoint.
 
-PROTOCOL.md, "Checkpoints": with ``delta.checkpoint.writeStatsAsStruct`` a checkpoint stores the
-statistics in the types of the columns, so that readers needn't parse them. The struct mirrors the
-*physical* schema. Minima and maxima exist for types with an order that engines agree on, which are
-all but boolean, binary and nested ones; null counts exist for every leaf.
+With ``delta.checkpoint.writeStatsAsStruct`` a checkpoint stores statistics in the types of the columns,
+so that readers needn't parse them. The struct mirrors the *physical* schema. All types have minima and
+maxima except boolean, binary and nested ones, on whose order engines don't agree. Every leaf has a null
+count. A value that doesn't fit the type of its column, which may have changed, becomes null.
 
-Statistics are advice: a value that can't be read as the type of its column, say because the column
-had another type when the file was written, is null. What `parsed_columns` makes of the struct comes back
-here as the same struct.
+`parsed.stats_from_parsed` is the way back, without loss. Spec: PROTOCOL.md, "Checkpoints".
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _BOUND_TYPES = {
 
 
 def bound_type(data_type: DataType) -> pa.DataType | None:
-    """The Arrow type of a column's minima and maxima; None for a type that has none."""
+    """The Arrow type of a column's minima and maxima; None if its type has none."""
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     return _BOUND_TYPES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
@@ -53,8 +51,8 @@ def stats_type(schema: StructType, *, columns: int = -1) -> pa.StructType:
     """The type of ``stats_parsed``.
 
     Args:
-        schema: the data columns (not the partition columns), under their physical names.
-        columns: how many leaves get statistics, from the first; -1 for all.
+        schema: the data columns, without partition columns, under their physical names.
+        columns: the number of leaves that get statistics, from the first; -1 for all.
     """
     bounds = _mirror(schema, bound_type, _first(columns))
     counts = _mirror(schema, lambda _: pa.int64(), _first(columns))
@@ -70,9 +68,9 @@ def stats_type(schema: StructType, *, columns: int = -1) -> pa.StructType:
 
 
 def _first(columns: int) -> Callable[[], bool]:
-    """Answers, leaf after leaf, whether the leaf is among the first so many."""
-    places = itertools.count()
-    return lambda: columns == -1 or next(places) < columns
+    """A function that returns, called for leaf after leaf, whether the leaf gets statistics."""
+    indexes = itertools.count()
+    return lambda: columns == -1 or next(indexes) < columns
 
 
 def _mirror(
@@ -80,7 +78,7 @@ def _mirror(
     leaf_type: Callable[[DataType], pa.DataType | None],
     counts: Callable[[], bool],
 ) -> pa.StructType:
-    """The struct with a type for each leaf of a schema, and without what has none."""
+    """The struct with a type for each leaf of a schema; leaves without a type are left out."""
     fields = []
     for field in schema:
         if isinstance(field.data_type, StructType):
@@ -93,7 +91,7 @@ def _mirror(
 
 
 def typed_stats(stats: pa.StringArray, type_: pa.StructType) -> pa.StructArray:
-    """Statistics as structs; null where there are none.
+    """Convert statistics to structs; null where there are none.
 
     Args:
         stats: JSON texts.
@@ -105,7 +103,7 @@ def typed_stats(stats: pa.StringArray, type_: pa.StructType) -> pa.StructArray:
 
 
 def _as_read(type_: pa.DataType) -> pa.DataType:
-    """The type in which JSON holds the values of another."""
+    """The type of the same values in JSON."""
     if pa.types.is_struct(type_):
         return pa.struct([(field.name, _as_read(field.type)) for field in type_])
     if pa.types.is_integer(type_):
@@ -123,7 +121,7 @@ def _typed(array: pa.Array, target: pa.DataType) -> pa.Array:
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     if pa.types.is_floating(target):
-        numbers = pc.cast(array, target, safe=False)  # which makes infinity of what is too large
+        numbers = pc.cast(array, target, safe=False)  # Numbers that are too large become infinite.
         return pc.if_else(pc.is_finite(numbers), numbers, scalar_of(None, target))
     try:
         return pc.cast(array, target)

@@ -40,8 +40,7 @@ from airflow_delta.engine.checkpoint.sidecars.tags import (
 from airflow_delta.engine.checkpoint.v2 import sidecar_file
 from airflow_delta.engine.model.actions import Sidecar
 from airflow_delta.engine.model.paths import encode_path
-from airflow_delta.engine.parquet.refusals import NotReadHere
-from airflow_delta.engine.parquet.stitch import check_pages, read_stored_file
+from airflow_delta.engine.parquet import PyarrowFallback, check_pages, read_stored_file
 from airflow_delta.engine.replay.file_key import file_keys
 from airflow_delta.engine.replay.reconcile import ReconciledCommits
 from airflow_delta.engine.replay.tombstones import expired, unexpired
@@ -201,7 +200,7 @@ class Inspector:
                 for group in read_stored_file(content, size=file.size).groups:
                     content.seek(group.start)
                     check_pages(group, content.read(group.length))
-        except NotReadHere:
+        except PyarrowFallback:
             # Decoding gives a better message about damage, and is the only check if there are no
             # checksums.
             for kind in FILE_KINDS:

@@ -44,7 +44,7 @@ from airflow_delta.engine.model.schema import (
 )
 from airflow_delta.engine.model.schema_json import data_type_to_json
 
-__all__ = ["TYPE_CHANGES", "widen"]
+__all__ = ["TYPE_CHANGES", "may_widen", "widen"]
 
 TYPE_CHANGES = "delta.typeChanges"
 """The key of the recorded type changes in a column's metadata."""
@@ -76,7 +76,7 @@ def widen(
     """
     old_type = type_at(schema, path)
     owner, rest = field_around(schema, path)
-    if not _may_widen(old_type, new_type, for_iceberg=for_iceberg):
+    if not may_widen(old_type, new_type, for_iceberg=for_iceberg):
         raise InvalidArgumentError(
             f"{display_path(path)} is of the type {old_type}, and can't become {new_type}: expected a type "
             "into which readers can convert all of its values"
@@ -104,17 +104,24 @@ def widen(
     return change_field(change_type_at(schema, path, lambda _: new_type), owner, _record)
 
 
-def _may_widen(old: DataType, new: DataType, *, for_iceberg: bool) -> bool:
+def may_widen(old: DataType, new: DataType, *, for_iceberg: bool) -> bool:
+    """Whether a writer may give a column of one type the other, wider one.
+
+    Args:
+        old: the column's type.
+        new: the wider type.
+        for_iceberg: whether Iceberg compatibility is in force.
+    """
     if old == new or not can_widen(old, new):
         return False
     if for_iceberg:
-        return _may_widen_in_iceberg(old, new)
+        return _is_wider_in_iceberg(old, new)
     if old in _UP_TO_32_BITS and isinstance(new, DecimalType):
         return new.precision - new.scale >= _DIGITS_OF_32_BITS
     return True
 
 
-def _may_widen_in_iceberg(old: DataType, new: DataType) -> bool:
+def _is_wider_in_iceberg(old: DataType, new: DataType) -> bool:
     """Whether Iceberg has the change: int to long, float to double, more digits of decimals."""
     if isinstance(old, DecimalType):
         return isinstance(new, DecimalType) and old.scale == new.scale

@@ -121,9 +121,16 @@ def check_table(
             for check in checks
             for finding in _made(check, subject)
         ]
-        return CheckReport.of(
-            findings, table=access.storage.root, version=subject.version, depth=depth
-        )
+        new = [finding for finding in findings if not _repeats_commit(finding, subject)]
+        return CheckReport.of(new, table=access.storage.root, version=subject.version, depth=depth)
+
+
+def _repeats_commit(finding: Finding, subject: Subject) -> bool:
+    """Whether a check broke off, or the table can't be opened, for a commit that has its own finding."""
+    repeated = tuple(subject.reported_commits)
+    return finding.code in ("unreadable", "version-unreadable") and finding.message.endswith(
+        repeated
+    )
 
 
 def _made(check: _Check, subject: Subject) -> list[Finding]:

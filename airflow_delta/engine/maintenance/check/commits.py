@@ -65,6 +65,7 @@ def _contents(subject: Subject) -> Iterator[Finding]:
     after = -1 if newest is None else newest.version
     needed = [version for version in seen.unreadable if version > after]
     older = [version for version in seen.unreadable if version <= after]
+    subject.reported_commits += [seen.unreadable[version] for version in needed]
     if needed:
         yield error(
             "commit-unreadable",

@@ -48,6 +48,10 @@ class Subject:
         owners: the commit owners to be asked for its newest version.
         now_ms: the time, in epoch ms.
 
+    Attributes:
+        reported_commits: what is wrong with the commits that the newest version needs and that can't be
+            read. They have a finding of their own.
+
     Raises:
         TableNotFoundError: there is no commit and no checkpoint.
         StorageError: the log can't be listed.
@@ -65,6 +69,7 @@ class Subject:
         self.owners = owners
         self.now_ms = now_ms
         self.table = storage.root
+        self.reported_commits: list[str] = []
         self.log_files: tuple[FileInfo, ...] = tuple(storage.list(LOG_DIRECTORY))
         self.listing: Listing = listing_of(self.log_files)
         latest = self.listing.latest

@@ -93,7 +93,7 @@ class _Effect:
         adds: the keys of the adds, in the order of the log.
         removes: the keys of the removes, likewise.
         non_file_actions: name and fields of the other actions, likewise.
-        positions: where the lines of all of these stand, ascending; see ``json_lines``.
+        positions: the positions of the lines of all of these, ascending; see ``arrow/json/lines.py``.
         passed: see `ReconciledLines`.
     """
 
@@ -146,7 +146,7 @@ def _lines(
         lines = index_lines(source)
         chosen = lines.select(np.isin(lines.positions(), positions, assume_unique=True))
         if len(chosen):
-            yield chosen.joined()
+            yield chosen.join()
 
 
 def _check(text: bytes, effect: _Effect, *, start: int, end: int, table: str) -> None:

@@ -1,7 +1,7 @@
-"""Constants of a predicate, in the type of the column that they are compared with.
+"""Convert the constants of a predicate to the types of the columns that they are compared with.
 
 ==========================  =====================================================================
-a column of                 is compared with
+type of the column          constants
 ==========================  =====================================================================
 integers, floats, decimals  numbers of any kind, by their value; texts of numbers
 ``string``                  texts
@@ -12,8 +12,8 @@ integers, floats, decimals  numbers of any kind, by their value; texts of number
 ``binary``                  bytes
 ==========================  =====================================================================
 
-Anything else is refused rather than guessed at: a point in time without a zone means another one in each
-session.
+Any other constant is an error. In particular, a time without a zone isn't compared with a ``timestamp``,
+because it would depend on the time zone of the session.
 """
 
 from __future__ import annotations
@@ -56,33 +56,33 @@ _MOMENT = re.compile(
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
-class _Misfit(Exception):  # noqa: N818 - told as an error by who knows the column
-    """The constant isn't of the type."""
+class _WrongTypeError(Exception):
+    """The constant doesn't fit the type. The caller, which knows the column, raises the error."""
 
 
 def family(data_type: DataType) -> str | None:
-    """What the values of a type can be compared with; None for a type whose values have no order."""
+    """The family of comparable types that a type is in; None for a type without an order."""
     if isinstance(data_type, DecimalType):
         return "number"
     return _FAMILIES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
 
 
 def typed(constant: Constant, data_type: DataType) -> pa.Scalar | str:
-    """A constant that isn't NULL as a scalar to compare a column of a type with.
+    """Convert a constant that isn't NULL to a scalar, to compare a column with.
 
     Returns:
-        The scalar; or, where the constant doesn't fit, what was expected.
+        The scalar; or, if the constant doesn't fit, a description of what was expected.
     """
     kind = family(data_type)
     assert kind is not None
     try:
         return _scalar(constant, kind, data_type)
-    except (_Misfit, pa.ArrowException, OverflowError):
+    except (_WrongTypeError, pa.ArrowException, OverflowError):
         return _EXPECTED[kind]
 
 
 def set_of(scalars: list[pa.Scalar], data_type: DataType) -> pa.Array:
-    """Constants as the values that a column of a type may have, without those that it can't have."""
+    """Convert constants to values of a column, without those that the column can't have."""
     if family(data_type) != "number":
         return pa.array([each.as_py() for each in scalars], scalars[0].type if scalars else None)
     values = [each.as_py() for each in scalars]
@@ -100,7 +100,7 @@ def set_of(scalars: list[pa.Scalar], data_type: DataType) -> pa.Array:
 def _scalar(constant: Constant, kind: str, data_type: DataType) -> pa.Scalar:
     value = constant.value
     if constant.kind is not None and not kind.startswith(constant.kind.removesuffix("_ntz")):
-        raise _Misfit  # DATE '…' is no number and no text
+        raise _WrongTypeError  # DATE '…' is neither a number nor a text.
     match kind:
         case "number":
             return _number(value, data_type)
@@ -121,23 +121,23 @@ def _scalar(constant: Constant, kind: str, data_type: DataType) -> pa.Scalar:
 
 def _of_type(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind):
-        raise _Misfit
+        raise _WrongTypeError
     return value
 
 
 def _number(value: Any, data_type: DataType) -> pa.Scalar:
     if isinstance(value, str):
-        value = _parsed_number(value)
+        value = _parse_number(value)
     if hasattr(value, "item") and not isinstance(value, int | float | Decimal):
-        value = value.item()  # a number of numpy
+        value = value.item()  # A number of numpy.
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _Misfit
+        raise _WrongTypeError
     if isinstance(value, Decimal) and not value.is_finite():
-        raise _Misfit
+        raise _WrongTypeError
     if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
         return pa.scalar(float(value), pa.float64())
     if isinstance(value, float):
-        # A whole number as one: integers compare exactly with it.
+        # Integers compare exactly with a whole number.
         if not value.is_integer() or abs(value) >= _FAR:
             return pa.scalar(value, pa.float64())
         value = int(value)
@@ -150,20 +150,20 @@ def _number(value: Any, data_type: DataType) -> pa.Scalar:
     return _own_decimal(Decimal(value))
 
 
-def _parsed_number(text: str) -> int | float | Decimal:
+def _parse_number(text: str) -> int | float | Decimal:
     if not _NUMBER.fullmatch(text.strip()):
-        raise _Misfit
+        raise _WrongTypeError
     try:
         number = Decimal(text.strip())
     except InvalidOperation as error:
-        raise _Misfit from error
+        raise _WrongTypeError from error
     return (
         int(number) if number == number.to_integral_value() and number.adjusted() < 100 else number
     )
 
 
 def _fits(value: Decimal, type_: pa.Decimal128Type) -> bool:
-    """Whether a decimal type has exactly this value."""
+    """Whether a decimal type can represent a value exactly."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     needed = len(digits) + exponent + type_.scale
@@ -172,13 +172,13 @@ def _fits(value: Decimal, type_: pa.Decimal128Type) -> bool:
 
 
 def _own_decimal(value: Decimal) -> pa.Scalar:
-    """A decimal with as many digits as it has."""
+    """A decimal as a scalar of just the necessary precision and scale."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale, 1)
     if precision > _MOST_DIGITS:
-        raise _Misfit
+        raise _WrongTypeError
     return pa.scalar(value, pa.decimal128(precision, scale))
 
 
@@ -186,39 +186,41 @@ def _day(value: Any) -> date:
     if isinstance(value, str):
         moment = _MOMENT.fullmatch(value)
         if moment is None or any(moment.groups()[3:]):
-            raise _Misfit
-        return _moment(value).date()
+            raise _WrongTypeError
+        return _parse_moment(value).date()
     if isinstance(value, datetime):
-        raise _Misfit
+        raise _WrongTypeError
     day: date = _of_type(value, date)
     return day
 
 
 def _time(value: Any, *, has_zone: bool) -> datetime:
     if isinstance(value, str):
-        value = _moment(value)
+        value = _parse_moment(value)
     elif isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     moment: datetime = _of_type(value, datetime)
     if (moment.utcoffset() is not None) != has_zone:
-        raise _Misfit
+        raise _WrongTypeError
     return moment
 
 
-def _moment(text: str) -> datetime:
-    """A time that is written as ISO-8601 has it, to the microsecond."""
+def _parse_moment(text: str) -> datetime:
+    """Parse a time in ISO-8601, down to microseconds."""
     found = _MOMENT.fullmatch(text)
     if found is None:
-        raise _Misfit
+        raise _WrongTypeError
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
     microsecond = int((found[7] or "").ljust(6, "0"))
     try:
-        return datetime(year, month, day, hour, minute, second, microsecond, tzinfo=_zone(found[8]))
+        return datetime(
+            year, month, day, hour, minute, second, microsecond, tzinfo=_parse_zone(found[8])
+        )
     except ValueError as error:
-        raise _Misfit from error
+        raise _WrongTypeError from error
 
 
-def _zone(text: str | None) -> timezone | None:
+def _parse_zone(text: str | None) -> timezone | None:
     if text is None:
         return None
     if text in "Zz":

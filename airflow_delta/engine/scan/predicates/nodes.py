@@ -1,4 +1,4 @@
-"""The tree that both parsers make. It knows no types yet: they are the table's."""
+"""The tree that both parsers produce. It has no types yet; the schema of the table gives them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Column:
 
     Attributes:
         path: the names.
-        may_be_one_name: whether the names, joined by dots, are the name of one column where the table has
-            such a column: where nothing tells the one from the other, as in tuples.
+        may_be_one_name: whether the names, joined by dots, may also be the name of a single column, which
+            then takes precedence: in tuples, both are written the same way.
     """
 
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class Constant:
 
     Attributes:
         value: None (NULL), a bool, int, Decimal, float, str, bytes, date or datetime.
-        kind: of a text that says what it is, as ``DATE '2026-01-01'`` does: the type's name.
+        kind: the name of the type, if the constant has one, as in ``DATE '2026-01-01'``; else None.
     """
 
     value: Any
@@ -56,8 +56,8 @@ class Comparison:
 
     Attributes:
         operator: ``==``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        left: the one side.
-        right: the other one.
+        left: the left side.
+        right: the right side.
     """
 
     operator: str
@@ -67,7 +67,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Whether a column's value is one of some; null where it is null, or might be the NULL among them."""
+    """Whether the value of a column is in a list.
+
+    It is null if the value is null, or if the list contains a NULL and not the value.
+    """
 
     column: Column
     values: tuple[Constant, ...]
@@ -82,12 +85,12 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether a text begins with another one, or is that.
+    """Whether a text starts with a prefix, or equals it.
 
     Attributes:
-        column: the text.
-        prefix: what it begins with.
-        is_whole: whether that is all of it.
+        column: the column of texts.
+        prefix: the prefix.
+        is_whole: whether the text must equal the prefix.
     """
 
     column: Column
@@ -97,24 +100,24 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; null stays null."""
+    """The negation of a node; null stays null."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of some."""
+    """Whether all operands are true."""
 
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of some."""
+    """Whether any operand is true."""
 
     operands: tuple[Node, ...]
 
 
 Node: TypeAlias = "Comparison | In | IsNull | Like | Not | And | Or | Column | Constant"
-"""A predicate. A column or a constant alone is one if it is a boolean."""
+"""A predicate. A boolean column or constant is one, too."""

@@ -1,4 +1,4 @@
-"""`as_expression`: a predicate in any form that users write, as a pyarrow expression."""
+"""`as_expression`: convert a predicate in any form that users write to a pyarrow expression."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PredicateLike: TypeAlias = "pc.Expression | str | list[Any]"
 
 
 def as_expression(predicate: PredicateLike, schema: StructType, *, table: str) -> pc.Expression:
-    """A predicate as an expression over a table's logical columns.
+    """Convert a predicate to an expression over the logical columns of a table.
 
     Args:
         predicate: see ``text`` and ``tuples`` for the forms; an expression is returned as it is.
-        schema: the table's, logical names.
+        schema: the schema of the table, with logical names.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: it is none of these, can't be parsed, names a column that the table doesn't
-            have, or compares one with what its type can't be compared with.
+        InvalidArgumentError: the predicate has another form, can't be parsed, names a column that the table
+            doesn't have, or compares a column with an incomparable value.
     """
     if isinstance(predicate, pc.Expression):
         return predicate

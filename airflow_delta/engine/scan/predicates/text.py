@@ -1,4 +1,4 @@
-"""Parse a predicate that is written as in SQL.
+"""Parse a predicate written as in SQL.
 
 ::
 
@@ -16,9 +16,9 @@
     column      = name { "." name }
     constant    = number | text | TRUE | FALSE | NULL | X'hexadecimal' | DATE text | TIMESTAMP text
 
-A name is in backticks unless it is made of letters, digits and underscores; keywords are in any case. What
-SQL has beyond that (functions, arithmetic, subqueries) is refused by name: what is known of files says
-nothing about it.
+A name is in backticks unless it consists of letters, digits and underscores. Keywords are in any case. All
+else that SQL has (functions, arithmetic, subqueries) is an error that names it: the bounds of files don't
+decide it.
 """
 
 from __future__ import annotations
@@ -71,35 +71,35 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A word of the text.
+    """A token of the text.
 
     Attributes:
         kind: ``keyword``, ``word``, ``quoted``, ``text``, ``bytes``, ``number``, ``symbol`` or ``end``.
         text: as it is written; keywords in upper case.
-        place: where it begins.
+        position: the index of its first character.
     """
 
     kind: str
     text: str
-    place: int
+    position: int
 
 
 def parse_text(text: str, *, table: str) -> Node:
-    """The tree of a predicate.
+    """Parse a predicate.
 
     Args:
         text: the predicate; see the module.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: it isn't one. The message says where, what was found and what was expected.
-            Facts: position.
+        InvalidArgumentError: it can't be parsed. The message has the position, what was found and what was
+            expected. Facts: position.
     """
-    return _Parser(text, table).parsed()
+    return _Parser(text, table).parse()
 
 
 class _Parser:
-    """Parses one text, by a method for each rule of the grammar."""
+    """Parses one text, with a method for each rule of the grammar."""
 
     def __init__(self, text: str, table: str) -> None:
         self._text = text
@@ -108,8 +108,8 @@ class _Parser:
         self._next = 0
         self._depth = 0
 
-    def parsed(self) -> Node:
-        """The tree of all of the text."""
+    def parse(self) -> Node:
+        """Parse the whole text."""
         node = self._condition()
         if self._token.kind != "end":
             raise self._unexpected("AND, OR or the end")
@@ -118,37 +118,37 @@ class _Parser:
     # Tokens
 
     def _read(self) -> Iterator[_Token]:
-        place = 0
-        while place < len(self._text):
-            match = _TOKEN.match(self._text, place)
-            if match is None or self._text.startswith("--", place):
-                raise self._cannot_read(place)
+        position = 0
+        while position < len(self._text):
+            match = _TOKEN.match(self._text, position)
+            if match is None or self._text.startswith("--", position):
+                raise self._unreadable(position)
             kind, text = str(match.lastgroup), match[0]
             if kind == "word" and text.upper() in _KEYWORDS:
-                yield _Token("keyword", text.upper(), place)
+                yield _Token("keyword", text.upper(), position)
             elif kind != "space":
-                yield _Token(kind, text, place)
-            place = match.end()
-        yield _Token("end", "", place)
+                yield _Token(kind, text, position)
+            position = match.end()
+        yield _Token("end", "", position)
 
     @property
     def _token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _taken(self) -> _Token:
+    def _take(self) -> _Token:
         token = self._token
         self._next += 1
         return token
 
-    def _accepts(self, text: str) -> bool:
-        """Take the next token if it is this keyword or symbol."""
+    def _accept(self, text: str) -> bool:
+        """Take the next token if it is this keyword or symbol; return whether it was."""
         if self._token.kind in ("keyword", "symbol") and self._token.text == text:
             self._next += 1
             return True
         return False
 
     def _expect(self, text: str) -> None:
-        if not self._accepts(text):
+        if not self._accept(text):
             raise self._unexpected(repr(text))
 
     # The grammar
@@ -163,19 +163,19 @@ class _Parser:
 
     def _separated(self, part: Callable[[], _T], separator: str) -> tuple[_T, ...]:
         parts = [part()]
-        while self._accepts(separator):
+        while self._accept(separator):
             parts.append(part())
         return tuple(parts)
 
     def _negation(self) -> Node:
         is_negated = False
-        while self._accepts("NOT"):
+        while self._accept("NOT"):
             is_negated = not is_negated
         node = self._test()
         return Not(node) if is_negated else node
 
     def _test(self) -> Node:
-        if not self._accepts("("):
+        if not self._accept("("):
             return self._comparison(self._operand())
         self._depth += 1
         if self._depth > _MOST_NESTED:
@@ -187,24 +187,24 @@ class _Parser:
 
     def _comparison(self, left: Operand) -> Node:
         if self._token.kind == "symbol" and self._token.text in _COMPARISONS:
-            return Comparison(_COMPARISONS[self._taken().text], left, self._operand())
-        if self._accepts("IS"):
-            is_negated = self._accepts("NOT")
+            return Comparison(_COMPARISONS[self._take().text], left, self._operand())
+        if self._accept("IS"):
+            is_negated = self._accept("NOT")
             self._expect("NULL")
             node: Node = IsNull(self._column_of(left, "IS NULL"))
         else:
-            is_negated = self._accepts("NOT")
-            if self._accepts("BETWEEN"):
+            is_negated = self._accept("NOT")
+            if self._accept("BETWEEN"):
                 low = self._operand()
                 self._expect("AND")
                 high = self._operand()
                 node = And((Comparison(">=", left, low), Comparison("<=", left, high)))
-            elif self._accepts("IN"):
+            elif self._accept("IN"):
                 self._expect("(")
                 column = self._column_of(left, "IN")
                 node = In(column, self._separated(self._constant, ","))
                 self._expect(")")
-            elif self._accepts("LIKE"):
+            elif self._accept("LIKE"):
                 node = self._like(self._column_of(left, "LIKE"))
             elif is_negated:
                 raise self._unexpected("BETWEEN, IN or LIKE")
@@ -215,13 +215,13 @@ class _Parser:
     def _like(self, column: Column) -> Like:
         if self._token.kind != "text":
             raise self._unexpected("a text in single quotes")
-        token = self._taken()
-        prefix, is_whole = _prefix(_unquoted(token.text))
+        token = self._take()
+        prefix, is_whole = _prefix(_unquote(token.text))
         if prefix is None:
             raise self._error(
                 f"LIKE {token.text} can't be answered from what is known of files: only a text that "
                 "ends in one % can (such as 'x%'), in which \\%, \\_ and \\\\ stand for %, _ and \\",
-                token.place,
+                token.position,
             )
         return Like(column, prefix, is_whole)
 
@@ -246,16 +246,18 @@ class _Parser:
         if token.kind not in ("word", "quoted", "keyword"):
             raise self._unexpected("a column's name")
         if self._tokens[self._next + 1].text == "(" and token.kind == "word":
-            raise self._error(f"functions, such as {token.text}(…), aren't understood", token.place)
+            raise self._error(
+                f"functions, such as {token.text}(…), aren't understood", token.position
+            )
         self._next += 1
         if token.kind == "quoted":
             return token.text[1:-1].replace("``", "`")
-        return self._text[token.place : token.place + len(token.text)]
+        return self._text[token.position : token.position + len(token.text)]
 
     def _constant(self) -> Constant:
         sign = ""
         while self._token.text in ("+", "-") and self._token.kind == "symbol":
-            sign = "-" if (self._taken().text == "-") != (sign == "-") else ""
+            sign = "-" if (self._take().text == "-") != (sign == "-") else ""
         token = self._token
         if token.kind == "number":
             self._next += 1
@@ -270,15 +272,15 @@ class _Parser:
             return Constant(bytes.fromhex(token.text[2:-1]))
         kind = None
         if token.kind == "word" and token.text.upper() in _TYPED_TEXTS:
-            kind = self._taken().text.lower()
+            kind = self._take().text.lower()
         if self._token.kind != "text":
             raise self._unexpected("a column or a constant")
-        return Constant(_unquoted(self._taken().text), kind)
+        return Constant(_unquote(self._take().text), kind)
 
     # Errors
 
-    def _cannot_read(self, place: int) -> InvalidArgumentError:
-        rest = self._text[place:]
+    def _unreadable(self, position: int) -> InvalidArgumentError:
+        rest = self._text[position:]
         if rest[0] == '"':
             why = "double quotes: a text is in single quotes ('x'), a name in backticks (`x`)"
         elif rest[0] in "'`":
@@ -289,7 +291,7 @@ class _Parser:
             why = f"{rest[0]!r}: arithmetic isn't understood"
         else:
             why = repr(_short(rest.split()[0]))
-        return self._error(f"found {why}", place)
+        return self._error(f"found {why}", position)
 
     def _unexpected(self, expected: str) -> InvalidArgumentError:
         token = self._token
@@ -298,28 +300,31 @@ class _Parser:
         found = "the end" if token.kind == "end" else repr(_short(token.text))
         return self._error(f"expected {expected}, found {found}")
 
-    def _error(self, problem: str, place: int | None = None) -> InvalidArgumentError:
-        where = self._token.place if place is None else place
+    def _error(self, problem: str, position: int | None = None) -> InvalidArgumentError:
+        number = (self._token.position if position is None else position) + 1
         return InvalidArgumentError(
-            f"predicate {_short(self._text)!r}, character {where + 1}: {problem}",
+            f"predicate {_short(self._text)!r}, character {number}: {problem}",
             table=self._table,
-            position=where + 1,
+            position=number,
         )
 
 
 def _number(text: str) -> int | Decimal | float:
-    """A number; one with an exponent is a double, as in SQL."""
+    """Parse a number; one with an exponent is a double, as in SQL."""
     if "e" in text.lower():
         return float(text)
     return Decimal(text) if "." in text else int(text)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].replace("''", "'")
 
 
 def _prefix(pattern: str) -> tuple[str | None, bool]:
-    """What a pattern begins with, and whether it is all of it; None for any other pattern."""
+    """The prefix that a pattern matches, and whether it matches nothing longer.
+
+    The prefix is None for a pattern that has other wildcards than a ``%`` at its end.
+    """
     prefix: list[str] = []
     characters = iter(pattern)
     for character in characters:

@@ -1,11 +1,11 @@
-"""Parse a predicate that is a list of tuples, as pyarrow and deltalake take it.
+"""Parse a predicate that is a list of tuples, as pyarrow and deltalake accept it.
 
-``[("day", ">=", "2026-01-01"), ("region", "in", ["eu", "us"])]``: all of these must be true. Of a list of
-such lists one must be. The operators are ``=`` (or ``==``), ``!=`` (or ``<>``), ``<``, ``<=``, ``>``,
-``>=``, ``in`` and ``not in``; and ``is`` and ``is not`` with None.
+In ``[("day", ">=", "2026-01-01"), ("region", "in", ["eu", "us"])]`` all tuples must be true. In a list of
+such lists, one list must be. The operators are ``=`` (or ``==``), ``!=`` (or ``<>``), ``<``, ``<=``,
+``>``, ``>=``, ``in`` and ``not in``; and ``is`` and ``is not`` with None.
 
-A comparison with None is refused: ``("a", "=", None)`` is written for ``("a", "is", None)``, and would get
-no rows. Elsewhere null is as in SQL: ``("a", "not in", [1])`` isn't true where ``a`` is null.
+A comparison with None is an error: it would match no rows, and is usually meant as ``("a", "is", None)``.
+Otherwise null is as in SQL: ``("a", "not in", [1])`` isn't true where ``a`` is null.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ _EXPECTED = (
 
 
 def parse_tuples(given: list[Any], *, table: str) -> Node:
-    """The tree of a predicate.
+    """Parse a predicate.
 
     Args:
-        given: the list; see the module. A column inside another is ``"outer.inner"``, or the names in a
-            tuple.
+        given: the list; see the module. A column inside another is ``"outer.inner"``, or a tuple of names.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: it isn't one.
+        InvalidArgumentError: the list is no predicate.
     """
     if given and all(isinstance(each, list) for each in given):
         return _any_of([_conjunction(each, table) for each in given])

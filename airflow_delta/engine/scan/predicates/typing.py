@@ -1,9 +1,9 @@
-"""Turn the tree of a predicate into a pyarrow expression, by the types of a table's columns.
+"""Convert the tree of a predicate to a pyarrow expression, by the types of a table's columns.
 
-The expression is true of exactly those rows of which the predicate is true in SQL's logic of three values.
-Where the predicate is false or null the expression isn't true: which of the two, it doesn't keep. So NOT is
-pushed down to the tests first, where pyarrow's functions differ from SQL: its ``is_in`` of a null is false,
-and the opposite of that would be true.
+The expression is true for exactly the rows for which the predicate is true in SQL's three-valued logic. For
+all others it is false or null, not necessarily the same as the predicate. So a NOT is pushed down to the
+tests first, because pyarrow's functions differ from SQL: its ``is_in`` of a null is false, and the negation
+of that would be true.
 """
 
 from __future__ import annotations
@@ -41,39 +41,41 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def to_expression(node: Node, schema: StructType, *, table: str) -> pc.Expression:
-    """The expression of a predicate.
+    """Convert a predicate to an expression.
 
     Args:
         node: the predicate.
-        schema: the table's, logical names.
+        schema: the schema of the table, with logical names.
         table: the table's location, for messages.
 
     Raises:
-        InvalidArgumentError: it names a column that the table doesn't have, or compares one with what its
-            type can't be compared with. Facts: column.
+        InvalidArgumentError: it names a column that the table doesn't have, or compares a column with an
+            incomparable value. Facts: column.
     """
-    return _Typing(schema, table).true_of(node)
+    return _Converter(schema, table).convert(node)
 
 
-class _Typing:
+class _Converter:
+    """Converts predicates over one schema."""
+
     def __init__(self, schema: StructType, table: str) -> None:
         self._schema = schema
         self._table = table
 
-    def true_of(self, node: Node, *, negated: bool = False) -> pc.Expression:
-        """What is true where the node, or its opposite, is true."""
+    def convert(self, node: Node, *, negated: bool = False) -> pc.Expression:
+        """An expression that is true where the node, or its negation, is true."""
         match node:
             case Not(operand):
-                return self.true_of(operand, negated=not negated)
+                return self.convert(operand, negated=not negated)
             case And(operands) | Or(operands):
-                parts = [*map(partial(self.true_of, negated=negated), operands)]
-                return _joined(parts, all_of=isinstance(node, And) != negated)
+                parts = [*map(partial(self.convert, negated=negated), operands)]
+                return _join(parts, all_of=isinstance(node, And) != negated)
             case Comparison():
                 return self._comparison(node, negated=negated)
             case In():
                 return self._is_in(node, negated=negated)
             case IsNull(column):
-                path, _ = self._found(column)
+                path, _ = self._find(column)
                 field = pc.field(*path)
                 return field.is_valid() if negated else field.is_null()
             case Like():
@@ -88,20 +90,20 @@ class _Typing:
     def _comparison(self, node: Comparison, *, negated: bool) -> pc.Expression:
         match node.left, node.right:
             case Column() as left, Column() as right:
-                outcome = _compared(node.operator, *self._columns(left, right))
+                outcome = _compare(node.operator, *self._columns(left, right))
             case Column() as column, Constant() as constant:
                 outcome = self._with_constant(node.operator, column, constant)
             case Constant() as constant, Column() as column:
                 outcome = self._with_constant(_MIRRORED[node.operator], column, constant)
             case left, right:
                 return pc.scalar(self._constants(node.operator, left, right, negated=negated))
-        if outcome is None:  # a comparison with NULL is null, and so is its opposite
+        if outcome is None:  # A comparison with NULL is null, and so is its negation.
             return pc.scalar(False)
-        # Not the opposite operator: of NaN neither may be true.
+        # The opposite operator would be wrong: for NaN neither of the two may be true.
         return ~outcome if negated else outcome
 
     def _columns(self, left: Column, right: Column) -> tuple[pc.Expression, pc.Expression]:
-        (path, type_), (other_path, other_type) = self._found(left), self._found(right)
+        (path, type_), (other_path, other_type) = self._find(left), self._find(right)
         kind, other_kind = self._family(path, type_), self._family(other_path, other_type)
         if kind != other_kind:
             raise self._refusal(
@@ -112,14 +114,14 @@ class _Typing:
         return pc.field(*path), pc.field(*other_path)
 
     def _with_constant(self, operator: str, column: Column, constant: Constant) -> Any:
-        path, data_type = self._found(column)
+        path, data_type = self._find(column)
         self._family(path, data_type)
         if constant.value is None:
             return None
-        return _compared(operator, pc.field(*path), self._typed(path, data_type, constant))
+        return _compare(operator, pc.field(*path), self._typed(path, data_type, constant))
 
     def _constants(self, operator: str, left: Operand, right: Operand, *, negated: bool) -> bool:
-        """A comparison of constants, such as ``1 = 1``, as generated predicates have it."""
+        """Compare two constants, such as ``1 = 1``, which occur in generated predicates."""
         assert isinstance(left, Constant)
         assert isinstance(right, Constant)
         if left.value is None or right.value is None:
@@ -131,7 +133,7 @@ class _Typing:
         return bool(_COMPARE[operator](left.value, right.value)) is not negated
 
     def _is_in(self, node: In, *, negated: bool) -> pc.Expression:
-        path, data_type = self._found(node.column)
+        path, data_type = self._find(node.column)
         self._family(path, data_type)
         known = [value for value in node.values if value.value is not None]
         has_null = len(known) < len(node.values)
@@ -139,14 +141,14 @@ class _Typing:
         field = pc.field(*path)
         if not negated:
             return field.isin(set_of(scalars, data_type)) if scalars else pc.scalar(False)
-        if has_null:  # it may be that one
+        if has_null:  # The value may be that NULL, so the outcome isn't true.
             return pc.scalar(False)
         if not scalars:
             return pc.scalar(True)
         return field.is_valid() & ~field.isin(set_of(scalars, data_type))
 
     def _like(self, node: Like, *, negated: bool) -> pc.Expression:
-        path, data_type = self._found(node.column)
+        path, data_type = self._find(node.column)
         if data_type != STRING:
             raise self._refusal(
                 f"LIKE is for texts, and the column {'.'.join(path)!r} is of type {data_type}", path
@@ -163,7 +165,7 @@ class _Typing:
         return ~outcome if negated else outcome
 
     def _boolean_column(self, column: Column, *, negated: bool) -> pc.Expression:
-        path, data_type = self._found(column)
+        path, data_type = self._find(column)
         if data_type != BOOLEAN:
             raise self._refusal(
                 f"the column {'.'.join(path)!r} is of type {data_type}, which is neither true nor false: "
@@ -173,8 +175,8 @@ class _Typing:
         field = pc.field(*path)
         return ~field if negated else field
 
-    def _found(self, column: Column) -> tuple[tuple[str, ...], DataType]:
-        """The path of a column, and its type."""
+    def _find(self, column: Column) -> tuple[tuple[str, ...], DataType]:
+        """Find the path of a column, and its type."""
         path = column.path
         if column.may_be_one_name and self._schema.field(".".join(path)) is not None:
             path = (".".join(path),)
@@ -208,8 +210,8 @@ class _Typing:
         return InvalidArgumentError(f"predicate: {problem}", table=self._table, **facts)
 
 
-def _joined(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
-    """All or any of some; a balanced tree, as a chain of thousands would nest that deep."""
+def _join(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
+    """Join expressions by AND or OR, as a balanced tree, because a long chain would nest too deep."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         odd = parts[-1:] if len(parts) % 2 else []
@@ -218,11 +220,11 @@ def _joined(parts: list[pc.Expression], *, all_of: bool) -> pc.Expression:
 
 
 def _kind(value: Any) -> type:
-    """What a constant of a text can be compared with."""
+    """The type of a constant, the same for all numbers."""
     return Decimal if type(value) in (int, float) else type(value)
 
 
-def _compared(operator: str, left: Any, right: Any) -> pc.Expression:
+def _compare(operator: str, left: Any, right: Any) -> pc.Expression:
     return _COMPARE[operator](left, right)
 
 
@@ -237,10 +239,10 @@ _COMPARE: dict[str, Any] = {
 
 
 def _after(prefix: str) -> str | None:
-    """The least text that is greater than all that begin with a prefix; None where there is none."""
+    """The least text that is greater than all texts with a prefix; None if there is none."""
     cut = prefix.rstrip(_LAST_CHARACTER)
     if not cut:
         return None
     following = ord(cut[-1]) + 1
-    # These aren't characters, but halves of some in UTF-16.
+    # Surrogates aren't characters.
     return cut[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)

@@ -68,8 +68,10 @@ from airflow_delta.engine.transaction.unique import unique_text
 __all__ = [
     "add_columns",
     "change_type",
+    "column_mapping_of",
     "drop_columns",
     "drop_default",
+    "metadata_with_schema",
     "move_column",
     "rename_column",
     "set_comment",
@@ -85,14 +87,14 @@ def add_columns(
     fields = check_fields("fields", fields)
     path = column_path(inside, "inside") if inside else ()
     schema = add_fields(base.schema, path, fields, position)
-    if _mode(base) == "none":
+    if column_mapping_of(base) == "none":
         check_column_names(StructType(tuple(fields)), table=base.table)
     columns = [
         {"column": _column_parameter((*path, field.name), field.data_type, metadata=field.metadata)}
         | ({"position": place.sql} if place else {})
         for field, place in zip(fields, _positions(fields, position), strict=True)
     ]
-    return Alteration("ADD COLUMNS", {"columns": columns}, _with_schema(base, schema))
+    return Alteration("ADD COLUMNS", {"columns": columns}, metadata_with_schema(base, schema))
 
 
 def rename_column(base: Snapshot, column: ColumnName, name: str) -> Alteration:
@@ -102,7 +104,7 @@ def rename_column(base: Snapshot, column: ColumnName, name: str) -> Alteration:
     _check_has_column_mapping(base, "renamed")
     schema = rename_field(base.schema, path, name)
     check_no_expressions(base.schema, base.properties, path, verb="renamed")
-    metadata = _with_schema(
+    metadata = metadata_with_schema(
         base, schema, configuration=rename_listed_column(base.metadata.configuration, path, name)
     )
     if len(path) == 1:
@@ -134,7 +136,7 @@ def drop_columns(base: Snapshot, columns: Sequence[ColumnName]) -> Alteration:
         check_no_expressions(base.schema, base.properties, path, verb="dropped", leaving=paths)
         configuration = drop_listed_column(configuration, path)
     parameters = {"columns": [sql_name(path) for path in paths]}
-    metadata = _with_schema(base, schema, configuration=configuration)
+    metadata = metadata_with_schema(base, schema, configuration=configuration)
     return Alteration("DROP COLUMNS", parameters, metadata, relies_on=DOMAIN)
 
 
@@ -231,7 +233,7 @@ def _column_change(base: Snapshot, path: SchemaPath, schema: StructType) -> Alte
             column = _column_parameter(path, type_at(schema, path), nullable=may_be_null)
         case _:
             raise TypeError(parent)
-    return Alteration("CHANGE COLUMN", {"column": column}, _with_schema(base, schema))
+    return Alteration("CHANGE COLUMN", {"column": column}, metadata_with_schema(base, schema))
 
 
 def _column_parameter(
@@ -268,12 +270,17 @@ def _positions(
     return [position, *(Position(field.name) for field in fields[:-1])]
 
 
-def _mode(base: Snapshot) -> str:
+def column_mapping_of(base: Snapshot) -> str:
+    """The column mapping mode of a version: ``none``, ``name`` or ``id``.
+
+    Raises:
+        InvalidTableError: the property holds something else.
+    """
     return mapping_mode(base.protocol, base.metadata, table=base.table)
 
 
 def _check_has_column_mapping(base: Snapshot, verb: str) -> None:
-    if _mode(base) == "none":
+    if column_mapping_of(base) == "none":
         raise InvalidArgumentError(
             f"columns can't be {verb} without column mapping, because data files contain their names; "
             "set the property delta.columnMapping.mode to name first",
@@ -281,12 +288,21 @@ def _check_has_column_mapping(base: Snapshot, verb: str) -> None:
         )
 
 
-def _with_schema(
+def metadata_with_schema(
     base: Snapshot, schema: StructType, *, configuration: Mapping[str, str] | None = None
 ) -> Metadata:
-    """The table's metadata with another schema, whose new columns get ids and physical names if needed."""
+    """The table's metadata with another schema, whose new columns get ids and physical names if needed.
+
+    Args:
+        base: the version whose metadata are changed.
+        schema: the new schema.
+        configuration: the new table properties; by default those of ``base``.
+
+    Raises:
+        InvalidTableError: an id or a property of column mapping is invalid.
+    """
     changed = dict(base.metadata.configuration if configuration is None else configuration)
-    if _mode(base) != "none":
+    if column_mapping_of(base) != "none":
         schema, changed = assign_metadata(
             schema,
             changed,

@@ -19,6 +19,8 @@ Place = tuple[Any, Any]
 """A container and the key or index of a value in it."""
 
 _HINTS = ("_last_checkpoint", ".crc")
+_MOST_BYTES = 100_000_000
+"""Of repeated lines: a line may be as long as `bombs.a_large_text` makes it."""
 
 
 def _json_file(world: World, rng: random.Random) -> str | None:
@@ -344,7 +346,8 @@ def a_second_line(world: World, rng: random.Random) -> str | None:
     lines = world.content(source).splitlines()
     if not lines:
         return None
-    more = [rng.choice(lines)] * rng.choice((1, 1, 2, 5000))
+    line, times = rng.choice(lines), rng.choice((1, 1, 2, 5000))
+    more = [line] * min(times, max(2, _MOST_BYTES // max(len(line), 1)))
     into = world.content(target).splitlines()
     at = rng.randrange(len(into) + 1)
     world.put(target, b"\n".join([*into[:at], *more, *into[at:]]) + b"\n")

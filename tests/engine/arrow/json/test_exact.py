@@ -1,4 +1,4 @@
-"""The rules for one line; `test_json_actions` has the cases, here is what only shows up close."""
+"""The rules for one line; `test_reader` has the cases of whole commits."""
 
 from __future__ import annotations
 

@@ -80,10 +80,10 @@ def test_small_commits_share_a_slice() -> None:
 def test_joined_lines_are_the_chosen_ones() -> None:
     (source,) = cut_slices([(0, b"a\r\nb\nc\nd\ne")], table="t")
     lines = index_lines(source)
-    assert bytes(lines.joined()) == b"a\r\nb\nc\nd\ne"
-    assert bytes(lines.pick([1, 2]).joined()) == b"b\nc"
-    assert bytes(lines.pick([0, 2, 3]).joined()) == b"a\nc\nd"
-    assert [len(part) for part in lines.parts(2)] == [3, 2]
+    assert bytes(lines.join()) == b"a\r\nb\nc\nd\ne"
+    assert bytes(lines.pick([1, 2]).join()) == b"b\nc"
+    assert bytes(lines.pick([0, 2, 3]).join()) == b"a\nc\nd"
+    assert [len(part) for part in lines.split(2)] == [3, 2]
 
 
 def test_prefix_and_end_of_lines() -> None:

@@ -444,10 +444,10 @@ damage = st.lists(
 )
 
 
-@given(places=damage, inserted=st.booleans())
+@given(positions=damage, inserted=st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_damage_is_seen_by_the_fast_reader_too(
-    places: list[tuple[int, int]], inserted: bool
+    positions: list[tuple[int, int]], inserted: bool
 ) -> None:
     vector = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1}
     whole = lines(
@@ -458,8 +458,8 @@ def test_damage_is_seen_by_the_fast_reader_too(
         ]
     )
     damaged = bytearray(whole.encode())
-    for place, byte in places:
-        at = place % len(damaged)
+    for position, byte in positions:
+        at = position % len(damaged)
         damaged[at : at if inserted else at + 1] = bytes([byte])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_actions, "read_columns", lambda *_, **__: None)

@@ -313,8 +313,8 @@ def test_a_wrong_byte_in_a_page_with_a_checksum_is_found() -> None:
     plain = written(mixed(), write_page_checksum=True, compression="none", use_dictionary=False)
     data = bytearray(plain)
     start, end = chunk_bounds(plain, 0, "add.path")
-    place = plain.index(b"f3", start, end)
-    data[place : place + 2] = b"f4"
+    position = plain.index(b"f3", start, end)
+    data[position : position + 2] = b"f4"
     with pytest.raises(CorruptLogError, match="is damaged"):
         all_rows(store(bytes(data)).adds())
     assert all_rows(store(plain).adds())[1]["path"] == "f3"

@@ -60,7 +60,7 @@ def minimum(value: Any, data_type: DataType) -> Any:
             dt.datetime(2024, 1, 31, 6, 30, 0, 123000, UTC),
         ),
         ("timestamp_ntz", '"2024-01-31T12:00:00.123"', dt.datetime(2024, 1, 31, 12, 0, 0, 123000)),
-        # Values that aren't of the column's type tell nothing.
+        # Values of another type than the column's are dropped.
         ("byte", "300", None),
         ("integer", '"x"', None),
         ("date", '"31.1.2024"', None),
@@ -171,7 +171,7 @@ def structs(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
 
 
 def without_endless(struct: dict[str, Any]) -> dict[str, Any]:
-    """Statistics without NaN and infinities, as text: of 0.0 and -0.0 it tells one from the other."""
+    """Statistics without NaN and infinities, as text, which distinguishes 0.0 from -0.0."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, dict):

@@ -106,10 +106,18 @@ def test_commits_that_cant_be_read(garbage: bytes, version: int, severity: str) 
     files = healthy()
     files[commit_file(version)] += garbage
     report = checked(files)
-    assert codes(report)["commit-unreadable"] == severity
+    assert codes(report) == {"commit-unreadable": severity}
     assert str(version) in only(report, "commit-unreadable").message
-    others = {*codes(report)} - {"commit-unreadable"}
-    assert others <= ({"unreadable", "version-unreadable"} if severity == "error" else set())
+
+
+@pytest.mark.parametrize("depth", ["quick", "log", "files"])
+def test_a_commit_that_keeps_the_table_from_opening_is_reported_once(depth: Depth) -> None:
+    files = healthy(checkpoint=None)
+    files[commit_file(0)] += b'{"metaData":\n'
+    report = checked(files, depth=depth)
+    code = "version-unreadable" if depth == "quick" else "commit-unreadable"
+    assert codes(report, but=["checksum-behind"]) == {code: "error"}
+    assert "not valid JSON" in only(report, code).message
 
 
 def test_all_commits_that_cant_be_read_are_counted() -> None:

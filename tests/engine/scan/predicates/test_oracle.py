@@ -1,6 +1,6 @@
 """Text and tuples mean what SQLite says that they mean: of the rows, and of the files that are kept.
 
-SQLite has the same logic of three values. It is asked with the same text; only decimals, dates and times
+SQLite has the same logic of three values. It gets the same text; only decimals, dates and times
 are texts and numbers to it, which are written so that they compare alike.
 """
 
@@ -49,7 +49,7 @@ ARROW = {
 }  # fmt: skip
 COLUMNS = schema(**TYPES)
 EXACT = {"a", "b", "d", "t", "day", "p", "q", "r"}
-"""Columns whose statistics, or partition values, tell the value of the one row of a file."""
+"""Columns whose statistics, or partition values, contain the value of the one row of a file."""
 
 
 def sql(value: Any) -> str:
@@ -241,5 +241,5 @@ def test_tuples_are_true_of_the_rows_that_pyarrow_finds(tuples: Any) -> None:
 def test_json_of_the_statistics_is_read() -> None:
     """The law above says little if no statistics are there."""
     row = {name: pool[0] for name, pool in ((n, POOLS[t]) for n, t in TYPES.items())}
-    told = json.loads(files_of([row])["stats"][0].as_py())
-    assert told["minValues"].keys() >= {"a", "b", "d", "t", "day", "ts", "n"}
+    written = json.loads(files_of([row])["stats"][0].as_py())
+    assert written["minValues"].keys() >= {"a", "b", "d", "t", "day", "ts", "n"}

@@ -1,4 +1,4 @@
-"""The scan for non-file actions against the parsing of whole commits."""
+"""Finding non-file actions in a long log, compared with parsing whole commits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_delta.engine.arrow.json import lines as json_lines
+from airflow_delta.engine.arrow.json.non_file_actions import find_non_file_actions
 from airflow_delta.engine.arrow.json.reader import parse_commits
-from airflow_delta.engine.arrow.json.scan import scan_non_file_actions
 from airflow_delta.engine.errors import CorruptLogError
 
 KINDS = ("protocol", "metaData", "txn", "domainMetadata")
@@ -44,7 +44,7 @@ def test_the_same_actions_as_by_parsing_everything(
     contents = [(v, "\n".join([*lines, ""]).encode() or b"\n") for v, lines in enumerate(commits)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "SLICE_BYTES", slice_bytes)
-        found = scan_non_file_actions(iter(contents), kinds=kinds, table="t")
+        found = find_non_file_actions(iter(contents), kinds=kinds, table="t", is_long=True)
         assert found == parse_commits(contents, kinds=kinds, table="t").non_file_actions
 
 
@@ -62,17 +62,23 @@ def test_a_broken_line_that_may_hold_one_is_refused_by_its_place(line: str) -> N
     content = '{"add":{"path":"a"}}\n' + line + "\n"
     kinds = (*KINDS, "commitInfo")
     with pytest.raises(CorruptLogError, match=r"00000000000000000004\.json, line 2"):
-        scan_non_file_actions([(3, b"{}\n"), (4, content.encode())], kinds=kinds, table="t")
+        find_non_file_actions(
+            [(3, b"{}\n"), (4, content.encode())], kinds=kinds, table="t", is_long=True
+        )
 
 
 def test_lines_that_begin_like_files_are_not_looked_into() -> None:
     content = b'{"add":{broken\n{"remove":{"path"\n{"txn":{"appId":"a","version":1}}'
-    (action,) = scan_non_file_actions([(1, content)], kinds=KINDS, table="t")
+    (action,) = find_non_file_actions([(1, content)], kinds=KINDS, table="t", is_long=True)
     assert (action.version, action.kind) == (1, "txn")
 
 
 def test_a_file_without_the_name_of_a_commit_is_named_as_it_is() -> None:
     with pytest.raises(CorruptLogError, match="of-its-own"):
-        scan_non_file_actions(
-            [(4, b'{"protocol":[]}')], kinds=KINDS, table="t", paths={4: "of-its-own.json"}
+        find_non_file_actions(
+            [(4, b'{"protocol":[]}')],
+            kinds=KINDS,
+            table="t",
+            is_long=True,
+            paths={4: "of-its-own.json"},
         )

@@ -1,0 +1,197 @@
+"""`TableAccess`: from a table's URI and the connections to an open table; the base class of `DeltaHook`.
+
+The credentials of a table come from
+
+* the connection ``delta_conn_id``, or the connection in front of the bucket in the URI
+  (``s3://<connection>@<bucket>/…``), which must exist; both must not name different ones;
+* otherwise the default connection of Airflow's provider for the URI's scheme (``aws_default`` for
+  ``s3://``, …), if it exists;
+* otherwise the store's own chain of credentials (environment, instance role).
+
+For the commit owner of a managed table see `airflow_delta.hooks.commit_owner`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_delta.hooks.argument_rules import check_location
+from airflow_delta.hooks.commit_owner import CommitOwnerHook, commit_owners
+from airflow_delta.hooks.storage_options import (
+    allowed_locations,
+    default_connection_id,
+    secrets,
+    storage_options,
+    store_of,
+)
+from airflow_delta.hooks.table_locations import as_locations, one_connection, split_connection
+from airflow_delta.version_compat import (
+    AirflowException,
+    AirflowNotFoundException,
+    BaseHook,
+    Connection,
+    amask_secret,
+    get_async_connection,
+    get_async_extra_dejson,
+    mask_secret,
+)
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
+
+__all__ = ["TableAccess"]
+
+
+class TableAccess(BaseHook):
+    """Tables with the credentials and the commit owner of their connections.
+
+    The arguments are those of `DeltaHook`.
+    """
+
+    def __init__(
+        self,
+        delta_conn_id: str | None = None,
+        commit_owner_conn_id: str | None = None,
+        allowed_outside: Iterable[str] | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.delta_conn_id = delta_conn_id or None
+        self._allowed_outside = as_locations(allowed_outside)
+        self.commit_owner = CommitOwnerHook(commit_owner_conn_id)
+
+    def storage_options(self, table_uri: str) -> dict[str, str]:
+        """The storage options of a table; their secrets are masked in all logs.
+
+        :raises InvalidArgumentError: the location isn't text (for example an empty XCom), is relative,
+            or has a password.
+        :raises AirflowNotFoundException: ``delta_conn_id`` doesn't exist.
+        :raises AirflowException: the connection can't be converted.
+        """
+        return self._access(table_uri).options
+
+    def allowed_outside(self, table_uri: str) -> list[str]:
+        """The locations outside of a table below which it may read files.
+
+        :raises AirflowException: see `storage_options`.
+        """
+        return list(self._access(table_uri).allowed_outside)
+
+    def allowed_parameter(self, table_uri: str) -> dict[str, list[str]]:
+        """The parameter ``allowed_outside`` for a job that opens a table's files; empty if there are none.
+
+        :raises AirflowException: see `storage_options`.
+        """
+        allowed = self.allowed_outside(table_uri)
+        return {"allowed_outside": allowed} if allowed else {}
+
+    def _access(self, table_uri: str) -> _Access:
+        connection_id, uri = self._connection_id(table_uri)
+        if connection_id is None:
+            return _Access(uri, {}, self._allowed_outside)
+        try:
+            connection = self.get_connection(connection_id)
+        except AirflowNotFoundException:
+            return self._without_connection(connection_id, uri)
+        access = self._access_by(connection, connection.extra_dejson, uri)
+        for secret in secrets(access.options):
+            mask_secret(secret)
+        return access
+
+    def _access_by(self, connection: Connection, extra: Mapping[str, Any], uri: str) -> _Access:
+        allowed = allowed_locations(connection, extra)
+        options = storage_options(connection, extra)
+        return _Access(uri, options, (*allowed, *self._allowed_outside))
+
+    def common_storage_options(self, *uris: str) -> dict[str, str]:
+        """The storage options for a job with several tables in one store.
+
+        :raises AirflowException: the tables need different options, or are in different kinds of
+            object stores, which have different options.
+        """
+        found: dict[str, str] = {}
+        for uri in uris:
+            options = self.storage_options(uri)
+            if found and options and options != found:
+                raise AirflowException(
+                    f"{' and '.join(uris)} need different credentials, and a job has one set; use "
+                    "a connection of type 'delta' that serves both"
+                )
+            found = found or options
+        stores = sorted({store for store in map(store_of, uris) if store is not None})
+        if found and len(stores) > 1:
+            raise AirflowException(
+                f"{' and '.join(uris)} are in different stores ({', '.join(stores)}), and a job has "
+                "one set of credentials; copy within one store, or leave the connections out if "
+                "the identity of the worker may use both"
+            )
+        return found
+
+    async def storage_options_async(self, table_uri: str) -> dict[str, str]:
+        """Like `storage_options`, for triggers: it doesn't block the event loop."""
+        return (await self._access_async(table_uri)).options
+
+    async def _access_async(self, table_uri: str) -> _Access:
+        connection_id, uri = self._connection_id(table_uri)
+        if connection_id is None:
+            return _Access(uri, {}, self._allowed_outside)
+        try:
+            connection = await get_async_connection(connection_id)
+        except AirflowNotFoundException:
+            return self._without_connection(connection_id, uri)
+        access = self._access_by(connection, await get_async_extra_dejson(connection), uri)
+        for secret in secrets(access.options):
+            await amask_secret(secret)
+        return access
+
+    def table(self, table_uri: str) -> DeltaTable:
+        """Create the engine's table object, for operations that this hook has no method for.
+
+        This looks up connections, but makes no request to the store or the commit owner.
+
+        :raises InvalidArgumentError: the location is invalid.
+        :raises AirflowNotFoundException: a named connection doesn't exist.
+        :raises AirflowException: a connection can't be converted.
+        """
+        return _table(self._access(table_uri), self.commit_owner.url())
+
+    async def table_async(self, table_uri: str) -> DeltaTable:
+        """Like `table`, for triggers: it imports the engine in a thread."""
+        access = await self._access_async(table_uri)
+        owner_url = await self.commit_owner.url_async()
+        return await asyncio.to_thread(_table, access, owner_url)
+
+    def _connection_id(self, table_uri: object) -> tuple[str | None, str]:
+        """The id of a table's connection, or None, and the URI without it."""
+        connection_id, uri = split_connection(check_location(table_uri))
+        named = one_connection(self.delta_conn_id, connection_id)
+        return named or default_connection_id(uri), uri
+
+    def _without_connection(self, connection_id: str, uri: str) -> _Access:
+        """Go on without options if a default connection is missing; a named one must exist."""
+        if connection_id == self.delta_conn_id or connection_id != default_connection_id(uri):
+            raise AirflowNotFoundException(
+                f"the connection {connection_id!r} (delta_conn_id) isn't defined; define it, "
+                "or leave delta_conn_id out to use the default credentials of the table's scheme"
+            )
+        return _Access(uri, {}, self._allowed_outside)
+
+
+class _Access(NamedTuple):
+    """A table's URI without its connection, and the settings from the connection."""
+
+    uri: str
+    options: dict[str, str]
+    allowed_outside: tuple[str, ...]
+
+
+def _table(access: _Access, owner_url: str | None) -> DeltaTable:
+    from airflow_delta.engine import DeltaTable
+
+    return DeltaTable(
+        access.uri,
+        storage_options=access.options,
+        commit_owners=commit_owners(owner_url),
+        allowed_outside=access.allowed_outside,
+    )

@@ -1,0 +1,111 @@
+"""Have Spark maintain a table."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow_delta.hooks.delta import DeltaHook
+from airflow_delta.hooks.reports import timed_report
+
+if TYPE_CHECKING:
+    from airflow_delta.hooks.spark.job import SparkJobHook
+
+__all__ = ["SparkMaintenance"]
+
+
+class SparkMaintenance:
+    """The maintenance operations that Spark can do, each by a job.
+
+    :param hook: gives access to the tables and their commit owners.
+    :param job: submits the jobs.
+    """
+
+    def __init__(self, hook: DeltaHook, job: SparkJobHook) -> None:
+        self._hook = hook
+        self._job = job
+
+    def checkpoint(
+        self,
+        table_uri: str,
+        *,
+        version: int | None = None,
+        policy: str | None = None,
+        if_needed: bool = False,
+        backfill_first: bool = False,
+    ) -> dict[str, Any]:
+        """Have Spark write a checkpoint.
+
+        The job reads only ``_delta_log`` and needs no commit owner, so the version must be backfilled
+        first.
+
+        :param backfill_first: have the commit owner of a managed table backfill missing versions first.
+        :returns: the same as `DeltaHook.checkpoint`; ``duration_ms`` includes the start of Spark.
+        :raises DeltaError: the table can't be backfilled.
+        :raises AirflowException: the job failed.
+        """
+        began = time.monotonic()
+        if backfill_first:
+            self._hook.backfill_missing(table_uri, version)
+        parameters: dict[str, Any] = {"table_uri": table_uri, "if_needed": if_needed}
+        parameters |= {} if version is None else {"version": version}
+        parameters |= {} if policy is None else {"policy": policy}
+        options = self._hook.storage_options(table_uri)
+        report = self._job.run("checkpoint", parameters, storage_options=options)
+        return timed_report(table_uri, report, began=began)
+
+    def vacuum(
+        self,
+        table_uri: str,
+        *,
+        retention_hours: float | None = None,
+        inventory: str | None = None,
+        enforce_retention: bool = True,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Have Spark vacuum a table, in mode ``full`` or with an inventory.
+
+        :param retention_hours: the age of the files to delete; None:
+            ``delta.deletedFileRetentionDuration``.
+        :param inventory: a Parquet file, or a directory of such files, that lists the files, instead of
+            a listing of the store.
+        :param enforce_retention: refuse a shorter retention than that of the table's property.
+        :param dry_run: only report what would be deleted.
+        :returns: the same as `DeltaHook.vacuum`; ``duration_ms`` includes Spark's start.
+        :raises DeltaError: the commit owner doesn't have the table or can't be reached.
+        :raises AirflowException: the job failed.
+        """
+        began = time.monotonic()
+        parameters: dict[str, Any] = {
+            "table_uri": table_uri,
+            "enforce_retention": enforce_retention,
+            "dry_run": dry_run,
+        }
+        parameters |= {} if retention_hours is None else {"retention_hours": float(retention_hours)}
+        parameters |= {} if inventory is None else {"inventory": inventory}
+        uris = [table_uri] if inventory is None else [table_uri, inventory]
+        report = self._job.run(
+            "vacuum",
+            parameters,
+            storage_options=self._hook.common_storage_options(*uris),
+            commit_owner_url=self._hook.owner_url_for_job(table_uri),
+        )
+        return timed_report(table_uri, report, began=began, dry_run=dry_run)
+
+    def rewrite(self, table_uri: str, *, feature: str) -> dict[str, Any]:
+        """Have Spark rewrite the data files of a table that use a feature.
+
+        The job commits, and may be repeated: it doesn't rewrite a file again.
+
+        :param feature: ``deletionVectors``, ``columnMapping`` or ``typeWidening``.
+        :returns: ``table_uri``, and the entries of `airflow_delta.spark.rewrite.rewrite.rewrite_report`.
+        :raises DeltaError: the commit owner doesn't have the table or can't be reached.
+        :raises AirflowException: the job failed.
+        """
+        report = self._job.run(
+            "rewrite",
+            {"table_uri": table_uri, "feature": feature, **self._hook.allowed_parameter(table_uri)},
+            storage_options=self._hook.storage_options(table_uri),
+            commit_owner_url=self._hook.owner_url_for_job(table_uri),
+        )
+        return {"table_uri": table_uri, **report}

@@ -1,0 +1,1 @@
+"""The checks of sensors and triggers that wait for a table."""

@@ -1,0 +1,1 @@
+"""Change rows of a table: find them, and delete, update or merge them."""

@@ -1,0 +1,97 @@
+"""Begin and end the commit of an operation that changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.features.protocol import Operation, check_writable
+from airflow_delta.engine.features.row_tracking import FEATURE as ROW_TRACKING
+from airflow_delta.spark.writer.new_files import NewFiles, commit_files
+from airflow_delta.spark.writer.target import ENFORCED, WriteTarget, target_of
+
+if TYPE_CHECKING:
+    from airflow_delta.engine import DeltaTable
+
+__all__ = ["begin_change", "commit_change", "earlier_version"]
+
+
+def begin_change(
+    table: DeltaTable,
+    operation: str,
+    parameters: Mapping[str, object],
+    *,
+    user_metadata: str | None = None,
+    removes: bool,
+) -> WriteTarget:
+    """Begin a transaction that changes rows of an existing table.
+
+    Args:
+        table: the table.
+        operation: what the commit calls itself.
+        parameters: its parameters.
+        user_metadata: a text for ``commitInfo.userMetadata``.
+        removes: whether rows may be removed or changed, which an append-only table refuses.
+
+    Raises:
+        ConstraintViolationError: the table is append-only.
+        UnsupportedFeatureError: the table needs a writer feature that isn't supported here.
+        DeltaError: the table can't be read.
+    """
+    # Rows that are written anew keep their row ids; where rows change, the change data files say so.
+    enforced = ENFORCED | {"changeDataFeed", ROW_TRACKING}
+    transaction = table.transaction(
+        operation,
+        operation_parameters=parameters,
+        user_metadata=user_metadata,
+        enforces=sorted(enforced),
+    )
+    base = transaction.base
+    if removes and base.properties.append_only:
+        raise ConstraintViolationError(
+            f"the table is append-only (delta.appendOnly=true), and {operation} changes or removes rows: "
+            "set the property to false first",
+            table=table.uri,
+        )
+    check_writable(
+        base.protocol,
+        base.metadata,
+        table=table.uri,
+        operation=Operation.APPEND,
+        enforced=enforced,
+    )
+    return target_of(transaction)
+
+
+def earlier_version(table: DeltaTable, txn: tuple[str, int] | None) -> int | None:
+    """The version of the commit that has set a transaction identifier; None if there is none.
+
+    Called after the transaction has begun, so that a later commit of the identifier is a conflict.
+    """
+    return None if txn is None else table.version_of_transaction(*txn)
+
+
+def commit_change(
+    target: WriteTarget,
+    new_files: NewFiles,
+    txn: tuple[str, int] | None,
+    metrics: Mapping[str, int],
+) -> int:
+    """Commit what is staged, and keep the new files if they are, or may be, part of the table.
+
+    Args:
+        target: the table, and the transaction.
+        new_files: the new files.
+        txn: the transaction identifier to set.
+        metrics: the ``operationMetrics``.
+
+    Returns:
+        The version.
+
+    Raises:
+        DeltaError: see `OptimisticTransaction.commit`.
+    """
+    if txn is not None:
+        target.transaction.set_transaction(*txn)
+    return commit_files(target.transaction, new_files, metrics)

@@ -1,0 +1,129 @@
+"""Conditions on the rows of a table, as users give them: checked, and split by what the log can decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from airflow_delta.engine.errors import InvalidArgumentError
+from airflow_delta.spark.reader.columns import frame_schema
+from airflow_delta.spark.reader.driver_tables import driver_frame
+from airflow_delta.spark.reader.file_partitions import partition_facts, table_columns
+from airflow_delta.spark.reader.pruning import (
+    analyzed_condition,
+    pruning_expression,
+    unmatched_expression,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from airflow_delta.spark.writer.target import WriteTarget
+
+__all__ = ["ChosenFiles", "choose_files"]
+
+_NUMBER = "__delta_number"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFiles:
+    """The live files that may have rows for which a condition is true.
+
+    Attributes:
+        whole: the files of which the condition is true for every row.
+        partial: the files whose rows must be looked at.
+    """
+
+    whole: pa.Table
+    partial: pa.Table
+
+
+def choose_files(
+    spark: SparkSession, target: WriteTarget, condition: Column | str | None
+) -> ChosenFiles:
+    """Find the files of a condition by partition values and statistics, and note them as read.
+
+    Args:
+        spark: the session.
+        target: the table, which exists.
+        condition: a condition on the table's columns; None: all rows.
+
+    Raises:
+        InvalidArgumentError: Spark can't resolve the condition, or it isn't the same for a row each time,
+            or has a subquery.
+        DeltaError: the table's files can't be read.
+    """
+    base, transaction = target.base, target.transaction
+    assert base is not None
+    if condition is None:
+        live = transaction.read_table().files()
+        return ChosenFiles(live, live.slice(0, 0))
+    schema = frame_schema(target.schema)
+    referenced = _referenced_columns(spark, schema, condition, target.table)
+    pruning = pruning_expression(spark, schema, condition)
+    candidates = transaction.read_files(pruning)
+    if referenced <= {name.lower() for name in target.partition_by}:
+        return ChosenFiles(
+            _of_partitions(spark, target, candidates, condition), candidates.slice(0, 0)
+        )
+    unmatched = unmatched_expression(spark, schema, condition)
+    if unmatched is None:
+        return ChosenFiles(candidates.slice(0, 0), candidates)
+    others = base.files(columns=["path"], predicate=unmatched)["path"]
+    has_others = pc.is_in(candidates["path"], value_set=others.combine_chunks())
+    return ChosenFiles(candidates.filter(pc.invert(has_others)), candidates.filter(has_others))
+
+
+def _referenced_columns(
+    spark: SparkSession, schema: T.StructType, condition: Column | str, table: str
+) -> set[str]:
+    """The names of the columns in a condition, in lower case, after a check of the condition."""
+    try:
+        plan = analyzed_condition(spark, schema, condition)
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"Spark can't resolve the condition {condition} with the columns of the table: "
+            f"{str(error).partition(chr(10))[0]}",
+            table=table,
+        ) from error
+    found = plan.condition()
+    patterns = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]  # noqa: SLF001
+    if not found.deterministic() or found.containsPattern(patterns.PLAN_EXPRESSION()):
+        raise InvalidArgumentError(
+            f"the condition {condition} has a subquery, or isn't the same for a row each time it is "
+            "evaluated: use columns and constants",
+            table=table,
+        )
+    references = found.references().toSeq()
+    return {str(references.apply(i).name()).lower() for i in range(references.size())}
+
+
+def _of_partitions(
+    spark: SparkSession, target: WriteTarget, files: pa.Table, condition: Column | str
+) -> pa.Table:
+    """The files for whose partition values a condition is true, in the words of Spark."""
+    base = target.base
+    assert base is not None
+    schema, partition_by, mode = base.schema, target.partition_by, target.mode
+    facts = partition_facts(files, schema, partition_by, mode)
+    numbers = pa.array(np.arange(files.num_rows, dtype=np.int64))
+    known = {_NUMBER: (T.LongType(), numbers), **facts}
+    types = T.StructType([T.StructField(name, type_) for name, (type_, _) in known.items()])
+    values = pa.table({name: column for name, (_, column) in known.items()})
+    columns = [
+        column
+        for column, field in zip(
+            table_columns(spark, schema, partition_by, mode), schema, strict=True
+        )
+        if field.name in partition_by
+    ]
+    partitions = driver_frame(spark, values, types).select(F.col(_NUMBER), *columns)
+    found = partitions.where(condition).select(_NUMBER).toArrow()[_NUMBER]
+    return files.take(found.combine_chunks().sort())

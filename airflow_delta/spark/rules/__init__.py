@@ -1,0 +1,1 @@
+"""The rules of a table for its rows, as conditions of Spark."""

@@ -1,0 +1,328 @@
+"""The rules of a table for its rows, and DataFrames that keep them.
+
+====================  ===============================================================================
+rule                  is broken by a row with
+====================  ===============================================================================
+NOT NULL              a null in the column, at any depth (`not_null`)
+column invariant      a condition that is false or null
+CHECK constraint      a condition that is false or null
+generated column      a value that isn't that of the column's generation expression; null equals null
+``CHAR(n)``,          a text of more than n characters (Unicode code points), at any depth. As in Delta
+``VARCHAR(n)``        Spark, trailing spaces count, and nothing is cut off or padded
+====================  ===============================================================================
+
+Conditions name the table's columns. They are resolved by the DataFrame to which they are applied.
+
+Spec: PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns". The protocol doesn't have
+CHAR and VARCHAR, see `char_columns`. Delta Spark checks all rows that it writes, even rows that an UPDATE
+only copies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from airflow_delta.engine.errors import ConstraintViolationError, InvalidTableError
+from airflow_delta.engine.features.column_changes.sql_columns import columns_in_sql
+from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.properties import TableProperties
+from airflow_delta.engine.model.schema import StructField, StructType
+from airflow_delta.spark.reader.char_columns import overlong_texts
+from airflow_delta.spark.reader.columns import quoted, spark_type
+from airflow_delta.spark.rules.not_null import unwanted_nulls
+from airflow_delta.spark.runtime.executor_errors import error_text, errors_of_executors
+
+__all__ = [
+    "GENERATION_EXPRESSION",
+    "RowRule",
+    "check_constraint",
+    "checked",
+    "not_null_rules",
+    "row_rules",
+    "violation",
+]
+
+GENERATION_EXPRESSION = "delta.generationExpression"
+"""The metadata key of a generated column's expression."""
+
+_INVARIANTS = "delta.invariants"
+
+_NUM_SHOWN = 5
+"""The number of columns of a row that a message shows, unless the rule has more."""
+
+_MAX_SHOWN = 1000
+"""The number of characters of a row that a message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """One rule.
+
+    Attributes:
+        name: what kind of rule it is, and of what, such as ``CHECK positive`` or ``NOT NULL a.b``.
+        columns: the columns that it is about, each from the top down with dots, such as ``a.b``.
+        violated: true for a row that breaks the rule, otherwise false or null.
+        message: what is wrong if a row breaks it.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    violated: Column
+    message: str
+
+
+def row_rules(
+    schema: StructType,
+    properties: TableProperties,
+    *,
+    table: str,
+    generated_given: Collection[str] = (),
+) -> tuple[RowRule, ...]:
+    """Get the rules of a table.
+
+    Args:
+        schema: the table's.
+        properties: the table's.
+        table: its location, for errors.
+        generated_given: the generated columns whose values were given by a user. Others were computed, and
+            needn't be checked.
+
+    Raises:
+        InvalidTableError: an expression of the table can't be parsed, or the declared type of a CHAR or
+            VARCHAR column.
+    """
+    return (
+        *not_null_rules(schema),
+        *(_invariants(schema, table)),
+        *(
+            check_constraint(name, expression, schema, table=table)
+            for name, expression in sorted(properties.constraints.items())
+        ),
+        *(
+            _generated(field, schema, table)
+            for field in schema
+            if field.name in generated_given and GENERATION_EXPRESSION in field.metadata
+        ),
+        *(rule for field in schema for rule in _lengths(field, table)),
+    )
+
+
+def not_null_rules(schema: StructType) -> Iterator[RowRule]:
+    """Get the NOT NULL rules of a schema."""
+    for field in schema:
+        for name, has_null in unwanted_nulls(F.col(quoted(field.name)), field):
+            message = f"the rows have a null in the column {name}, which is NOT NULL"
+            yield RowRule(f"NOT NULL {name}", (name,), has_null, message)
+
+
+def check_constraint(name: str, expression: str, schema: StructType, *, table: str) -> RowRule:
+    """Get the rule of a CHECK constraint.
+
+    Args:
+        name: its name.
+        expression: its condition, in SQL.
+        schema: the table's.
+        table: its location, for errors.
+
+    Raises:
+        InvalidTableError: the condition can't be parsed.
+    """
+    rule = f"CHECK {name}"
+    return RowRule(
+        rule,
+        _columns(expression, schema),
+        _is_not_true(_parsed(expression, rule, table)),
+        f"the rows break the constraint {name}, CHECK ({expression})",
+    )
+
+
+def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFrame:
+    """Add checks to rows: their evaluation fails at the first row that breaks a rule.
+
+    The check is a filter, because Spark leaves out columns that nobody uses.
+    `executor_errors.errors_of_executors` turns Spark's error into a `ConstraintViolationError`.
+
+    Args:
+        rows: the rows, with the columns of the table.
+        rules: its rules.
+        table: its location, for errors.
+
+    Raises:
+        InvalidTableError: a rule can't be resolved with these columns.
+    """
+    if not rules:
+        return rows
+    first, *others = ((rule.violated, _failure(rule, table)) for rule in rules)
+    verdict = F.when(*first)
+    for violated, failure in others:
+        verdict = verdict.when(violated, failure)
+    try:
+        return rows.where(verdict.otherwise(F.lit(True)))
+    except AnalysisException:
+        _raise_unresolved(rows, rules, table)
+        raise
+
+
+def violation(
+    rows: DataFrame, rules: Sequence[RowRule], *, table: str
+) -> ConstraintViolationError | None:
+    """Count the rows that break each rule, in one pass.
+
+    Args:
+        rows: the rows, with the columns of the table.
+        rules: its rules.
+        table: its location, for errors.
+
+    Returns:
+        The error for the first rule that is broken, with the number of the rows and one of them; None if
+        all rows keep all rules. Facts: columns, rule, num_rows, row (JSON).
+
+    Raises:
+        InvalidTableError: a rule can't be resolved with these columns.
+        PySparkException: Spark's own errors.
+    """
+    if not rules:
+        return None
+    counts = [F.count(F.when(rule.violated, F.lit(1))) for rule in rules]
+    # The least one, so that the same rows give the same message.
+    samples = [F.min(F.when(rule.violated, _shown(rows, rule))) for rule in rules]
+    try:
+        totals = rows.agg(F.array(*counts).alias("counts"), F.array(*samples).alias("samples"))
+    except AnalysisException:
+        _raise_unresolved(rows, rules, table)
+        raise
+    with errors_of_executors():
+        (total,) = totals.collect()
+    broken = [
+        (rule, count, sample)
+        for rule, count, sample in zip(rules, total["counts"], total["samples"], strict=True)
+        if count
+    ]
+    if not broken:
+        return None
+    (rule, count, sample), *others = broken
+    also = "".join(f"; {_num_rows(num)} {other.name} too" for other, num, _ in others)
+    return ConstraintViolationError(
+        f"{rule.message}: {_num_rows(count)} this rule, for example {sample}{also}",
+        table=table,
+        columns=rule.columns,
+        rule=rule.name,
+        num_rows=count,
+        row=sample,
+    )
+
+
+def _failure(rule: RowRule, table: str) -> Column:
+    error = ConstraintViolationError(
+        rule.message, table=table, columns=rule.columns, rule=rule.name
+    )
+    return F.raise_error(F.lit(error_text(error))).cast("boolean")
+
+
+def _num_rows(count: int) -> str:
+    return "1 row breaks" if count == 1 else f"{count} rows break"
+
+
+def _shown(rows: DataFrame, rule: RowRule) -> Column:
+    """A row as JSON: the columns of the rule, and the first other ones, by which people can find it."""
+    own = [
+        name
+        for name in rows.columns
+        if any(path == name or path.startswith(f"{name}.") for path in rule.columns)
+    ]
+    others = [name for name in rows.columns if name not in own]
+    shown = own + others[: max(0, _NUM_SHOWN - len(own))]
+    columns = F.struct(*(F.col(quoted(name)) for name in shown))
+    return F.substring(F.to_json(columns, {"ignoreNullFields": "false"}), 1, _MAX_SHOWN)
+
+
+def _invariants(schema: StructType, table: str) -> Iterator[RowRule]:
+    for path, field in all_fields(schema):
+        if _INVARIANTS not in field.metadata:
+            continue
+        column = ".".join(path)
+        rule = f"invariant of {column}"
+        expression = _invariant(field.metadata[_INVARIANTS], column, table)
+        yield RowRule(
+            rule,
+            tuple(dict.fromkeys((column, *_columns(expression, schema)))),
+            _is_not_true(_parsed(expression, rule, table)),
+            f"the rows break the invariant of the column {column}, {expression}",
+        )
+
+
+def _invariant(text: Any, column: str, table: str) -> str:
+    try:
+        expression = json.loads(text)["expression"]["expression"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        expression = None
+    if not isinstance(expression, str):
+        raise InvalidTableError(
+            f"the column {column} has {_INVARIANTS}: {text!r} in its metadata; expected JSON such as "
+            '{"expression": {"expression": "x > 3"}}',
+            table=table,
+        )
+    return expression
+
+
+def _generated(field: StructField, schema: StructType, table: str) -> RowRule:
+    expression = str(field.metadata[GENERATION_EXPRESSION])
+    rule = f"generated column {field.name}"
+    wanted = _parsed(expression, rule, table).cast(spark_type(field.data_type))
+    return RowRule(
+        rule,
+        tuple(dict.fromkeys((field.name, *_columns(expression, schema)))),
+        ~F.col(quoted(field.name)).eqNullSafe(wanted),
+        f"the rows have another value in the column {field.name} than its generation expression, "
+        f"{expression}; leave the column out to have it computed",
+    )
+
+
+def _lengths(field: StructField, table: str) -> Iterator[RowRule]:
+    for name, declared, is_longer in overlong_texts(F.col(quoted(field.name)), field, table=table):
+        message = (
+            f"the rows have a text in the column {name} with more characters than its type {declared} "
+            "allows; shorten it (spaces at the end count)"
+        )
+        yield RowRule(f"{declared} {name}", (name,), is_longer, message)
+
+
+def _is_not_true(condition: Column) -> Column:
+    return ~F.coalesce(condition, F.lit(False))
+
+
+def _parsed(expression: str, rule: str, table: str) -> Column:
+    try:
+        return F.expr(expression)
+    except AnalysisException as error:
+        raise _invalid(rule, error, table) from error
+
+
+def _columns(expression: str, schema: StructType) -> tuple[str, ...]:
+    """The top-level columns that an expression may refer to, in the table's order."""
+    named = {path[0].lower() for path in columns_in_sql(expression)}
+    return tuple(name for name in schema.names if name.lower() in named)
+
+
+def _raise_unresolved(rows: DataFrame, rules: Sequence[RowRule], table: str) -> None:
+    """Find the rule that Spark can't resolve, and raise its error."""
+    for rule in rules:
+        try:
+            rows.select(rule.violated)
+        except AnalysisException as error:
+            raise _invalid(rule.name, error, table) from error
+
+
+def _invalid(rule: str, error: AnalysisException, table: str) -> InvalidTableError:
+    return InvalidTableError(
+        f"Spark can't evaluate the table's rule {rule}: {error}; drop the rule, or correct it",
+        table=table,
+        rule=rule,
+    )

@@ -1,0 +1,46 @@
+"""The schema of rows, and of a table that gets its columns from rows.
+
+Spec: PROTOCOL.md, "Schema Serialization Format".
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from airflow_delta.change_feeds.nullable import nullable
+from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.model.schema import StructType
+from airflow_delta.engine.model.schema_json import parse_schema
+
+__all__ = ["new_table_schema", "rows_schema"]
+
+_KEPT_METADATA = frozenset({"comment"})
+
+
+def rows_schema(rows: DataFrame) -> StructType:
+    """The schema of a DataFrame in the engine's types.
+
+    Raises:
+        ConstraintViolationError: names of columns differ in case alone. Facts: columns.
+        InvalidTableError: a column's type is none of the protocol's.
+    """
+    names = [name.lower() for name in rows.columns]
+    twice = [name for name in rows.columns if names.count(name.lower()) > 1]
+    if twice:
+        raise ConstraintViolationError(
+            f"the rows have the columns {twice}, which differ at most in case: rename or drop some",
+            columns=tuple(twice),
+        )
+    return parse_schema(rows.schema.json(), "the DataFrame")
+
+
+def new_table_schema(rows: DataFrame) -> StructType:
+    """The schema of a table created from a DataFrame: all columns nullable, with their comments.
+
+    Spark's nullability describes the rows of the DataFrame, not later writes. Other column metadata
+    belongs to the source of the columns.
+
+    Raises:
+        InvalidTableError: a column's type is none of the protocol's.
+    """
+    return nullable(rows_schema(rows), kept_metadata=_KEPT_METADATA)
