@@ -151,7 +151,7 @@ def test_what_is_managed_by_the_owner_already_is_left_alone(
     for again in (table.convert_to_managed("books"), table.convert_to_managed("books", conf)):
         assert (again.version, again.owner, again.converted) == (4, "books", False)
     with pytest.raises(
-        InvalidArgumentError, match=r"the configuration \{'backfill': '2'\} and not"
+        InvalidArgumentError, match=r"the configuration \{'backfill': '2'\} instead of"
     ):
         table.convert_to_managed("books", {"backfill": "3"})
     other = DeltaTable(str(tmp_path), commit_owners={"books": owner, "other": WatchedOwner()})

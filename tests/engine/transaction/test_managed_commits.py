@@ -327,7 +327,7 @@ def dropping(*features: str, also: Change | None = None) -> Change:
         (dropping("inCommitTimestamp"), "lacks the features .'inCommitTimestamp'"),
         (
             dropping("managedCommit", "inCommitTimestamp", also=without(OWNER, CONF)),
-            f"lose the feature inCommitTimestamp, and {TIMESTAMPS} stay 'true'",
+            f"lose the feature inCommitTimestamp, but {TIMESTAMPS} would stay 'true'",
         ),
         (without(TIMESTAMPS), f"{TIMESTAMPS} is None: expected 'true'"),
         (without(**{TIMESTAMPS.replace(".", "_"): "false"}), f"{TIMESTAMPS} is 'false'"),
