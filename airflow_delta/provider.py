@@ -73,6 +73,8 @@ def _operators() -> list[str]:
         "airflow_delta.operators.log_compaction",
         "airflow_delta.operators.metadata_cleanup",
         "airflow_delta.operators.restore",
+        "airflow_delta.operators.row_rules",
+        "airflow_delta.operators.row_tracking",
         "airflow_delta.operators.table_profile",
         "airflow_delta.operators.time_travel_snapshot",
         "airflow_delta.operators.vacuum",

@@ -33,6 +33,8 @@ __all__ = [
     "PinResult",
     "RestoreCheckpoint",
     "RestoreResult",
+    "RowRuleResult",
+    "RowTrackingResult",
     "TableProfileResult",
     "TruncatedHistory",
     "TruncationWaitResult",
@@ -257,6 +259,28 @@ class DropFeatureResult(TypedDict):
     bytes_to_rewrite: int
     cleanup: TruncatedHistory | None
     num_commits: int
+    dry_run: bool
+    duration_ms: int
+
+
+class RowRuleResult(TypedDict):
+    """What `AddConstraintOperator` and `SetNotNullOperator` return."""
+
+    table_uri: str
+    version: int
+    repeated: bool
+
+
+class RowTrackingResult(TypedDict):
+    """What `EnableRowTrackingOperator` returns."""
+
+    table_uri: str
+    version: int
+    enabled: bool
+    files: int
+    files_backfilled: int
+    num_commits: int
+    steps: list[str]
     dry_run: bool
     duration_ms: int
 

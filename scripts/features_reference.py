@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_delta.engine.features.feature import Drop, Feature
+from airflow_delta.engine.features.feature import Drop, Feature, Support
 from airflow_delta.engine.features.registry import FEATURES
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "features.md"
+_SPARK_LIMITS = {"icebergCompatV2": "yes, without arrays and maps"}
+"""See `airflow_delta.spark.writer.layout`."""
+
 HEADER = """\
 # Table features
 
@@ -19,6 +22,8 @@ This page lists what the engine does with each feature of the protocol. It is ma
 * *Append*: the engine commits data files to them. "If enforced" means: if the table uses the feature, and
   not only lists it, the engine accepts data files only from a writer that declares that it enforced the
   rules of the feature on its rows. Commits without data files need no declaration.
+* *Spark writer*: [`write`](../how-to/write-with-spark.md) writes rows to them, and follows all rules of
+  the feature.
 * *Checkpoint*: the engine writes checkpoints of them.
 * *Dropping*: how the feature is [dropped](../how-to/drop-a-feature.md), or why it can't be. "Hidden"
   features need protected checkpoints that hide their versions, or a truncated history; the others are
@@ -27,8 +32,8 @@ This page lists what the engine does with each feature of the protocol. It is ma
 A feature that isn't in the list is unknown. A table with an unknown reader feature is refused; a table
 with an unknown writer feature is read-only.
 
-| feature | binds | read | append | checkpoint | what the engine does | dropping |
-|---|---|---|---|---|---|---|
+| feature | binds | read | append | Spark writer | checkpoint | what the engine does | dropping |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -36,10 +41,18 @@ def page() -> str:
     """The text of the page."""
     rows = (
         f"| `{feature.name}` | {feature.kind.value} | {feature.read.value} | "
-        f"{feature.append.value} | {feature.checkpoint.value} | {feature.note} | {_dropping(feature)} |\n"
+        f"{feature.append.value} | {_spark(feature)} | {feature.checkpoint.value} | {feature.note} | "
+        f"{_dropping(feature)} |\n"
         for feature in FEATURES.values()
     )
     return HEADER + "".join(rows)
+
+
+def _spark(feature: Feature) -> str:
+    """What the Spark writer does: all that the engine commits, with the exceptions of its layout."""
+    if feature.append is Support.NO:
+        return "no"
+    return _SPARK_LIMITS.get(feature.name, "yes")
 
 
 def _dropping(feature: Feature) -> str:

@@ -1,7 +1,8 @@
 """Fixtures of all tests: a small table of the peer's, and the golden tables.
 
 The golden tables are in the folder that the environment variable ``AIRFLOW_DELTA_GOLDEN`` names, else
-in ``../shared/golden`` beside the checkout; where there is none, the tests over them are skipped.
+in ``../shared/golden`` beside the checkout; where there is none, the tests over them are skipped, and a
+line at the end says so.
 """
 
 from __future__ import annotations
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Distribution | None:
     """What ``--dist loadfile`` means here; see `tests.distribution`."""
     return Distribution(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what a run without the golden tables leaves out."""
+    if not (GOLDEN / "manifest.json").is_file():
+        terminalreporter.write_line(f"not tested: tables that reference engines wrote; {NO_GOLDEN}")
 
 
 def golden_manifest() -> list[dict[str, Any]]:

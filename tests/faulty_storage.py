@@ -129,8 +129,8 @@ class FaultyStorage:
         return self.inner.root
 
     @property
-    def place(self) -> str:
-        return self.inner.place
+    def canonical_location(self) -> str:
+        return self.inner.canonical_location
 
     @property
     def capabilities(self) -> Capabilities:

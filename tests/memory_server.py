@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from airflow_delta.engine.errors import DeltaError
-from airflow_delta.engine.storage.base import FileInfo, Level, checked_path
+from airflow_delta.engine.storage.base import FileInfo, Level, check_path
 from airflow_delta.engine.storage.memory import MemoryStorage
 
 __all__ = ["MEMORY_SERVER", "MemoryServerStorage", "memory_server"]
@@ -67,7 +67,7 @@ class MemoryServerStorage:
     capabilities = replace(MemoryStorage.capabilities, remote=True)
 
     def __init__(self, address: str, path: str) -> None:
-        self.root = self.place = f"{MEMORY_SERVER}{address}/{path}".rstrip("/")
+        self.root = self.canonical_location = f"{MEMORY_SERVER}{address}/{path}".rstrip("/")
         self._path = path
         host, _, port = address.partition(":")
         self._socket = socket.create_connection((host, int(port)))
@@ -103,7 +103,7 @@ class MemoryServerStorage:
 
     @contextmanager
     def writer(self, path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
-        checked_path(path)
+        check_path(path)
         # Writers of parquet close the file, and a plain `BytesIO` would then forget what it has.
         local, name = MemoryStorage("memory://writers"), str(uuid.uuid4())
         with local.writer(name, overwrite=True) as file:

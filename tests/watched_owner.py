@@ -12,8 +12,8 @@ from airflow_delta.engine.commit.owner import (
     ManagedTable,
     OwnerStatus,
 )
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 
 __all__ = ["WatchedOwner"]
 
@@ -30,7 +30,7 @@ class WatchedOwner:
     """
 
     def __init__(self, inner: CommitOwner | None = None) -> None:
-        self.inner = LedgerOwner(MemoryLedger()) if inner is None else inner
+        self.inner = StoreBackedOwner(MemoryCommitStore()) if inner is None else inner
         self.calls: list[tuple[str, int | None]] = []
         self.fails: dict[str, BaseException] = {}
         self.before: dict[str, Callable[[], object]] = {}

@@ -87,7 +87,7 @@ def check_apart(request: FeedRequest, source: Storage, target: Storage) -> None:
     Raises:
         InvalidArgumentError: one does. Facts: target.
     """
-    table, feed = (f"{storage.place.rstrip('/')}/" for storage in (source, target))
+    table, feed = (f"{storage.canonical_location.rstrip('/')}/" for storage in (source, target))
     if table.startswith(feed) or feed.startswith(table):
         raise refusal(request, "target and table lie inside one another")
 

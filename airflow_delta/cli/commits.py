@@ -88,7 +88,10 @@ def commits(table: DeltaTable) -> dict[str, Any]:
 def _repair(table: DeltaTable, options: argparse.Namespace) -> dict[str, Any]:
     """Make the requested change of the owner's records, and return facts about it; empty for none."""
     if options.relocate:
-        return {"relocated_from": table.relocate(), "relocated_to": table.storage.place}
+        return {
+            "relocated_from": table.relocate(),
+            "relocated_to": table.storage.canonical_location,
+        }
     if options.accept_log is not None:
         latest = table.accept_log(options.accept_log)
         return {"accepted_version": options.accept_log, "given_up_version": latest}

@@ -45,7 +45,7 @@ from airflow_delta.engine.errors import (
     ObjectNotFoundError,
 )
 from airflow_delta.engine.snapshot.timestamps import epoch_ms, utc_text
-from airflow_delta.engine.storage.base import FileInfo, checked_path
+from airflow_delta.engine.storage.base import FileInfo, check_path
 
 if TYPE_CHECKING:
     from airflow_delta.engine.storage.base import Storage
@@ -210,7 +210,7 @@ def _facts(line: str) -> tuple[str, int, int]:
     path, size, modified_ms = json.loads(line)
     if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified_ms, int)):
         raise TypeError(f"expected path, size and modification time, found {line}")
-    return checked_path(path), size, modified_ms
+    return check_path(path), size, modified_ms
 
 
 def _checked_id(value: object) -> str:

@@ -73,8 +73,8 @@ class ChangeFeed:
         Raises:
             DeltaError: a location is invalid.
         """
-        target = self._target.storage.place if self._target_uri else None
-        return self._table.storage.place, target
+        target = self._target.storage.canonical_location if self._target_uri else None
+        return self._table.storage.canonical_location, target
 
     def is_same_table(self, table_id: str, version: int) -> bool | None:
         """Whether the table is the one that had this id at a version; None if that version is gone.

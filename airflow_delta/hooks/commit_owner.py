@@ -125,7 +125,7 @@ class CommitOwnerHook(BaseHook):
             # The default connection is named explicitly, so that it must exist.
             url = CommitOwnerHook(self.commit_owner_conn_id or _DEFAULT).url()
             database = SqlDatabase(str(url))
-            database.establish()
+            database.create_tables()
         except Exception as error:  # noqa: BLE001 - the form must show any error
             return False, f"{type(error).__name__}: {error}"
         return True, f"connected to {database.name}, whose tables are those of the commit owner"

@@ -97,14 +97,14 @@ class ExpiredCopies:
             except DeltaError as error:
                 _LOG.warning("%r is kept: %s", uri, error)
                 continue
-            location = self._hook.table(uri).storage.place
+            location = self._hook.table(uri).storage.canonical_location
             if self._resolved_location(uri, marker.target_uri) != location:
                 _LOG.warning(
                     "%r is kept: it is a copy of the expired copy %r", uri, marker.target_uri
                 )
             elif all(
                 not f"{other}/".startswith(f"{location}/")
-                for other in (source.storage.place, target.place)
+                for other in (source.storage.canonical_location, target.canonical_location)
             ):
                 found.append((uri, marker))
         return found
@@ -115,7 +115,7 @@ class ExpiredCopies:
             return True
         if (
             self._resolved_location(copied.table.uri, marker.table_uri)
-            != copied.table.storage.place
+            != copied.table.storage.canonical_location
         ):
             # A copy of another table; this check doesn't need the log.
             return False
@@ -139,7 +139,7 @@ class ExpiredCopies:
         if location is None:
             return None
         try:
-            return open_storage(location, self._hook.storage_options(uri)).place
+            return open_storage(location, self._hook.storage_options(uri)).canonical_location
         except DeltaError:
             # It is in another kind of store, which doesn't have these options.
             return None

@@ -56,7 +56,7 @@ POLICY = {
     "CommitOutcomeUnknownError": "retry",
     "CommitOwnerError": "retry",
     "CommitOwnerUnavailableError": "retry",
-    "NoBooksError": "retry",
+    "CommitStoreMissingError": "retry",
     "NotBackfilledError": "retry",
     "ConstraintViolationError": "fail",
     "RetentionError": "fail",

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_delta.spark.alterations.row_rules import add_constraint, set_not_null
     from airflow_delta.spark.changes.read import read_changes
     from airflow_delta.spark.dml.delete import DeleteResult, delete
     from airflow_delta.spark.profile.profiling import profile_snapshot
@@ -27,20 +28,24 @@ if TYPE_CHECKING:
 __all__ = [
     "DeleteResult",
     "WriteResult",
+    "add_constraint",
     "delete",
     "profile_snapshot",
     "read_changes",
     "read_snapshot",
+    "set_not_null",
     "write",
 ]
 
 _HOMES = {
     "DeleteResult": "dml.delete",
     "WriteResult": "writer.write",
+    "add_constraint": "alterations.row_rules",
     "delete": "dml.delete",
     "profile_snapshot": "profile.profiling",
     "read_changes": "changes.read",
     "read_snapshot": "reader.read",
+    "set_not_null": "alterations.row_rules",
     "write": "writer.write",
 }
 

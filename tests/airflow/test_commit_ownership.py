@@ -16,8 +16,8 @@ from sqlalchemy import make_url
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.errors import (
     CommitOwnerUnavailableError,
+    CommitStoreMissingError,
     InvalidArgumentError,
-    NoBooksError,
     NotBackfilledError,
     TableNotFoundError,
 )
@@ -181,7 +181,7 @@ def test_what_is_handed_over_is_seen_without_its_owner(
     with pytest.raises(CommitOwnerUnavailableError):
         convert(sales_copy, commit_owner="another")
     # A place where there is nothing is no outage.
-    with pytest.raises(NoBooksError, match=r"owner\.db isn't there"):
+    with pytest.raises(CommitStoreMissingError, match=r"owner\.db isn't there"):
         convert(sales_copy, commit_owner_conn_id="away")
 
 
@@ -278,7 +278,7 @@ def test_a_compaction_is_of_what_is_backfilled_unless_that_is_done_first(
         compact(end=6)
     assert compact(backfill_first=True)["end"] == 6
     assert in_log(sales_copy) == 6
-    with pytest.raises(AirflowSkipException, match="is there already"):
+    with pytest.raises(AirflowSkipException, match="exists already"):
         compact(backfill_first=True)
 
 

@@ -14,8 +14,8 @@ from airflow_delta import results
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from airflow_delta.engine.errors import (
+    CommitStoreMissingError,
     CorruptLogError,
-    NoBooksError,
     TableNotFoundError,
 )
 from airflow_delta.sensors.table_version import TableVersionSensor
@@ -129,7 +129,7 @@ def test_books_that_were_lost_are_begun_anew_as_the_guide_says(tmp_path: Path) -
     commit(orders, hand_over(orders, tmp_path / "lost.db", backfill="1"))
     books = SqlCommitOwner(f"sqlite:///{tmp_path}/new.db")
     table = DeltaTable(orders, commit_owners={"sql": books})
-    with pytest.raises(NoBooksError, match=r"new\.db isn't there: make sure"):
+    with pytest.raises(CommitStoreMissingError, match=r"new\.db isn't there: make sure"):
         table.commit_status()
     example(MANAGED, 4, table=table)
     assert commit(orders, books) == 3
@@ -175,7 +175,7 @@ def test_the_owner_is_told_of_a_table_that_has_moved_as_the_guide_says(
     def there(_uri: str, **options: Any) -> DeltaTable:
         return DeltaTable(moved, **options)
 
-    example(MANAGED, 6, DeltaTable=there, books=books)
+    example(MANAGED, 6, DeltaTable=there, owner=books)
     assert commit(moved, books) == 3
 
 

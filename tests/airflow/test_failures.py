@@ -32,6 +32,8 @@ from airflow_delta.operators.drop_feature import DropFeatureOperator
 from airflow_delta.operators.log_compaction import LogCompactionOperator
 from airflow_delta.operators.metadata_cleanup import MetadataCleanupOperator
 from airflow_delta.operators.restore import RestoreOperator
+from airflow_delta.operators.row_rules import AddConstraintOperator, SetNotNullOperator
+from airflow_delta.operators.row_tracking import EnableRowTrackingOperator
 from airflow_delta.operators.table_profile import TableProfileOperator
 from airflow_delta.operators.table_task import TableTask
 from airflow_delta.operators.time_travel_snapshot import TimeTravelSnapshotOperator
@@ -56,15 +58,18 @@ SENSORS: list[tuple[Any, dict[str, Any]]] = [
     (TruncationSensor, {"feature": "deletionVectors"}),
 ]
 OPERATORS: list[tuple[Any, dict[str, Any]]] = [
+    (AddConstraintOperator, {"name": "c", "expression": "x > 0"}),
     (BackfillOperator, {}),
     (ChangeFeedOperator, {}),
     (CheckpointOperator, {}),
     (ConvertToFileSystemOperator, {}),
     (ConvertToManagedCommitOperator, {}),
     (DropFeatureOperator, {"feature": "deletionVectors"}),
+    (EnableRowTrackingOperator, {}),
     (LogCompactionOperator, {}),
     (MetadataCleanupOperator, {}),
     (RestoreOperator, {"version": 1}),
+    (SetNotNullOperator, {"column": "x"}),
     (TableProfileOperator, {}),
     (TimeTravelSnapshotOperator, {}),
     (VacuumOperator, {}),

@@ -132,10 +132,10 @@ def test_an_azure_blob_connection_with_an_account_key() -> None:
 def test_every_type_of_connection_may_say_that_there_is_one_writer(
     fields: dict[str, Any], said: str
 ) -> None:
-    from airflow_delta.engine.storage.single_writer import says_single_writer
+    from airflow_delta.engine.storage.single_writer import is_single_writer
 
     found = options(**fields, extra=json.dumps({"single_writer": said}))
-    assert says_single_writer(found)
+    assert is_single_writer(found)
     assert "single_writer" not in options(**fields)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_delta.cli.main import main
 from airflow_delta.engine import DeltaTable
-from airflow_delta.engine.commit.post_commit import warn_afterwards
+from airflow_delta.engine.commit.post_commit import warn_after_commit
 from airflow_delta.engine.commit.sql.database import SqlDatabase
 from airflow_delta.engine.deletion_vectors import file_format, roaring
 from airflow_delta.engine.errors import (
@@ -64,7 +64,7 @@ def test_errors_and_warnings_are_of_one_line() -> None:
 def test_a_warning_that_is_logged_instead_is_of_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_afterwards(EVIL)
+        warn_after_commit(EVIL)
     assert caplog.messages == [SHOWN]
 
 
@@ -180,7 +180,7 @@ def test_passwords_of_locations_are_shown_nowhere() -> None:
     assert error.__cause__ is None  # it would be in the traceback
     table = DeltaTable(LOCATION)
     texts = [storage, writer, error, error.table, table, DeltaError(f"at {LOCATION!r}: x")]
-    for text in (*map(str, texts), *map(repr, texts), storage.place):
+    for text in (*map(str, texts), *map(repr, texts), storage.canonical_location):
         assert "hid" not in text
         assert "den" not in text
     with pytest.raises(StorageError, match=r"attackedserver://host/t: read '_delta_log"):

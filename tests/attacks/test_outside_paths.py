@@ -22,7 +22,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.deletion_vectors import z85
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.errors import (
     CorruptLogError,
     DeletionVectorError,
@@ -149,7 +149,7 @@ def test_no_host_is_asked_for_a_deletion_vector(
     with pytest.raises(OutsidePathError, match=r"evil\.example"):
         operation(table)
     with pytest.raises(OutsidePathError, match=r"evil\.example"):
-        read_vector_column(
+        read_deletion_vector_column(
             table.snapshot(0).files()["deletionVector"],
             table.storage,
             table=table.uri,
@@ -285,7 +285,7 @@ def test_no_deletion_vector_is_read_outside(tmp_path: Path, kind: str, place: st
     column = table.snapshot(0).files()["deletionVector"]
     del _OPENED[:]
     with pytest.raises((OutsidePathError, DeletionVectorError)):
-        read_vector_column(
+        read_deletion_vector_column(
             column, table.storage, table=table.uri, open_uri=table.file_access.locate
         )
     for operation in (check_version, restore):

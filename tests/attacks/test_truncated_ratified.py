@@ -18,8 +18,8 @@ from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.commit.owner import CommitOwner
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CorruptLogError, DeltaWarning
 from airflow_delta.engine.model.schema import LONG, StructField, StructType
 
@@ -29,7 +29,7 @@ PROPERTIES = {
     "delta.managedCommit.commitOwnerConf": json.dumps({"backfill": "on-request"}),
 }
 OWNERS: dict[str, Callable[[Path], CommitOwner]] = {
-    "memory": lambda _: LedgerOwner(MemoryLedger()),
+    "memory": lambda _: StoreBackedOwner(MemoryCommitStore()),
     "sql": lambda folder: SqlCommitOwner(f"sqlite:///{folder}/books.db"),
 }
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -133,9 +133,9 @@ def test_the_owner_can_be_made_to_give_it_up(tmp_path: Path, owner: CommitOwner)
     root = tmp_path / "table"
     table_with_damage(root, owner, "changed")
     table = opened(root, owner)
-    assert isinstance(owner, LedgerOwner)
+    assert isinstance(owner, StoreBackedOwner)
     logged = table_alone(root)
-    owned = CommitOwners({"books": owner}).owner_of(
+    owned = CommitOwners({"books": owner}).find_owned_table(
         logged.storage, logged.snapshot().protocol, logged.snapshot().metadata
     )
     assert owned is not None

@@ -14,7 +14,7 @@ from pyroaring import BitMap, BitMap64
 from airflow_delta.engine.arrow.action_schema import DELETION_VECTOR_TYPE
 from airflow_delta.engine.changes.row_selection import read_entry_rows
 from airflow_delta.engine.deletion_vectors import roaring, z85
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.storage.memory import MemoryStorage
 from tests.attacks.limited import run_limited
@@ -58,11 +58,11 @@ def _vectors(*descriptors: dict[str, object] | None) -> pa.ChunkedArray:
 def test_no_vector_names_a_row_that_its_file_doesnt_have() -> None:
     vectors = _vectors(inline_vector([3, 9]), None, inline_vector([0]), inline_vector([7]))
     rows = pa.chunked_array([pa.array([10, 0, None, 8], pa.int64())])
-    found = read_vector_column(vectors, STORAGE, table="t", num_rows=rows)
+    found = read_deletion_vector_column(vectors, STORAGE, table="t", num_rows=rows)
     assert {number: list(bitmap) for number, bitmap in found.items()} == {0: [3, 9], 2: [0], 3: [7]}
     short = pa.chunked_array([pa.array([9, 0, None, 8], pa.int64())])
     with pytest.raises(DeletionVectorError, match="names row 9, and its data file has 9 rows"):
-        read_vector_column(vectors, STORAGE, table="t", num_rows=short)
+        read_deletion_vector_column(vectors, STORAGE, table="t", num_rows=short)
 
 
 def test_selections_of_changes_are_compared_with_their_files() -> None:
@@ -100,7 +100,7 @@ def test_damaged_vectors_are_refused_or_sets_of_positions() -> None:
             continue
         assert not bitmap or bitmap.max() < 2**63
         if len(bitmap) < 1 << 20:
-            rows = roaring.positions(bitmap)
+            rows = roaring.to_positions(bitmap)
             assert len(rows) == len(bitmap)
             assert (np.diff(rows) > 0).all()
     assert 500 < refused < 1500

@@ -20,8 +20,8 @@ from airflow_delta.engine.commit.owner import (
     Standing,
 )
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CommitOwnerError, CorruptLogError, StorageError
 from airflow_delta.engine.log.files import Commit, UnbackfilledCommit, commit_path
 from tests.faulty_storage import Fault, FaultyStorage, How
@@ -51,7 +51,7 @@ def postgresql() -> CommitOwner:
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def owner(request: pytest.FixtureRequest) -> CommitOwner:
     if request.param == "memory":
-        return LedgerOwner(MemoryLedger())
+        return StoreBackedOwner(MemoryCommitStore())
     return request.getfixturevalue(request.param)
 
 
@@ -279,7 +279,7 @@ def test_an_owner_that_was_not_told_finds_out(owner: CommitOwner, policy: str, u
     elif use == "backfill":
         assert owner.backfill_to_version(table) == 0
     elif use == "propose":
-        with pytest.raises(CommitOwnerError, match="handed over with version 0 before"):
+        with pytest.raises(CommitOwnerError, match="handed over before, with version 0"):
             owner.propose(table, 1)
     assert owner.status(table).standing is Standing.ACTIVE
     make(owner, table, 1)
@@ -363,7 +363,7 @@ def test_a_table_is_given_back(owner: CommitOwner, table: ManagedTable) -> None:
     with pytest.raises(CommitOwnerError, match="given the table back to the file system with ver"):
         make(owner, table, 5)
     assert sorted(in_log(table.storage)) == [0, 1, 2, 3, 4]
-    with pytest.raises(CommitOwnerError, match="handed over with version 1 before"):
+    with pytest.raises(CommitOwnerError, match="handed over before, with version 1"):
         owner.propose(table, 5)
 
 

@@ -143,9 +143,9 @@ def everything(storage: Storage) -> set[str]:
 
 def test_a_place_has_one_name(opener: Opener) -> None:
     one, again = opener("tables/t"), opener("tables/t/")
-    assert one.place == again.place
-    others = [opener(path).place for path in ("tables", "tables/t/u", "tables/tt", "")]
-    assert len({one.place, *others}) == 5
+    assert one.canonical_location == again.canonical_location
+    others = [opener(path).canonical_location for path in ("tables", "tables/t/u", "tables/tt", "")]
+    assert len({one.canonical_location, *others}) == 5
     one.create("x", b"1")
     assert again.read("x") == b"1"
 

@@ -27,8 +27,8 @@ from airflow_delta.engine import (
     StructType,
 )
 from airflow_delta.engine.changes.plan import ChangePlan
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.model.plain import plain
 from airflow_delta.engine.snapshot.verify import Difference, VerifyResult
 from airflow_delta.engine.transaction.alter.table import TableAlteration
@@ -38,7 +38,7 @@ ENTRANCES = (*DeltaTable.__mro__[:-1], Snapshot, OptimisticTransaction, TableAlt
 HANDLES = {
     *(cls.__name__ for cls in ENTRANCES),
     # Parts of the engine, for its own modules.
-    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan"),
+    *("Storage", "FileAccess", "LogSegment", "LogState", "Timeline", "SidecarPlan", "CommitOwners"),
 }
 """What isn't a result: it has methods, and is returned to be asked."""
 
@@ -162,6 +162,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     )
     other = changed(root / "changed", 2)
     keep(other.changes(0), other.snapshot().row_tracking, *other.snapshot().domains.values())
+    keep(other.enable_row_tracking())
     keep(other.transaction("READ").read_domain("delta.rowTracking"))
     keep(table.restore(1, dry_run=True, ignore_missing_files=True))
     keep(table.restore(1, once=("app", 1)), table.restore(1, once=("app", 1)))
@@ -185,7 +186,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     )
     for dry_run in (True, False):
         keep(table.drop_feature("v2Checkpoint", truncate_history=True, dry_run=dry_run))
-    owned = DeltaTable(root / "t", commit_owners={"memory": LedgerOwner(MemoryLedger())})
+    owned = DeltaTable(root / "t", commit_owners={"memory": StoreBackedOwner(MemoryCommitStore())})
     keep(owned.convert_to_managed("memory", {"backfill": "on-request"}), owned.commit_status())
     keep(owned.backfill(dry_run=True), owned.backfill(), owned.convert_to_file_system())
     keep(DeltaTable(root / "t").repair_statistics(), DeltaTable(root / "t").maintenance_status())

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event
 
 from airflow_delta.engine.commit.sql.owner import SqlCommitOwner
 from airflow_delta.engine.commit.sql.schema import TABLES
-from airflow_delta.engine.commit.sql.store import SqlLedger
+from airflow_delta.engine.commit.sql.store import SqlCommitStore
 from airflow_delta.engine.storage.local import LocalStorage
 from tests.faults.killed import count_steps
 from tests.faults.managed_jobs import JOBS, lenient
@@ -49,7 +49,7 @@ class Place:
     @property
     def world(self) -> World:
         """The place, to be examined."""
-        return World(LocalStorage(str(self.table)), SqlLedger(self._url))
+        return World(LocalStorage(str(self.table)), SqlCommitStore(self._url))
 
     def fill(self, other: Place, files: Files) -> None:
         """Have what another place has.

@@ -1,7 +1,8 @@
 """A managed table and its owner's books, as one world in which every call is a step that can go wrong.
 
 A commit of a managed table is made of calls to two places. A process dies once, wherever it is: so the
-calls to the books are steps of the storage that fails (`BooksOnStorage`), and are counted with its own.
+calls to the books are steps of the storage that fails (`CommitStoreOnStorage`), and are counted with its
+own.
 
 `Truth` is what a world has come to, by brute force: the log, and behind it what the books tell of.
 """
@@ -17,27 +18,31 @@ from typing import TypeVar, cast
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.owner import CommitOwner, ManagedTable, Standing
-from airflow_delta.engine.commit.store.commit_store import Entry, Ledger
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
-from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError, StorageError
+from airflow_delta.engine.commit.store.commit_store import CommitStore, TableEntry
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
+from airflow_delta.engine.errors import (
+    CommitOwnerUnavailableError,
+    CommitStoreMissingError,
+    StorageError,
+)
 from airflow_delta.engine.log.files import UnbackfilledCommit
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.memory import MemoryStorage
-from tests.faulty_ledger import FaultyLedger
+from tests.faulty_commit_store import FaultyCommitStore
 from tests.faulty_storage import Fault, FaultyStorage
 from tests.owned_tables import OWNER, fresh_storage, in_log
 from tests.races.replayed_log import Log
 from tests.table_builder import commit_file
 
-__all__ = ["OWNED", "READS_OF_BOOKS", "BooksOnStorage", "Client", "Truth", "World"]
+__all__ = ["COMMIT_STORE_READS", "OWNED", "Client", "CommitStoreOnStorage", "Truth", "World"]
 
 _Result = TypeVar("_Result")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 OWNED = "delta.managedCommit.commitOwner"
-READS_OF_BOOKS = frozenset({"books.find", "books.entries_at"})
+COMMIT_STORE_READS = frozenset({"commit_store.find", "commit_store.entries_at"})
 """The steps without an effect, beside those of the storage."""
 
 
@@ -56,21 +61,21 @@ class Client:
         return delta
 
 
-class BooksOnStorage(FaultyLedger):
-    """A ledger whose calls are steps of a storage with faults, such as ``books.ratify``.
+class CommitStoreOnStorage(FaultyCommitStore):
+    """A commit store whose calls are steps of a storage with faults, such as ``commit_store.ratify``.
 
     Args:
-        inner: the ledger.
+        inner: the commit store.
         storage: whose faults it has.
     """
 
-    def __init__(self, inner: Ledger, storage: FaultyStorage) -> None:
+    def __init__(self, inner: CommitStore, storage: FaultyStorage) -> None:
         super().__init__(inner)
         self._storage = storage
 
     def _step(self, method: str, effect: Callable[[], _Result]) -> _Result:
         try:
-            return self._storage.step(f"books.{method}", "", effect)
+            return self._storage.step(f"commit_store.{method}", "", effect)
         except StorageError as error:
             raise CommitOwnerUnavailableError(error.message) from error
 
@@ -81,11 +86,11 @@ class World:
 
     Attributes:
         storage: where the table is, or is to be.
-        ledger: the books.
+        commit_store: the books.
     """
 
     storage: Storage = field(default_factory=fresh_storage)
-    ledger: Ledger = field(default_factory=MemoryLedger)
+    commit_store: CommitStore = field(default_factory=MemoryCommitStore)
 
     def client(self, *faults: Fault, capable: type[MemoryStorage] | None = None) -> Client:
         """A client, whose storage is a `FaultyStorage`.
@@ -96,21 +101,21 @@ class World:
         """
         storage = self.storage if capable is None else capable(self.storage.root)
         faulty = FaultyStorage(storage, *faults)
-        return Client(faulty, LedgerOwner(BooksOnStorage(self.ledger, faulty)))
+        return Client(faulty, StoreBackedOwner(CommitStoreOnStorage(self.commit_store, faulty)))
 
     def truth(self) -> Truth:
         """What the world has come to."""
-        return Truth(self.storage, self.ledger)
+        return Truth(self.storage, self.commit_store)
 
     def copy(self) -> World:
         """The same in another place."""
         copied = World()
         for info in self.storage.walk(""):
             copied.storage.replace(info.path, self.storage.read(info.path))
-        for known in self.ledger.entries_at(self.storage.root):
-            entry = self.ledger.find(known.table_id)
+        for known in self.commit_store.entries_at(self.storage.root):
+            entry = self.commit_store.find(known.table_id)
             assert entry
-            _copy_entry(entry, copied.ledger, copied.storage.root)
+            _copy_entry(entry, copied.commit_store, copied.storage.root)
         return copied
 
     def clear(self) -> None:
@@ -118,22 +123,22 @@ class World:
         self.storage.delete([info.path for info in self.storage.walk("")])
 
 
-def _copy_entry(entry: Entry, ledger: Ledger, location: str) -> None:
-    ledger.propose(entry.table_id, location, entry.owned_from)
+def _copy_entry(entry: TableEntry, commit_store: CommitStore, location: str) -> None:
+    commit_store.propose(entry.table_id, location, entry.owned_from)
     if entry.standing is Standing.PROPOSED:
         return
-    ledger.activate(entry.table_id)
+    commit_store.activate(entry.table_id)
     released = entry.standing is Standing.RELEASED
     if released and not entry.commits:
-        ledger.observe(entry.table_id, entry.latest_version - 1)
+        commit_store.observe(entry.table_id, entry.latest_version - 1)
         last = UnbackfilledCommit(entry.latest_version, "last", "", 1, 0)
-        assert ledger.ratify(entry.table_id, last, releases=True)
-    ledger.observe(entry.table_id, entry.backfilled_version)
+        assert commit_store.ratify(entry.table_id, last, releases=True)
+    commit_store.observe(entry.table_id, entry.backfilled_version)
     for commit in entry.commits:
         releases = released and commit.version == entry.latest_version
-        assert ledger.ratify(entry.table_id, commit, releases=releases)
-    assert ledger.find(entry.table_id) == Entry(
-        **{name: getattr(entry, name) for name in Entry.__slots__ if name != "location"},
+        assert commit_store.ratify(entry.table_id, commit, releases=releases)
+    assert commit_store.find(entry.table_id) == TableEntry(
+        **{name: getattr(entry, name) for name in TableEntry.__slots__ if name != "location"},
         location=location,
     )
 
@@ -143,12 +148,12 @@ class Truth:
 
     Args:
         storage: where the table is.
-        ledger: the owner's books.
+        commit_store: the owner's books.
     """
 
-    def __init__(self, storage: Storage, ledger: Ledger) -> None:
+    def __init__(self, storage: Storage, commit_store: CommitStore) -> None:
         self._storage = storage
-        self._ledger = ledger
+        self._commit_store = commit_store
 
     @cached_property
     def logged(self) -> dict[int, bytes]:
@@ -171,7 +176,7 @@ class Truth:
         return whole
 
     @cached_property
-    def entry(self) -> Entry | None:
+    def entry(self) -> TableEntry | None:
         """What the books say of the table that the log is of; None where the log names no owner."""
         if not self._log_alone.states:
             return None
@@ -179,7 +184,7 @@ class Truth:
         assert metadata
         properties = TableProperties(metadata["configuration"], self._storage.root)
         table_id = properties.commit_owner_conf.get("tableId")
-        return None if table_id is None else self._ledger.find(table_id)
+        return None if table_id is None else self._commit_store.find(table_id)
 
     @property
     def tracked(self) -> Sequence[UnbackfilledCommit]:
@@ -218,9 +223,9 @@ class Truth:
             for info in self._storage.walk("")
             if not info.name.startswith(".")
         )
-        entries: list[Entry] = []
-        with suppress(NoBooksError):
-            entries = self._ledger.entries_at(_location(self._storage))
+        entries: list[TableEntry] = []
+        with suppress(CommitStoreMissingError):
+            entries = self._commit_store.entries_at(_location(self._storage))
         books = sorted(
             (each.standing.value, each.owned_from, each.latest_version, each.backfilled_version)
             for each in entries

@@ -18,7 +18,7 @@ from deltalake import DeltaTable as Peer
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -44,9 +44,9 @@ from tests.faults.managed_jobs import (
 )
 from tests.faults.managed_killed import Place, kills
 from tests.faults.managed_world import (
-    READS_OF_BOOKS,
-    BooksOnStorage,
+    COMMIT_STORE_READS,
     Client,
+    CommitStoreOnStorage,
     Truth,
     World,
 )
@@ -56,7 +56,7 @@ from tests.table_builder import State, state_of
 
 _Result = TypeVar("_Result")
 
-_EFFECTLESS = READS | READS_OF_BOOKS
+_EFFECTLESS = READS | COMMIT_STORE_READS
 CRASHES = [How.CRASH_BEFORE, How.CRASH_WITHIN, How.CRASH_AFTER]
 ERRORS = [How.FAIL, How.LOSE_ANSWER, How.REPEAT, How.FULL]
 
@@ -299,8 +299,8 @@ def overtaken(world: World) -> Fault:
 @pytest.mark.parametrize("job", ["commit, none is backfilled", "take back"], indirect=True)
 def test_a_commit_is_recognised_though_others_have_backfilled_it(job: Job, start: World) -> None:
     """The answer of the books was lost, and they don't track it any more."""
-    others = Fault("books.ratify", 2, meanwhile=lambda: other_backfills(start.client()))
-    client = start.client(Fault("books.ratify", 1, How.LOSE_ANSWER), others)
+    others = Fault("commit_store.ratify", 2, meanwhile=lambda: other_backfills(start.client()))
+    client = start.client(Fault("commit_store.ratify", 1, How.LOSE_ANSWER), others)
     before = start.truth().contents()
     judge(job, start, outcome_of(job, client), before, unknown=False)
     assert job.versions(start.truth().log) == [len(before)]
@@ -370,7 +370,7 @@ def test_each_request_may_arrive_late(job: Job, start: World, race: str) -> None
             world = start.copy()
             faults = [overtaken(world)] if race == "overtaken" else []
             late = LateStorage(RemoteStorage(world.storage.root), *faults, nth=nth, later=later)
-            client = Client(late, LedgerOwner(BooksOnStorage(world.ledger, late)))
+            client = Client(late, StoreBackedOwner(CommitStoreOnStorage(world.commit_store, late)))
             outcome = outcome_of(job, client)
             retried = later == NEVER and isinstance(outcome, DeltaError)
             if retried:

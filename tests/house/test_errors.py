@@ -34,3 +34,8 @@ def test_the_tree_in_the_docstring_names_every_error(cls: type[errors.DeltaError
 def test_a_fact_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no fact 'version'"):
         _ = errors.DeltaError("x").version
+
+
+def test_the_former_name_of_a_missing_commit_store_still_catches_it() -> None:
+    with pytest.raises(errors.NoBooksError):
+        raise errors.CommitStoreMissingError("the database is empty")

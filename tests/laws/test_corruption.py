@@ -16,6 +16,7 @@ from functools import cache
 import pytest
 
 from airflow_delta.engine.errors import DeltaError, DeltaWarning
+from tests.deep import deep_but_for
 from tests.laws.corruptions import Log, damage, latest, possible, untold
 from tests.log_builder import SCHEMA, metadata
 from tests.table_builder import (
@@ -36,6 +37,7 @@ from tests.table_builder import (
 )
 
 CASES = int(os.environ.get("DELTA_CORRUPTIONS", "2000"))
+BLOCKS = 4
 LAST = 7
 
 
@@ -193,10 +195,13 @@ def test_a_whole_log_is_read(log: Log) -> None:
             assert state == log.states[version].visible()
 
 
+@pytest.mark.parametrize("block", deep_but_for(range(BLOCKS), 0))
 @pytest.mark.parametrize("log", logs(), ids=lambda log: log.name)
-def test_a_damaged_log_is_read_right_or_refused(log: Log) -> None:
+def test_a_damaged_log_is_read_right_or_refused(log: Log, block: int) -> None:
     wrong: list[str] = []
-    for number, (files, what) in enumerate(cases(log)):
+    damaged = [*cases(log)]
+    first, end = (len(damaged) * each // BLOCKS for each in (block, block + 1))
+    for number, (files, what) in enumerate(damaged[first:end]):
         for version in (None, 4) if number % 4 == 1 else (None,):
             try:
                 outcome = read(files, version)

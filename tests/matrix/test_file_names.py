@@ -121,21 +121,6 @@ def test_a_file_elsewhere_is_one_file_in_any_spelling(tmp_path: Path) -> None:
     assert contents(table) == []
 
 
-@pytest.mark.parametrize(
-    ("root", "path", "uri"),
-    [
-        ("/data/t", "s3://bucket/x%20y", "s3://bucket/x y"),
-        ("/data/t", "/abs/x", "/abs/x"),
-        ("/data/t", "file:/abs/x", "/abs/x"),
-        ("s3://bucket/t", "/abs/x", "s3://bucket/abs/x"),
-        ("s3://bucket/t", "file:/abs/x", "/abs/x"),
-        ("s3://bucket/t", "k=a%2520b/x", "s3://bucket/t/k=a%20b/x"),
-    ],
-)
-def test_where_an_absolute_path_leads(root: str, path: str, uri: str) -> None:
-    assert resolve(root, path) == uri
-
-
 @pytest.mark.parametrize("path", ["s3://bucket/x%20y", "/abs/x", "file:/abs/x", "abfss://c@a/x"])
 def test_a_path_of_another_store_is_kept_to_the_letter(path: str) -> None:
     for form in FORMS.values():

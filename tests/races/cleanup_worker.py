@@ -25,7 +25,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.files import ClassicCheckpoint, V2Checkpoint, parse_log_file
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import find_cutoff_at
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from airflow_delta.engine.storage.base import FileInfo
@@ -89,7 +89,7 @@ def clean_up(delta: DeltaTable, *, until: float, seed: int) -> dict[str, int]:
     rng, done = random.Random(seed), Counter[str]()
     while time.time() < until:
         snapshot = open_backfilled(delta.storage)
-        cutoff = cutoff_at(snapshot, int(time.time() * 1000) - KEPT_MS)
+        cutoff = find_cutoff_at(snapshot, int(time.time() * 1000) - KEPT_MS)
         plan = plan_metadata_cleanup(delta.storage, snapshot, cutoff=cutoff)
         if plan.needed:
             delta.storage.replace(FLOOR, str(max(plan.earliest_version, floor_of(delta))).encode())

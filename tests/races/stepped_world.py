@@ -22,9 +22,9 @@ from typing import Any, TypeVar, final
 from airflow_delta.engine import AddFile, DeltaTable, Snapshot
 from airflow_delta.engine.commit.owner import ManagedTable, Standing
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
-from airflow_delta.engine.commit.store.commit_store import Entry
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.commit_store import TableEntry
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -34,7 +34,7 @@ from airflow_delta.engine.errors import (
 )
 from airflow_delta.engine.log.files import LOG_DIRECTORY, commit_path
 from airflow_delta.engine.snapshot.opening import open_snapshot
-from tests.faulty_ledger import FaultyLedger
+from tests.faulty_commit_store import FaultyCommitStore
 from tests.faulty_storage import Crash, Fault
 from tests.log_builder import metadata
 from tests.races.replayed_log import Log
@@ -44,7 +44,7 @@ from tests.table_builder import Files, MemoryTable, commits
 
 __all__ = [
     "OWNER",
-    "SteppedLedger",
+    "SteppedCommitStore",
     "Steps",
     "World",
     "append",
@@ -58,13 +58,19 @@ __all__ = [
 ]
 
 OWNER = "books"
-_MANAGED: dict[object, tuple[Files, tuple[Entry, ...]]] = {}
+_MANAGED: dict[object, tuple[Files, tuple[TableEntry, ...]]] = {}
 """What `World.managed` has made: files, and the entries of the commit store."""
 
 _Result = TypeVar("_Result")
 _CHANGES = (
     *("create", "replace", "writer", "delete"),
-    *("books.propose", "books.forget", "books.activate", "books.ratify", "books.observe"),
+    *(
+        "commit_store.propose",
+        "commit_store.forget",
+        "commit_store.activate",
+        "commit_store.ratify",
+        "commit_store.observe",
+    ),
 )
 """How the steps begin that have an effect on others."""
 
@@ -110,15 +116,15 @@ class Steps(Turns):
             self.look()
 
 
-class SteppedLedger(FaultyLedger):
+class SteppedCommitStore(FaultyCommitStore):
     """A commit store, each call of which takes a turn."""
 
-    def __init__(self, inner: MemoryLedger, turns: Turns, *faults: Fault) -> None:
+    def __init__(self, inner: MemoryCommitStore, turns: Turns, *faults: Fault) -> None:
         super().__init__(inner, *faults)
         self._turns = turns
 
     def _step(self, method: str, effect: Callable[[], _Result]) -> _Result:
-        self._turns.step(f"books.{method}")
+        self._turns.step(f"commit_store.{method}")
         return super()._step(method, effect)
 
 
@@ -143,8 +149,11 @@ class World:
     ) -> None:
         self.steps = steps
         self.table = MemoryTable({} if files is None else files)
-        self.ledgers = {name: MemoryLedger() for name in owners}
-        self._owners = {name: LedgerOwner(ledger) for name, ledger in self.ledgers.items()}
+        self.commit_stores = {name: MemoryCommitStore() for name in owners}
+        self._owners = {
+            name: StoreBackedOwner(commit_store)
+            for name, commit_store in self.commit_stores.items()
+        }
         self._thorough = thorough
         self._failures: list[Exception] = []
         self._seen: list[bytes] = []
@@ -167,8 +176,8 @@ class World:
         delta = DeltaTable(
             self.table.uri,
             commit_owners={
-                name: LedgerOwner(SteppedLedger(ledger, self.steps, *books))
-                for name, ledger in self.ledgers.items()
+                name: StoreBackedOwner(SteppedCommitStore(commit_store, self.steps, *books))
+                for name, commit_store in self.commit_stores.items()
             },
         )
         delta.__dict__["storage"] = SteppedStorage(self.table.storage, self.steps, *faults)
@@ -186,7 +195,7 @@ class World:
         """The table and its owner, as a client who takes turns has them."""
         delta = self.client()
         newest = open_snapshot(self.table.storage)
-        owned = delta._owners.owner_of(delta.storage, newest.protocol, newest.metadata)
+        owned = delta._owners.find_owned_table(delta.storage, newest.protocol, newest.metadata)
         assert owned is not None
         return owned
 
@@ -196,7 +205,7 @@ class World:
         A test wants the same table for each of its schedules; it is made once.
         """
         before = (frozenset(self.table.files().items()), policy, appends)
-        entries = self.ledgers[OWNER]._entries
+        entries = self.commit_stores[OWNER]._entries
         assert not entries
         if before not in _MANAGED:
             self.direct().convert_to_managed(OWNER, {"backfill": policy})
@@ -347,9 +356,9 @@ class World:
     def _tracked(self) -> dict[int, str]:
         """The files that owners have ratified, by version."""
         tracked: dict[int, str] = {}
-        for ledger in self.ledgers.values():
-            for found in ledger.entries_at(self.location):
-                entry = ledger.find(found.table_id)
+        for commit_store in self.commit_stores.values():
+            for found in commit_store.entries_at(self.location):
+                entry = commit_store.find(found.table_id)
                 if entry is None or entry.standing is Standing.PROPOSED:
                     continue
                 for commit in entry.commits:

@@ -20,7 +20,7 @@ from airflow_delta.engine.checkpoint.read import open_checkpoint
 from airflow_delta.engine.errors import VersionNotFoundError
 from airflow_delta.engine.log.listing import list_log
 from airflow_delta.engine.maintenance.backfill.backfilled import open_backfilled
-from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import cutoff_at
+from airflow_delta.engine.maintenance.metadata_cleanup.cutoff import find_cutoff_at
 from airflow_delta.engine.maintenance.metadata_cleanup.execution import execute_metadata_cleanup
 from airflow_delta.engine.maintenance.metadata_cleanup.plan import plan_metadata_cleanup
 from airflow_delta.engine.model.schema import PrimitiveType, StructField, StructType
@@ -87,7 +87,7 @@ def check_end(root: Path) -> None:
     delta = DeltaTable(str(root))
     snapshot = open_backfilled(delta.storage)
     plan = plan_metadata_cleanup(
-        delta.storage, snapshot, cutoff=cutoff_at(snapshot, snapshot.timestamp_ms)
+        delta.storage, snapshot, cutoff=find_cutoff_at(snapshot, snapshot.timestamp_ms)
     )
     execute_metadata_cleanup(delta.storage, plan)
     with warnings.catch_warnings():

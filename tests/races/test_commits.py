@@ -41,7 +41,7 @@ def writers() -> Iterator[list[Worker]]:
         yield started
 
 
-@pytest.fixture(params=deep_but_for(["local", "s3", "memory server"], "local", "memory server"))
+@pytest.fixture(params=deep_but_for(["local", "s3", "memory server"], "local"))
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
     """A location for a table, and its options."""
     if request.param == "memory server":

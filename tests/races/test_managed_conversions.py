@@ -70,8 +70,8 @@ def side(outcome: object, result: object) -> str:
 def standings(world: World) -> dict[str, list[Standing]]:
     """How the owners stand to the table, by their names, if they know it."""
     found = {
-        name: [entry.standing for entry in ledger.entries_at(world.location)]
-        for name, ledger in world.ledgers.items()
+        name: [entry.standing for entry in commit_store.entries_at(world.location)]
+        for name, commit_store in world.commit_stores.items()
     }
     return {name: some for name, some in found.items() if some}
 

@@ -100,7 +100,7 @@ def check_books(table: DeltaTable) -> None:
     status = table.commit_status()
     assert (status.ratified_version, status.lag) == (WRITERS * APPENDS, 0)
     newest = table.snapshot()
-    owned = table._owners.owner_of(table.storage, newest.protocol, newest.metadata)
+    owned = table._owners.find_owned_table(table.storage, newest.protocol, newest.metadata)
     assert owned is not None
     status = owned.owner.status(owned.table)
     assert (status.backfilled_version, status.unbackfilled) == (WRITERS * APPENDS, 0)

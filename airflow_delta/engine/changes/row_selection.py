@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.deletion_vectors.read import OpenUri
 from airflow_delta.engine.storage.base import Storage
 
@@ -38,12 +38,11 @@ def read_entry_rows(
         storage: the table's storage.
         table: the table's location, for messages.
         open_uri: as in `read_deletion_vectors`.
-        num_rows: as in `read_vector_column`, of the entries.
+        num_rows: as in `read_deletion_vector_column`, of the entries.
 
     Returns:
-        By the number of the entry: the selected rows, if it has a selection; else the deleted rows, if it
-            has a
-        deletion vector. Entries with neither are missing.
+        The selected rows of entries with a selection, and the deleted rows of others with a deletion
+        vector, by the number of the entry. Entries with neither are missing.
 
     Raises:
         CorruptLogError: a descriptor lacks a field.
@@ -54,7 +53,9 @@ def read_entry_rows(
     counts = None
     if num_rows is not None:
         counts = pa.chunked_array([*num_rows.chunks, *num_rows.chunks], num_rows.type)
-    rows = read_vector_column(both, storage, table=table, open_uri=open_uri, num_rows=counts)
+    rows = read_deletion_vector_column(
+        both, storage, table=table, open_uri=open_uri, num_rows=counts
+    )
     # A loop over deletion vectors: each is a set of its own.
     for index in [index for index in rows if index >= len(deleted)]:
         number, selection = index - len(deleted), rows.pop(index)

@@ -1,1 +1,1 @@
-"""The committer seam: how a version of the log comes to be."""
+"""Commits: who makes the next version of a table, the file system or a commit owner."""

@@ -1,22 +1,15 @@
-"""The files of un-backfilled commits: written under ``_commits``, and copied to their place in the log.
+"""The files of un-backfilled commits: write them under ``_commits``, and copy them into the log.
 
-managed-commits.md, "Commit Files" and "Commit Backfills". Nothing here asks whether a commit counts; that
-is for the owner, and whoever calls has asked it. A commit whose table was given back to the file system
-before it was backfilled can be copied without the owner too, by anybody.
+Only the commit owner knows which of these files are versions. Callers ask it first; this module doesn't. It
+also serves a table that was given back to the file system before its last commit was backfilled.
 
-**Sequential.** A commit is copied when the one before it is there. So a version in the log tells that all
-versions before it are in the log, or were.
+* Backfills are sequential: a commit is copied after the one before it. So a version in the log proves that
+  all versions before it are in the log, or were.
+* A copy never overwrites a file. If the file exists, it must have the same bytes.
+* An interrupted backfill is continued by the next one. If a put fails, the file is read to see what
+  happened.
 
-**Never over another file.** A copy is put-if-absent. Where a file is there already it is compared: that
-it holds the same bytes is the rule, because any number of clients may backfill at once; that it doesn't
-means that somebody has written to the log without asking the owner, and that only a human can decide.
-
-**Safe to break off.** What was copied stays, and a repetition goes on behind it. A put whose answer was
-lost is settled by reading the file; a request that arrives late writes the bytes that belong there.
-
-A store without put-if-absent is looked at before it is written to. Two clients that look at the same time
-both write, and write the same; somebody who writes to the log without asking the owner could be overwritten
-there, which is what such a store does to every table.
+Spec: managed-commits.md, "Commit Files" and "Commit Backfills".
 """
 
 from __future__ import annotations
@@ -48,45 +41,45 @@ from airflow_delta.engine.storage.base import Storage
 __all__ = [
     "backfill_commits",
     "check_copies",
+    "find_newest_version",
     "is_backfilled",
-    "is_whole",
-    "newest_in_log",
+    "is_intact",
     "write_unbackfilled",
 ]
 
-_NAMES = 4
-"""How many names are tried; that even one of them is taken is next to impossible."""
+_MAX_NAMES = 4
+"""The number of names that are tried. It is almost impossible that even one of them is taken."""
 
 _BATCH_FILES, _BATCH_BYTES = 64, 16 * 1024 * 1024
-"""So much is read ahead of the copying, which goes one by one."""
+"""The number and size of files that are read ahead; they are copied one by one."""
 
 
 def write_unbackfilled(storage: Storage, version: int, data: bytes) -> UnbackfilledCommit:
-    """Write a commit file that is no version yet.
+    """Write the file of a commit that isn't ratified yet.
 
-    Its name is unique, so that it takes no put-if-absent of the store.
+    Its name is unique, so it also works on a store without put-if-absent.
 
     Args:
-        storage: where the table is.
-        version: the version that it is to be.
+        storage: the table's storage.
+        version: the version that the commit will be.
         data: the whole commit file.
 
     Returns:
-        The file. Its modification time is by the clock here; the times of such files mean nothing, which
-        is why managed tables have in-commit timestamps.
+        The file. Its modification time is that of the local clock. Nobody relies on it, because managed
+        tables have in-commit timestamps.
 
     Raises:
-        StorageError: the store failed. If a file was written, nobody knows of it.
+        StorageError: the store failed. If a file was written, it isn't referenced anywhere.
     """
     failure: ObjectExistsError | None = None
-    for _ in range(_NAMES):
+    for _ in range(_MAX_NAMES):
         name = str(uuid.uuid4())
         path = unbackfilled_commit_path(version, name)
         try:
             if not _put_if_absent(storage, path, data):
                 storage.replace(path, data)
         except ObjectExistsError as error:
-            # Somebody's file, or ours: a client that repeats a request by itself finds its own.
+            # It may be our own file, if the store's client has repeated the request.
             failure = error
         else:
             now_ms = time.time_ns() // 1_000_000
@@ -102,25 +95,24 @@ def backfill_commits(
     contents: Mapping[str, bytes] = MappingProxyType({}),
     on_copied: Callable[[int], object] | None = None,
 ) -> None:
-    """Copy ratified commits to their place in the log, one after the other.
+    """Copy ratified commits into the log, one after the other.
 
     Args:
-        storage: where the table is.
-        commits: ratified commits, ascending without a gap, of which the first follows one that is
-            backfilled.
-        contents: the bytes of commits by path, as far as the caller has them.
-        on_copied: called with each version as soon as it is in the log, so that what was done is known
-            even if an error ends it.
+        storage: the table's storage.
+        commits: ratified commits, ascending without a gap. The version before the first one is backfilled.
+        contents: the bytes of commits by path, if the caller has them.
+        on_copied: called with each version as soon as it is in the log. So the caller knows what was done
+            even if an error follows.
 
     Raises:
         InvalidArgumentError: the commits have a gap.
-        CorruptLogError: the log has another file in the place of a commit; or the file of a commit is
-            gone, or isn't whole, and the log doesn't have it. Facts: version, path.
+        CorruptLogError: the log has another file for a version; or the file of a commit is gone or damaged,
+            and the log doesn't have the version. Facts: version, path.
         StorageError: the store failed.
     """
     _check_order(commits, table=storage.root)
-    for batch in _batches(commits):
-        for commit, data in _read(storage, batch, contents):
+    for batch in _split_into_batches(commits):
+        for commit, data in _read_batch(storage, batch, contents):
             if data is None:
                 _check_gone(storage, commit)
             else:
@@ -130,25 +122,25 @@ def backfill_commits(
 
 
 def check_copies(storage: Storage, commits: Iterable[UnbackfilledCommit]) -> int | None:
-    """Make sure that the log has ratified commits as they are, as far as it has them.
+    """Make sure that the copies of ratified commits in the log have the same bytes.
 
     Args:
-        storage: where the table is.
+        storage: the table's storage.
         commits: ratified commits, ascending without a gap.
 
     Returns:
-        The newest of their versions that is in the log; None where none is.
+        The newest of their versions that is in the log; None if none is.
 
     Raises:
-        CorruptLogError: the log has another file in the place of a commit. Facts: version, path.
+        CorruptLogError: the log has another file for a version. Facts: version, path.
         StorageError: the store failed.
     """
     newest = None
     for commit in commits:
-        copy = _content(storage, commit_path(commit.version))
+        copy = _read_or_none(storage, commit_path(commit.version))
         if copy is None:
             break
-        ratified = _content(storage, commit.path)
+        ratified = _read_or_none(storage, commit.path)
         if ratified is not None:
             _check_same(storage, commit, ratified, copy)
         newest = commit.version
@@ -164,28 +156,28 @@ def is_backfilled(storage: Storage, version: int) -> bool:
     return _exists(storage, commit_path(version))
 
 
-def is_whole(storage: Storage, commit: UnbackfilledCommit) -> bool:
-    """Whether the file of an un-backfilled commit is there, as it was ratified.
+def is_intact(storage: Storage, commit: UnbackfilledCommit) -> bool:
+    """Whether the file of an un-backfilled commit exists and is unchanged since it was ratified.
 
     Raises:
         StorageError: the store failed.
     """
-    content = _content(storage, commit.path)
+    content = _read_or_none(storage, commit.path)
     return content is not None and is_as_ratified(commit, content)
 
 
-def newest_in_log(storage: Storage, start: int) -> int | None:
-    """The newest version that the log has, by its commit or a checkpoint.
+def find_newest_version(storage: Storage, start: int) -> int | None:
+    """Return the newest version that the log has, as a commit or a checkpoint.
 
-    Where that isn't below a version, the log has the version, or had it before it was cleaned up: of a log
-    the oldest files go first, and never the newest.
+    The log has this version and all versions before it, or had them before metadata cleanup: a cleanup
+    deletes the oldest files first, and never the newest.
 
     Args:
-        storage: where the table is.
-        start: the first version of interest.
+        storage: the table's storage.
+        start: the first version to look for.
 
     Returns:
-        The version; None where the log has none from ``start`` on.
+        The version; None if the log has none from ``start`` on.
 
     Raises:
         StorageError: the store failed.
@@ -203,7 +195,9 @@ def _check_order(commits: Sequence[UnbackfilledCommit], *, table: str) -> None:
             )
 
 
-def _batches(commits: Sequence[UnbackfilledCommit]) -> Iterator[list[UnbackfilledCommit]]:
+def _split_into_batches(
+    commits: Sequence[UnbackfilledCommit],
+) -> Iterator[list[UnbackfilledCommit]]:
     batch: list[UnbackfilledCommit] = []
     size = 0
     for commit in commits:
@@ -216,10 +210,10 @@ def _batches(commits: Sequence[UnbackfilledCommit]) -> Iterator[list[Unbackfille
         yield batch
 
 
-def _read(
+def _read_batch(
     storage: Storage, batch: Sequence[UnbackfilledCommit], contents: Mapping[str, bytes]
 ) -> Iterator[tuple[UnbackfilledCommit, bytes | None]]:
-    """Each commit with its bytes, None where its file is gone."""
+    """Yield each commit with its bytes; None if its file is gone."""
     missing = [commit.path for commit in batch if commit.path not in contents]
     found = dict(zip(missing, storage.read_many(missing), strict=True)) if missing else {}
     for commit in batch:
@@ -234,17 +228,19 @@ def _copy(storage: Storage, commit: UnbackfilledCommit, data: bytes) -> None:
     try:
         _create(storage, path, data)
     except StorageError:
-        # There is a file, or the answer was lost: what is there decides.
-        copy = _content(storage, path)
+        # The file exists, or the answer was lost. The content of the file decides.
+        copy = _read_or_none(storage, path)
         if copy is None:
             raise
         _check_same(storage, commit, data, copy)
 
 
 def _create(storage: Storage, path: str, data: bytes) -> None:
-    """Write a file that isn't there, as exclusively as the store can."""
+    """Write a file that doesn't exist, as exclusively as the store can."""
     if _put_if_absent(storage, path, data):
         return
+    # Without put-if-absent, two clients may both see no file and both write. They write the same bytes. But
+    # a writer that bypasses the owner can be overwritten here, as in any other table on such a store.
     if _exists(storage, path):
         raise ObjectExistsError(
             f"create {path!r}: there is such an object already", table=storage.root, path=path
@@ -253,13 +249,13 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
 
 
 def _put_if_absent(storage: Storage, path: str, data: bytes) -> bool:
-    """Whether it was done; False where the store can't, and nothing was written."""
+    """Return whether the file was created; False if the store has no put-if-absent."""
     if not storage.capabilities.put_if_absent:
         return False
     try:
         storage.create(path, data)
     except UnsafeStorageError:
-        # Some stores promise it, and refuse when it is tried.
+        # Some stores claim the capability, and refuse when it is used.
         return False
     return True
 
@@ -269,9 +265,9 @@ def _check_same(storage: Storage, commit: UnbackfilledCommit, ratified: bytes, c
     if copy != ratified:
         raise CorruptLogError(
             f"{path} isn't the commit that the owner of the table has ratified as version "
-            f"{commit.version}, which is {commit.path}: somebody has written to the log without asking "
-            "the owner. Stop them, compare the two files, and move the one in the log away if it is the "
-            "ratified one that counts",
+            f"{commit.version}, which is {commit.path}: another writer has written to the log without "
+            "asking the owner. Stop that writer and compare the two files; if the ratified one is right, "
+            "move the one in the log away",
             table=storage.root,
             version=commit.version,
             path=path,
@@ -280,19 +276,19 @@ def _check_same(storage: Storage, commit: UnbackfilledCommit, ratified: bytes, c
 
 
 def _check_gone(storage: Storage, commit: UnbackfilledCommit) -> None:
-    """A ratified file may only be gone where the log has it: others backfill and clean up as well."""
+    """Make sure that a missing ratified file is in the log: other clients backfill and clean up, too."""
     path = commit_path(commit.version)
-    if not _exists(storage, path) and newest_in_log(storage, commit.version) is None:
+    if not _exists(storage, path) and find_newest_version(storage, commit.version) is None:
         raise CorruptLogError(
             f"{commit.path}, which the owner of the table has ratified as version {commit.version}, is "
-            f"gone, and {path} isn't there: put one of them back from a backup",
+            f"gone, and {path} doesn't exist: put one of them back from a backup",
             table=storage.root,
             version=commit.version,
             path=commit.path,
         )
 
 
-def _content(storage: Storage, path: str) -> bytes | None:
+def _read_or_none(storage: Storage, path: str) -> bytes | None:
     try:
         return storage.read(path)
     except ObjectNotFoundError:

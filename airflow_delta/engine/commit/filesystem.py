@@ -1,24 +1,15 @@
-"""Commit by the file system: whoever creates the next commit file has made the next version.
+"""Commit by the file system: the client that creates the next commit file has made the next version.
 
-PROTOCOL.md, "Delta Log Entries": writers create ``<version>.json`` and must never overwrite one. The
-store's put-if-absent decides between writers; a store that has none refuses, unless the user says that
-there is only one (the storage option ``single_writer``).
+The store's put-if-absent decides between writers. A store without it refuses the commit, unless the user
+says that there is only one writer (the storage option ``single_writer``).
 
-A store may fail after the file was made, because the answer got lost, and it may even make the file
-later, because the request is still on its way: that nothing is there yet proves nothing. So a put
-that failed is repeated. As long as one of the repetitions gets an answer, the question is settled,
-and no late request can change it any more:
+If a put fails, the file may have been created nevertheless, or may still be: the answer was lost, or the
+request is on its way. So `FileSystemCommitter` repeats the put. An answer to any repetition settles it:
 
-=====================  =========================================================================
-the answer             what it says
-=====================  =========================================================================
-created                the version is ours
-there is such a file   it is read back: ours if it carries our ``txnId``, else another writer's
-=====================  =========================================================================
+* created: the version is ours;
+* the file exists: it is read back, and is ours if it has our ``txnId``.
 
-A store that refuses the first put outright (no permission, say) has settled it too: nothing was
-written. If all puts fail, the file is looked for. A local file system does what it does before it
-answers, so that a file that isn't there won't come; of a remote store nobody can tell.
+Spec: PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations
@@ -38,17 +29,17 @@ from airflow_delta.engine.storage.base import Storage
 
 __all__ = ["FileSystemCommitter"]
 
-_PUTS = _LOOKS = 3
-"""How often a put is sent, and its file read back; a store's client has tried longer and with pauses each
-time."""
+_MAX_PUTS = _MAX_READS = 3
+"""The number of attempts to put the file, and to read it back. Within each, the store's client has retried
+with pauses."""
 
 
 class FileSystemCommitter:
     """Makes versions of a table whose commits the file system orders.
 
     Args:
-        storage: where the table is.
-        table: its location, for errors.
+        storage: the table's storage.
+        table: the table's location, for errors.
     """
 
     def __init__(self, storage: Storage, *, table: str) -> None:
@@ -64,18 +55,18 @@ class FileSystemCommitter:
             txn_id: the ``txnId`` in its ``commitInfo``, which no other transaction has.
 
         Returns:
-            The commit file, which is ours; None where another writer made the version.
+            The path of our commit file; None if another writer made the version.
 
         Raises:
             UnsafeStorageError: the store can't create exclusively; nothing was written.
             NothingWrittenError: the store refused the commit.
-            StorageError: a local store failed, and the commit was not made.
-            CommitOutcomeUnknownError: the store failed, and whether the commit was made, or is
-                still going to be, can't be told.
+            StorageError: a local store failed, and the commit wasn't made.
+            CommitOutcomeUnknownError: the store failed, and it is unknown whether the commit was made, or
+                still will be.
         """
         failures: list[StorageError] = []
         path = commit_path(version)
-        while len(failures) < _PUTS:
+        while len(failures) < _MAX_PUTS:
             try:
                 self._storage.create(path, data)
             except UnsafeStorageError:
@@ -83,9 +74,10 @@ class FileSystemCommitter:
             except ObjectExistsError as error:
                 return path if self._is_ours(version, txn_id, error) else None
             except NothingWrittenError as error:
+                # The store refused the put, because of missing permissions for example.
                 if not failures:
                     raise
-                # This put wrote nothing, but what became of the one before it is still open.
+                # This put wrote nothing, but an earlier one may have.
                 return path if self._is_ours(version, txn_id, error) else None
             except StorageError as error:
                 failures.append(error)
@@ -94,29 +86,30 @@ class FileSystemCommitter:
         return path if self._is_ours(version, txn_id, failures[-1]) else None
 
     def _is_ours(self, version: int, txn_id: str, cause: StorageError) -> bool:
-        looks = 0
+        reads = 0
         while True:
-            looks += 1
+            reads += 1
             try:
                 info = read_commit_info(self._storage, version)
             except StorageError as error:
                 absent = isinstance(error, ObjectNotFoundError)
+                # A local file system has no requests on their way: a file that doesn't exist won't appear.
                 if absent and not self._storage.capabilities.remote:
                     raise cause from None
-                if absent or looks == _LOOKS:
-                    raise self._unknown(version, txn_id, cause, error) from error
+                if absent or reads == _MAX_READS:
+                    raise self._make_unknown_error(version, txn_id, cause, error) from error
             except DeltaError:
-                # A commit that can't be parsed: the version is taken, and not by us.
+                # A commit that can't be parsed: another writer has the version.
                 return False
             else:
                 return info is not None and info.get("txnId") == txn_id
 
-    def _unknown(
+    def _make_unknown_error(
         self, version: int, txn_id: str, cause: StorageError, again: StorageError
     ) -> CommitOutcomeUnknownError:
         return CommitOutcomeUnknownError(
             f"the store failed while version {version} was committed ({cause.message}), and reading "
-            f"the commit back didn't tell whether it was made ({again.message}): look for txnId "
+            f"the commit back didn't show whether it was made ({again.message}): look for txnId "
             f"{txn_id} in {commit_path(version)} before trying again",
             table=self._table,
             version=version,

@@ -1,26 +1,23 @@
-"""`CommitOwner`: the contract of whoever decides which commits of a managed table succeeded.
+"""`CommitOwner`: the contract of commit owners, which decide which commits of a managed table count.
 
-managed-commits.md, "Commit Owner" and "Commit Owner API". The file system stays the source of truth for
-what a commit says; the owner is the one for whether it counts. A commit owner has a client side, which is
-what this contract is about, and mostly a service behind it, such as a database.
+The file system holds the content of commits; the owner says which of them count. Mostly it is a client of a
+service, such as a database. One owner has many tables, so each method gets the table. Every implementation
+guarantees, and ``tests/contracts`` checks:
 
-Every method gets the table as its first argument, because one owner has many tables. What every
-implementation guarantees, and ``tests/contracts`` checks:
+* **Atomic.** Of any number of concurrent `CommitOwner.commit` calls for one version, at most one makes it.
+  The others learn that the version is taken. A ratified version never changes.
+* **Ordered.** Versions are ratified, and backfilled, one after the other.
+* **Complete.** `CommitOwner.get_commits` returns all ratified commits that aren't backfilled. The owner
+  tracks a commit until ``<version>.json`` exists.
+* **Idempotent.** Backfills, take-overs and forgotten proposals may be repeated, and may race with
+  themselves.
+* **Clear errors.** `CommitOwnerUnavailableError` means that the owner can't be reached, and that the call
+  ratified nothing. `CommitOutcomeUnknownError` means that it may have. `CommitOwnerError` means that the
+  owner refuses.
+* **Thread-safe.** Methods block. Any number of threads and processes may call them at once. None keeps a
+  lock or a lease when it returns. From an event loop, call them in a thread.
 
-* **Atomic.** Of any number of concurrent `CommitOwner.commit` calls for one version at most one makes it;
-  the others learn that the version is taken. What it has answered with stays so: a version, once
-  ratified, is that commit for ever.
-* **Ordered.** A version is ratified only when the one before it is, and backfilled only when the one
-  before it is backfilled.
-* **Complete.** `CommitOwner.get_commits` tells of all ratified commits that aren't backfilled, or else
-  that they are backfilled by now: an un-backfilled commit is tracked until ``<version>.json`` is there.
-* **Idempotent.** To backfill, to take over a table and to forget a proposal may be repeated, and may race
-  with themselves.
-* **Told apart.** The answer of an owner that can't be reached is `CommitOwnerUnavailableError`; then
-  nothing was ratified by the call. Where that can't be said of a commit, it is
-  `CommitOutcomeUnknownError`. Everything else that an owner refuses is a `CommitOwnerError`.
-* **Async-safe.** Methods block; any number of threads and processes may call them at once, and none keeps
-  a lock or a lease when it returns. From an event loop call them in a thread.
+Spec: managed-commits.md, "Commit Owner" and "Commit Owner API".
 """
 
 from __future__ import annotations
@@ -46,13 +43,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ManagedTable:
-    """A table as its commit owner is told of it.
+    """A table, with what its commit owner needs to know of it.
 
     Attributes:
-        storage: where the table is.
-        owner: the name of its owner: ``delta.managedCommit.commitOwner``.
-        conf: ``delta.managedCommit.commitOwnerConf``. The engine puts ``tableId`` into it when a table is
-            handed over, a text that no other table has; the rest is the owner's.
+        storage: the table's storage.
+        owner: the owner's name: ``delta.managedCommit.commitOwner``.
+        conf: ``delta.managedCommit.commitOwnerConf``. When a table is handed over, the engine adds the
+            unique ``tableId``. The other keys are the owner's.
     """
 
     storage: Storage = field(repr=False)
@@ -66,21 +63,21 @@ class ManagedTable:
 
     @property
     def table_id(self) -> str | None:
-        """What tells the table from others; None where another engine has handed it over without."""
+        """The table's unique id; None if another engine has handed the table over without one."""
         return self.conf.get(TABLE_ID)
 
     @property
     def location(self) -> str:
-        """The table's location, spelled alike by everybody who means the same place (`Storage.place`)."""
-        return self.storage.place
+        """The table's location, the same for all its spellings (`Storage.canonical_location`)."""
+        return self.storage.canonical_location
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResponse:
-    """What an owner answers to a proposed commit.
+    """The answer of an owner to a proposed commit.
 
     Attributes:
-        commit: the file that is the version now; None where another commit has taken the version.
+        commit: the file that is the version now; None if another commit has taken the version.
         latest_table_version: the newest version that the owner has ratified.
     """
 
@@ -90,12 +87,12 @@ class CommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class GetCommitsResponse:
-    """What an owner tells of the newest commits.
+    """The un-backfilled commits of a table.
 
     Attributes:
-        commits: those that aren't backfilled, as far as the owner knows: contiguous, ascending by version.
-            The first one may be above what was asked for, where older ones are backfilled.
-        latest_table_version: the newest version that the owner has ratified; -1 where it never has.
+        commits: those that the owner doesn't know to be backfilled: contiguous, ascending by version. The
+            first one may be above the requested start, because older ones are backfilled.
+        latest_table_version: the newest version that the owner has ratified; -1 if it has ratified none.
     """
 
     commits: tuple[UnbackfilledCommit, ...]
@@ -103,10 +100,11 @@ class GetCommitsResponse:
 
 
 class Standing(Enum):
-    """How an owner stands to a table.
+    """Whether an owner has a table.
 
-    ``PROPOSED`` is a promise: the owner will take the table as soon as the commit that hands it over is
-    in the log, and may not go back on that afterwards.
+    ``PROPOSED`` is a promise: the owner takes the table as soon as the commit that hands it over is in the
+    log, and can't withdraw that promise. An ``ACTIVE`` owner ratifies commits. A ``RELEASED`` table was
+    given back to the file system.
     """
 
     PROPOSED = "proposed"
@@ -119,10 +117,10 @@ class OwnerStatus:
     """What an owner knows of a table.
 
     Attributes:
-        standing: whether it takes commits.
-        latest_version: the newest version that it has ratified, or with which it got the table.
-        backfilled_version: all versions up to this one are backfilled, as it knows.
-        unbackfilled: how many ratified commits it still tracks.
+        standing: whether the owner has the table.
+        latest_version: the newest version that it has ratified, or the version that handed the table over.
+        backfilled_version: the newest version that it knows to be backfilled, with all before it.
+        unbackfilled: the number of ratified commits that it still tracks.
     """
 
     standing: Standing
@@ -145,22 +143,22 @@ class CommitOwner(Protocol):
     ) -> CommitResponse:
         """Make a version of a table.
 
-        managed-commits.md, "Commit Protocol". The owner writes the actions to a commit file, un-backfilled
-        or backfilled as it likes, and makes that file the version if nobody else has made it.
+        managed-commits.md, "Commit Protocol". The owner writes the actions to a commit file, under
+        ``_commits`` or in the log, and makes that file the version if no other commit is the version.
 
         Args:
             table: the table.
             version: the version to make; the one before it must be ratified.
             actions: the whole commit file.
-            txn_id: the ``txnId`` in its ``commitInfo``, which no other transaction has; by it an answer
-                that got lost is found again.
-            releases: whether the commit gives the table back to the file system: the owner ratifies
-                nothing after it. All versions before it must be backfilled.
+            txn_id: the unique ``txnId`` in its ``commitInfo``. If an answer is lost, the commit is
+                recognised by it.
+            releases: whether the commit gives the table back to the file system. The owner ratifies nothing
+                after it. All versions before it must be backfilled.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached; nothing was committed.
-            CommitOutcomeUnknownError: the owner failed, and whether it has ratified the commit can't be
-                told.
+            CommitOutcomeUnknownError: the owner failed, and it is unknown whether it has ratified the
+                commit.
             CommitOwnerError: the owner doesn't have the table, or doesn't take the commit.
             StorageError: the commit file can't be written; nothing was committed.
         """
@@ -168,15 +166,14 @@ class CommitOwner(Protocol):
     def get_commits(
         self, table: ManagedTable, start_version: int = 0, end_version: int | None = None
     ) -> GetCommitsResponse:
-        """The un-backfilled commits of a table.
+        """Return the un-backfilled commits of a table, and its latest version at the same moment.
 
-        managed-commits.md, "Getting Un-backfilled Commits from Commit Owner". Commits and latest version
-        are of one moment.
+        managed-commits.md, "Getting Un-backfilled Commits from Commit Owner".
 
         Args:
             table: the table.
-            start_version: the first version of interest.
-            end_version: the last version of interest; None for the newest.
+            start_version: the first version to return.
+            end_version: the last version to return; None for the newest.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
@@ -184,13 +181,13 @@ class CommitOwner(Protocol):
         """
 
     def backfill_to_version(self, table: ManagedTable, version: int | None = None) -> int:
-        """Copy un-backfilled commits to their place in the log, one after the other.
+        """Copy un-backfilled commits into the log, one after the other.
 
-        managed-commits.md, "Commit Backfills". A copy that is there is left as it is.
+        managed-commits.md, "Commit Backfills". An existing copy stays as it is.
 
         Args:
             table: the table.
-            version: the last version to be backfilled; None for all that are ratified by now.
+            version: the last version to backfill; None for all ratified versions.
 
         Returns:
             The newest version that is backfilled.
@@ -198,17 +195,17 @@ class CommitOwner(Protocol):
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
             CommitOwnerError: the owner doesn't have the table, or hasn't ratified the version.
-            CorruptLogError: the log has another commit in the place of a ratified one, or a ratified one
-                is gone. Facts: version, path.
-            StorageError: the store failed. What is backfilled by then stays, and a repetition goes on.
+            CorruptLogError: the log has another commit than the ratified one at a version, or a ratified
+                one is gone. Facts: version, path.
+            StorageError: the store failed. Finished copies stay, and a repetition continues after them.
         """
 
     def propose(self, table: ManagedTable, version: int) -> None:
-        """Agree to own a table from the commit of a version on, which is yet to be made.
+        """Agree to own a table from a version on, whose commit isn't made yet.
 
         managed-commits.md, "Converting an existing filesystem based table to managed-commit table". Once
-        this has returned, the owner takes the table whenever it sees that commit in the log. To propose
-        again for another version takes the place of the proposal before.
+        this has returned, the owner takes the table whenever it finds that commit in the log. A new
+        proposal for another version replaces the earlier one.
 
         Args:
             table: the table, with the configuration that the commit will write.
@@ -216,29 +213,29 @@ class CommitOwner(Protocol):
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
-            CommitOwnerError: it doesn't agree.
-            InvalidArgumentError: the configuration isn't one that it understands.
+            CommitOwnerError: the owner doesn't agree.
+            InvalidArgumentError: the owner doesn't understand the configuration.
         """
 
     def take_over(self, table: ManagedTable, version: int) -> None:
-        """Learn that the commit that hands the table over is in the log.
+        """Record that the commit that hands the table over is in the log.
 
-        It is only told sooner so: an owner that has agreed finds out by itself when the table is used.
+        Without this call, an owner that has agreed finds the commit when the table is used.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
-            CommitOwnerError: it never agreed.
+            CommitOwnerError: the owner never agreed.
         """
 
     def forget(self, table: ManagedTable, version: int) -> None:
-        """Learn that the commit that was to hand the table over will never be in the log.
+        """Delete the proposal of a table, because the commit that was to hand it over won't be made.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.
         """
 
     def status(self, table: ManagedTable) -> OwnerStatus:
-        """What the owner knows of a table.
+        """Return what the owner knows of a table.
 
         Raises:
             CommitOwnerUnavailableError: the owner can't be reached.

@@ -1,4 +1,4 @@
-"""What goes wrong once a commit is made is told, and doesn't make it look as if it had failed."""
+"""Report failures after a commit as warnings, because an error would mean that the commit failed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import warnings
 from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.public_text import public_text
 
-__all__ = ["warn_afterwards"]
+__all__ = ["warn_after_commit"]
 
 _LOG = logging.getLogger(__name__)
 
 
-def warn_afterwards(message: str, *, stacklevel: int = 2) -> None:
-    """Tell by a `DeltaWarning` of what couldn't be done after a commit.
+def warn_after_commit(message: str, *, stacklevel: int = 2) -> None:
+    """Warn by a `DeltaWarning` about what couldn't be done after a commit.
 
-    Where warnings are errors to the process it is logged instead: an error would undo nothing, and have the
-    commit made again.
+    If the process turns warnings into errors, the message is logged instead. An error wouldn't undo the
+    commit, and the caller would commit again.
 
     Args:
-        message: which table, what couldn't be done, and what comes of it.
+        message: the table, what couldn't be done, and what follows from that.
         stacklevel: see `warnings.warn`, counted from the caller.
     """
     try:

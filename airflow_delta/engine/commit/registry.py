@@ -1,13 +1,13 @@
-"""Which commit owner a table has, and where owners come from.
+"""Find the commit owner of a table.
 
-A table names its owner in ``delta.managedCommit.commitOwner``. The name is looked up
+A table names its owner in the property ``delta.managedCommit.commitOwner``. `CommitOwners` looks the name
+up
 
-1. among the owners that were given to the table (`DeltaTable(commit_owners=…)`), then
-2. among the entry points of the group ``airflow_delta.commit_owners``, by which any package adds owners:
-   each is a function of the table's ``commitOwnerConf`` that returns a `CommitOwner`.
+1. among the owners that were given to the table (`DeltaTable(commit_owners=…)`),
+2. among the entry points of the group ``airflow_delta.commit_owners``. Any package can add owners: an entry
+   point is a function that takes the table's ``commitOwnerConf`` and returns a `CommitOwner`.
 
-What an owner must keep secret comes from its own surroundings, such as the environment; the configuration
-in the table is for everybody to read.
+Secrets of an owner come from its environment, because everybody can read the table's configuration.
 """
 
 from __future__ import annotations
@@ -46,29 +46,32 @@ class OwnedTable:
 
 
 class CommitOwners:
-    """The commit owners that a table may have.
+    """The commit owners that are known to a process.
 
     Args:
-        given: owners by name, which come before those of entry points.
+        given: owners by name; they come before those of entry points.
     """
 
     def __init__(self, given: Mapping[str, CommitOwner] | None = None) -> None:
         self._given = dict(given or {})
 
-    def owner_of(
+    def find_owned_table(
         self, storage: Storage, protocol: Protocol, metadata: Metadata
     ) -> OwnedTable | None:
-        """The owner of a table; None for one that the file system manages.
+        """Find the owner of a table.
 
         Args:
-            storage: where the table is.
-            protocol: the table's.
-            metadata: the table's.
+            storage: the table's storage.
+            protocol: the table's protocol.
+            metadata: the table's metadata.
+
+        Returns:
+            The table with its owner; None if the file system manages the table.
 
         Raises:
-            InvalidTableError: the feature is there without the property, or the other way round; or the
-                configuration of the owner can't be read.
-            CommitOwnerUnavailableError: there is no such owner here.
+            InvalidTableError: the table has the feature without the property, or the property without the
+                feature; or the owner's configuration can't be parsed.
+            CommitOwnerUnavailableError: no owner of that name is known here.
         """
         properties = TableProperties(metadata.configuration, storage.root)
         name = commit_owner(supported_features(protocol), properties)
@@ -78,21 +81,21 @@ class CommitOwners:
         return OwnedTable(self.find(table), table)
 
     def find(self, table: ManagedTable) -> CommitOwner:
-        """The owner that a table names.
+        """Find the owner that a table names.
 
         Raises:
-            CommitOwnerUnavailableError: there is no such owner here.
+            CommitOwnerUnavailableError: no owner of that name is known here.
         """
         given = self._given.get(table.owner)
-        return _from_entry_point(table) if given is None else given
+        return _make_from_entry_point(table) if given is None else given
 
 
-def _from_entry_point(table: ManagedTable) -> CommitOwner:
+def _make_from_entry_point(table: ManagedTable) -> CommitOwner:
     found = _entry_points().get(table.owner)
     if found is None:
         raise CommitOwnerUnavailableError(
             f"the commit owner {table.owner!r} isn't known here; known are {sorted(_entry_points())} and "
-            "those given to the table as commit_owners. Install the package that has it, or give it",
+            "those given to the table as commit_owners. Install its package, or pass it as commit_owners",
             table=table.uri,
             owner=table.owner,
         )
@@ -102,7 +105,7 @@ def _from_entry_point(table: ManagedTable) -> CommitOwner:
     except CommitOwnerError as error:
         facts = {**error.facts, "owner": table.owner}
         raise type(error)(error.message, table=table.uri, **facts) from error
-    # Code of any package may fail in any way.
+    # The code of another package may raise anything.
     except Exception as error:
         raise CommitOwnerUnavailableError(
             f"the commit owner {table.owner!r} can't be made from its entry point {found.value}: "
@@ -114,7 +117,8 @@ def _from_entry_point(table: ManagedTable) -> CommitOwner:
 
 @cache
 def _entry_points() -> Mapping[str, EntryPoint]:
-    # Imported here, for few tables are managed. What is installed takes milliseconds to read, and stays.
+    # Imported here because few tables are managed. Reading the entry points takes milliseconds, so they are
+    # cached.
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from airflow_delta.engine.deletion_vectors import z85
 from airflow_delta.engine.deletion_vectors.file_format import FIRST_OFFSET, VERSION_BYTE, frame
-from airflow_delta.engine.deletion_vectors.read import path_by_uuid
+from airflow_delta.engine.deletion_vectors.read import decode_uuid_path
 from airflow_delta.engine.deletion_vectors.roaring import serialize
 from airflow_delta.engine.model.dv_descriptor import RELATIVE_PATH, DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Storage
@@ -29,7 +29,7 @@ def write_deletion_vectors(
     """Write deletion vectors into new files in the table's root.
 
     Args:
-        storage: the table's.
+        storage: the table's storage.
         vectors: the rows that each vector deletes; none may be empty.
 
     Returns:
@@ -43,10 +43,10 @@ def write_deletion_vectors(
     paths = []
     serialized = map(serialize, vectors)
     cardinalities = iter(map(len, vectors))
-    for packed in _packed(serialized):
+    for packed in _group_by_file(serialized):
         file_id = uuid.uuid4()
         text = z85.encode(file_id.bytes)
-        content, path = bytearray(VERSION_BYTE), path_by_uuid(text)
+        content, path = bytearray(VERSION_BYTE), decode_uuid_path(text)
         for data in packed:
             descriptors.append(
                 DeletionVectorDescriptor(
@@ -59,8 +59,8 @@ def write_deletion_vectors(
     return descriptors, paths
 
 
-def _packed(vectors: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The serialized vectors in groups, one for each file."""
+def _group_by_file(vectors: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Yield the serialised vectors in groups, one for each file."""
     group: list[bytes] = []
     size = FIRST_OFFSET
     for data in vectors:

@@ -25,6 +25,8 @@ from airflow_delta.engine.model.properties import TableProperties
 
 __all__ = [
     "DOMAIN",
+    "ENABLED",
+    "ENABLEMENT_ONLY_TAG",
     "FEATURE",
     "MATERIALIZED_ROW_COMMIT_VERSION_COLUMN",
     "MATERIALIZED_ROW_ID_COLUMN",
@@ -50,6 +52,12 @@ MATERIALIZED_ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommi
 
 SUSPENDED = "delta.rowTrackingSuspended"
 """The table property that stops giving ids out."""
+
+ENABLED = "delta.enableRowTracking"
+"""The table property that enables row tracking."""
+
+ENABLEMENT_ONLY_TAG = "rowTrackingEnablementOnly"
+"""The tag of a ``commitInfo`` whose commit does nothing but enable row tracking."""
 
 PRESERVED_TAG = "delta.rowTracking.preserved"
 """The tag of a ``commitInfo`` that says whether all rows kept their ids."""

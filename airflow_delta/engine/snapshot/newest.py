@@ -122,7 +122,7 @@ class NewestSnapshot:
         return None
 
     def _owner_of(self, snapshot: Snapshot) -> OwnedTable | None:
-        return self._owners.owner_of(self._storage, snapshot.protocol, snapshot.metadata)
+        return self._owners.find_owned_table(self._storage, snapshot.protocol, snapshot.metadata)
 
     def _may_be_another(self, kept: _Kept) -> bool:
         """Whether the newest commit may have been replaced by one of the same size and time."""

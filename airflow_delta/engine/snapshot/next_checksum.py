@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_delta.engine.commit.post_commit import warn_afterwards
+from airflow_delta.engine.commit.post_commit import warn_after_commit
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.features.in_commit_timestamps import TimestampSource, timestamp_source
 from airflow_delta.engine.features.protocol import supported_features
@@ -221,7 +221,7 @@ def _best_effort(storage: Storage, version: int, write: Callable[[], bool]) -> b
     try:
         return write()
     except Exception as error:  # noqa: BLE001 - the version is there; nothing may make it look failed
-        warn_afterwards(
+        warn_after_commit(
             f"{storage.root}: version {version} is there, but its version checksum can't be written "
             f"({error}); readers do without",
             stacklevel=4,

@@ -66,7 +66,7 @@ def with_ratified_commits(
     """
     storage = snapshot.storage
     try:
-        owned = owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
+        owned = owners.find_owned_table(storage, snapshot.protocol, snapshot.metadata)
         commits = () if owned is None else _tracked_from(snapshot, owned)
     except (CommitOwnerError, InvalidTableError) as error:
         if for_writing:

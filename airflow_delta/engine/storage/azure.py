@@ -1,16 +1,12 @@
-"""Azure Blob Storage and Data Lake Storage, in the forms that Spark and fsspec use.
+"""Azure Blob Storage and Data Lake Storage, with the URIs of Spark and fsspec.
 
-* ``abfss://<container>@<account>.dfs.core.windows.net/<path>``, or ``abfs://``; the account is part
-  of the location. Other clouds and Microsoft OneLake are told by the host.
-* ``abfs://<container>/<path>`` or ``az://<container>/<path>``; the account is an option or in the
+* ``abfss://<container>@<account>.dfs.core.windows.net/<path>``, or ``abfs://``: the URI has the account.
+  The host also says whether it is another cloud or Microsoft OneLake.
+* ``abfs://<container>/<path>`` or ``az://<container>/<path>``: the account is an option or in the
   environment.
 
-What the options leave open is taken from the environment: the ``AZURE_…`` variables, a workload
+Settings that aren't storage options come from the environment: the ``AZURE_…`` variables, a workload
 identity, or the managed identity of the machine.
-
-An account with a hierarchical namespace lists directory by directory, so the order of a flat
-listing isn't that of the names: listings use a delimiter and are sorted here. The service takes a
-backslash for a slash, so names with one are refused.
 """
 
 from __future__ import annotations
@@ -22,9 +18,9 @@ from obstore.store import AzureStore
 
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.canonical_location import Endpoint, join_path
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.place import Endpoint, place_below
 from airflow_delta.engine.storage.store_arguments import (
     CONTAINER,
     OptionNames,
@@ -69,15 +65,15 @@ AZURE_OPTIONS: OptionNames = {
 _PUBLIC_CLOUD = "core.windows.net"
 _FABRIC = "fabric.microsoft.com"
 
-# What obstore calls a server that stands in for Azure, where the environment asks for it.
+# The defaults of obstore, if the environment selects an emulator of Azure.
 _EMULATOR, _EMULATED_ACCOUNT = "http://127.0.0.1:10000", "devstoreaccount1"
 
 
 def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
-    """The storage of a location in Azure. No I/O is done.
+    """Make the storage of a location in Azure. No I/O is done.
 
     Args:
-        uri: one of the forms that the module shows.
+        uri: one of the forms in the module's docstring.
         options: see `AZURE_OPTIONS` and `CLIENT_OPTIONS`.
 
     Raises:
@@ -97,10 +93,13 @@ def open_azure(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     store = build_store(AzureStore, container, location, known, variables="AZURE_")
     return ObjectStorage(
         root=location.root,
-        place=_place(location, container, known.store),
+        canonical_location=_canonical_location(location, container, known.store),
         store=store,
+        # An account with a hierarchical namespace lists directory by directory, not in the order of the
+        # names.
         capabilities=Capabilities(put_if_absent=True, start_after=False, remote=True),
         delete_batch=256,
+        # The service treats a backslash as a slash.
         unfit="\\",
     )
 
@@ -122,8 +121,10 @@ def _settings_of_host(host: str, uri: str) -> dict[str, str]:
     return settings
 
 
-def _place(location: StoreLocation, container: str, settings: Mapping[str, str]) -> str:
-    """Which store and where; see `place`. All that isn't in the settings is in the environment."""
+def _canonical_location(
+    location: StoreLocation, container: str, settings: Mapping[str, str]
+) -> str:
+    """Build the canonical location; settings that aren't options come from the environment."""
     account = _setting("account_name", settings) or _EMULATED_ACCOUNT
     account = account.lower()
     endpoint = _setting("endpoint", settings)
@@ -135,20 +136,20 @@ def _place(location: StoreLocation, container: str, settings: Mapping[str, str])
     else:
         cloud = _cloud(Endpoint.of(endpoint), account)
     if cloud is not None:
-        return place_below(f"abfss://{container}@{account}.dfs.{cloud}", location.prefix)
+        return join_path(f"abfss://{container}@{account}.dfs.{cloud}", location.prefix)
     store = f"abfss+{Endpoint.of(str(endpoint))}"
-    return place_below(f"{store}/{container}@{account}", location.prefix)
+    return join_path(f"{store}/{container}@{account}", location.prefix)
 
 
 def _setting(name: str, settings: Mapping[str, str]) -> str | None:
-    """What the client goes by: an option, else what the environment says."""
+    """Return the setting that the client uses: an option, else an environment variable."""
     variables = (alias.upper() for alias in AZURE_OPTIONS[name] if alias.startswith("azure_"))
-    told = (os.environ[variable] for variable in variables if variable in os.environ)
-    return settings.get(name) or next(told, None)
+    values = (os.environ[variable] for variable in variables if variable in os.environ)
+    return settings.get(name) or next(values, None)
 
 
 def _cloud(server: Endpoint, account: str) -> str | None:
-    """The cloud whose host for an account a server is; None for any other server."""
+    """Return the cloud, if the server is the host of an account there; None for any other server."""
     for kind in ("blob", "dfs"):
         cloud = server.host.removeprefix(f"{account}.{kind}.")
         if cloud != server.host and server.port is None and not server.path:

@@ -1,7 +1,7 @@
 """Google Cloud Storage: ``gs://<bucket>/<path>``, or ``gcs://``.
 
-What the options leave open is taken from the environment: the ``GOOGLE_…`` variables, the
-application default credentials, or the service account of the machine.
+Settings that aren't storage options come from the environment: the ``GOOGLE_…`` variables, the application
+default credentials, or the service account of the machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from obstore.store import GCSStore
 
 from airflow_delta.engine.storage.base import Capabilities
+from airflow_delta.engine.storage.canonical_location import Endpoint, join_path
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.obstore_errors import build_store
-from airflow_delta.engine.storage.place import Endpoint, place_below
 from airflow_delta.engine.storage.store_arguments import (
     OptionNames,
     StoreLocation,
@@ -40,7 +40,7 @@ GCS_OPTIONS: OptionNames = {
 
 
 def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
-    """The storage of a location in GCS. No I/O is done.
+    """Make the storage of a location in GCS. No I/O is done.
 
     Args:
         uri: ``gs://<bucket>/<path>`` or ``gcs://<bucket>/<path>``.
@@ -54,15 +54,15 @@ def open_gcs(uri: str, options: Mapping[str, object]) -> ObjectStorage:
     server = known.store.get("base_url") or os.environ.get("GOOGLE_BASE_URL")
     return ObjectStorage(
         root=location.root,
-        place=_place(location, server),
+        canonical_location=_canonical_location(location, server),
         store=build_store(GCSStore, location.container, location, known, variables="GOOGLE_"),
         capabilities=Capabilities(put_if_absent=True, start_after=True, remote=True),
     )
 
 
-def _place(location: StoreLocation, server: str | None) -> str:
-    """Which store and where; see `place`."""
+def _canonical_location(location: StoreLocation, server: str | None) -> str:
+    """Build the canonical location; see the module `canonical_location`."""
     endpoint = None if server is None else Endpoint.of(server)
     google = endpoint is None or endpoint.is_below("googleapis.com")
     store = "gs:/" if google else f"gs+{endpoint}"
-    return place_below(f"{store}/{location.container}", location.prefix)
+    return join_path(f"{store}/{location.container}", location.prefix)

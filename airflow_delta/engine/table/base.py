@@ -12,7 +12,7 @@ from airflow_delta.engine.model.lazy import lazy_property
 from airflow_delta.engine.public_text import without_password
 from airflow_delta.engine.snapshot.newest import NewestSnapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.storage.file_access import FileAccess, checked_prefixes
+from airflow_delta.engine.storage.file_access import FileAccess, check_prefixes
 from airflow_delta.engine.storage.location import open_storage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TableBase:
             expected = "a mapping of names to commit owners, or None"
             check_type("commit_owners", commit_owners, Mapping, expected, table=location)
         self._owners = CommitOwners(commit_owners)
-        self._allowed_outside = checked_prefixes(allowed_outside, table=location)
+        self._allowed_outside = check_prefixes(allowed_outside, table=location)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is open or known here is of no use to another process.

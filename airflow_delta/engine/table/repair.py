@@ -1,4 +1,7 @@
-"""The methods of `DeltaTable` for a table in trouble: check, repair, restore, drop a feature."""
+"""The methods of `DeltaTable` for a table in trouble: check, repair, restore, drop a feature.
+
+Enabling row tracking is here too, because it makes several commits like dropping a feature.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.maintenance.drop_feature.execution import DropFeatureResult
     from airflow_delta.engine.maintenance.drop_feature.rewrite import Rewriter
     from airflow_delta.engine.maintenance.restore.plan import RestoreResult
+    from airflow_delta.engine.maintenance.row_tracking.execution import RowTrackingResult
     from airflow_delta.engine.maintenance.statistics_repair import StatisticsRepair
     from airflow_delta.engine.maintenance.table_files.availability import PastFiles
     from airflow_delta.engine.snapshot.snapshot import Snapshot
@@ -62,10 +66,10 @@ class RepairMethods(TableBase):
         """
         from airflow_delta.engine.maintenance.table_files.availability import (
             check_version_files,
-            newest_known,
+            open_newest_known,
         )
 
-        newest = newest_known(self.storage, self._owners)
+        newest = open_newest_known(self.storage, self._owners)
         return check_version_files(snapshot, newest, self.file_access)
 
     def repair_statistics(self) -> StatisticsRepair:
@@ -175,3 +179,25 @@ class RepairMethods(TableBase):
             rewriter=rewriter,
             dry_run=dry_run,
         )
+
+    def enable_row_tracking(self, *, dry_run: bool = False) -> RowTrackingResult:
+        """Enable row tracking on a table with data: give row ids to all files, and set the property.
+
+        Files are committed again in batches of at most 22,000, with ``dataChange=false``, as Delta Spark
+        does. A run that was stopped is continued by the next one. If row tracking is enabled already,
+        nothing is done. See ``maintenance/row_tracking``.
+
+        Args:
+            dry_run: only plan; ``result.plan.steps`` has the steps.
+
+        Raises:
+            InvalidArgumentError: row tracking is suspended.
+            ConstraintViolationError: a file has no number of records in its statistics.
+            UnsupportedFeatureError: the engine can't write the table.
+            CommitConflictError: concurrent commits conflicted again and again.
+            CommitOutcomeUnknownError: the store failed; the last commit may have been made. Call it again.
+            DeltaError: see `DeltaTable.transaction` and `OptimisticTransaction.commit`.
+        """
+        from airflow_delta.engine.maintenance.row_tracking.execution import enable_row_tracking
+
+        return enable_row_tracking(self.storage, self._owners, dry_run=dry_run)

@@ -18,7 +18,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from airflow_delta.engine.commit.committers import committer_for, finish_release
+from airflow_delta.engine.commit.committers import choose_committer, finish_release
 from airflow_delta.engine.commit.registry import CommitOwners, OwnedTable
 from airflow_delta.engine.errors import (
     CommitConflictError,
@@ -191,7 +191,7 @@ class CommitLoop:
             attempt,
             checkpoint_due=is_checkpoint_due(context.version, context.properties),
         )
-        committer = committer_for(
+        committer = choose_committer(
             self._storage, before=self._owned, after=self._owned_after(context)
         )
         if self._base is not None and self._owned is None:
@@ -224,7 +224,9 @@ class CommitLoop:
             return None
         if self._owned is not None:
             return self._owned
-        return self._request.owners.owner_of(self._storage, context.protocol, context.metadata)
+        return self._request.owners.find_owned_table(
+            self._storage, context.protocol, context.metadata
+        )
 
     def _is_current(self) -> bool:
         """Whether the version to follow is still the newest.

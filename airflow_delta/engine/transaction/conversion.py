@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow_delta.engine.commit.committers import finish_release
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.commit.store.backfill_policy import same_conf
+from airflow_delta.engine.commit.store.backfill_policy import is_same_conf
 from airflow_delta.engine.errors import InvalidArgumentError
 from airflow_delta.engine.features.managed_commits import (
     FEATURE,
@@ -187,7 +187,7 @@ def _check_same_owner(
             table=base.table,
         )
     found = {k: v for k, v in base.properties.commit_owner_conf.items() if k != TABLE_ID}
-    if conf is not None and not same_conf(found, conf):
+    if conf is not None and not is_same_conf(found, conf):
         raise InvalidArgumentError(
             f"the commit owner {owner!r} has the table already, with the configuration {found} instead of "
             f"{dict(conf)}: omit the configuration, or take the table back and convert it again",

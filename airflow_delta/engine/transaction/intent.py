@@ -11,6 +11,7 @@ operation declares its intent to the transaction (`OptimisticTransaction.declare
 `Tombstones`       the commit removes deletion vectors that never were data files
 `EmptyVersion`     the commit may hold nothing
 `SystemDomain`     the commit sets or removes a metadata domain of the protocol
+`CheckedRows`      the rows of the table keep the rules that the commit adds
 =================  ============================================================================
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
 __all__ = [
+    "CheckedRows",
     "CloneVersion",
     "DropFeatures",
     "EmptyVersion",
@@ -106,8 +108,17 @@ class SystemDomain:
     action: DomainMetadata
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """The rows of the version on which the transaction is based keep every rule that the commit adds.
+
+    The engine doesn't see rows, so somebody else has checked them. The version counts as read whole: any
+    file that is added or removed concurrently is a conflict.
+    """
+
+
 Purpose: TypeAlias = RestoreVersion | CloneVersion | DropFeatures | Tombstones | EmptyVersion
 """What a commit as a whole is for: at most one of these."""
 
-Intent: TypeAlias = Purpose | SystemDomain
+Intent: TypeAlias = Purpose | SystemDomain | CheckedRows
 """What can be declared to a transaction."""

@@ -24,6 +24,7 @@ from airflow_delta.engine.model.actions import (
 )
 from airflow_delta.engine.model.arguments import check_text
 from airflow_delta.engine.transaction.intent import (
+    CheckedRows,
     EmptyVersion,
     Intent,
     Purpose,
@@ -35,7 +36,7 @@ from airflow_delta.engine.transaction.intent import (
 if TYPE_CHECKING:
     from airflow_delta.engine.snapshot.snapshot import Snapshot
 
-__all__ = ["Actions", "StagedActions"]
+__all__ = ["Actions", "StagedActions", "check_identifier"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Actions:
         cdc: the change data files.
         identity_marks: for each identity column, by name, the furthest value in the added files.
         purpose: what a commit of the engine's own operations is for; None for commits of users.
+        rows_checked: whether the rows of the table are known to keep the rules that the commit adds; see
+            `intent.CheckedRows`.
     """
 
     protocol: Protocol | None = None
@@ -63,6 +66,7 @@ class Actions:
     cdc: tuple[AddCdcFile, ...] = ()
     identity_marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     purpose: Purpose | None = None
+    rows_checked: bool = False
 
     @property
     def restored_version(self) -> Snapshot | None:
@@ -113,6 +117,7 @@ class StagedActions:
     cdc: list[AddCdcFile] = field(default_factory=list)
     identity_marks: dict[str, int] = field(default_factory=dict)
     purpose: Purpose | None = None
+    rows_checked: bool = False
 
     def set_transaction(self, app_id: str, version: int, *, now_ms: int) -> None:
         """Stage a transaction identifier.
@@ -125,12 +130,7 @@ class StagedActions:
         Raises:
             InvalidArgumentError: the application isn't a text, or the number isn't a 64-bit integer.
         """
-        if not _is_identifier(app_id, version):
-            raise InvalidArgumentError(
-                "a transaction identifier is a text and an integer of 64 bits, found "
-                f"{app_id!r} and {version!r}",
-                table=self.table,
-            )
+        check_identifier(app_id, version, table=self.table)
         self.transactions[app_id] = Txn(app_id, version, now_ms)
 
     def set_user_domain(self, action: DomainMetadata) -> None:
@@ -157,6 +157,9 @@ class StagedActions:
         if isinstance(intent, SystemDomain):
             self.domains[intent.action.domain] = intent.action
             return
+        if isinstance(intent, CheckedRows):
+            self.rows_checked = True
+            return
         if self.purpose is not None:
             raise InvalidArgumentError(
                 f"a commit has one purpose: expected {type(self.purpose).__name__}, found "
@@ -177,9 +180,20 @@ class StagedActions:
             tuple(self.cdc),
             MappingProxyType(dict(self.identity_marks)),
             self.purpose,
+            self.rows_checked,
         )
 
 
-def _is_identifier(app_id: object, version: object) -> bool:
+def check_identifier(app_id: object, version: object, *, table: str) -> None:
+    """Check that an application and a number can be a transaction identifier.
+
+    Raises:
+        InvalidArgumentError: the application isn't a text, or the number isn't a 64-bit integer.
+    """
     is_long = type(version) is int and -(2**63) <= version < 2**63
-    return isinstance(app_id, str) and is_long
+    if not (isinstance(app_id, str) and is_long):
+        raise InvalidArgumentError(
+            "a transaction identifier is a text and an integer of 64 bits, found "
+            f"{app_id!r} and {version!r}",
+            table=table,
+        )

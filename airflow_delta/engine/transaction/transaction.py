@@ -39,7 +39,12 @@ from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.commit_loop import CommitLoop, CommitRequest, now_ms
 from airflow_delta.engine.transaction.file_rows import check_file_rows, remove_actions
-from airflow_delta.engine.transaction.intent import CloneVersion, Intent, RestoreVersion
+from airflow_delta.engine.transaction.intent import (
+    CheckedRows,
+    CloneVersion,
+    Intent,
+    RestoreVersion,
+)
 from airflow_delta.engine.transaction.provenance import (
     Provenance,
     check_operation,
@@ -123,7 +128,9 @@ class OptimisticTransaction:
                 operation=Operation.COMMIT,
                 enforced=self._enforced,
             )
-            self._owned = self._owners.owner_of(storage, snapshot.protocol, snapshot.metadata)
+            self._owned = self._owners.find_owned_table(
+                storage, snapshot.protocol, snapshot.metadata
+            )
 
     @property
     def table(self) -> str:
@@ -192,6 +199,16 @@ class OptimisticTransaction:
         self._reads.predicates.append(expression)
         self._reads.paths.append(files["path"])
         return files if columns is None else files.select(list(columns))
+
+    def note_read(self, files: pa.Table) -> None:
+        """Record that files of the snapshot were read, however they were found.
+
+        A concurrent commit is then a conflict if it removes one of them, but not if it adds others.
+
+        Args:
+            files: rows of `Snapshot.files`, with the column ``path``.
+        """
+        self._reads.paths.append(files["path"])
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return an application's last transaction, if any, and record that it was read.
@@ -321,7 +338,7 @@ class OptimisticTransaction:
             InvalidArgumentError: the transaction has another purpose already.
         """
         self._staged.declare(intent)
-        if isinstance(intent, RestoreVersion | CloneVersion):
+        if isinstance(intent, RestoreVersion | CloneVersion | CheckedRows):
             self._reads.whole_table = True
 
     def set_protocol(self, protocol: Protocol) -> None:

@@ -81,13 +81,13 @@ class ManagedCommitMethods(TableAccess):
             before).
         :raises DeltaError: the table can't be read or converted.
         """
-        from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError
+        from airflow_delta.engine.errors import CommitOwnerUnavailableError, CommitStoreMissingError
         from airflow_delta.engine.transaction.conversion import ConversionResult
 
         table = self.table(table_uri)
         try:
             result = table.convert_to_managed(owner, conf)
-        except NoBooksError:
+        except CommitStoreMissingError:
             # The owner can be reached, but doesn't have this table.
             raise
         except CommitOwnerUnavailableError as error:

@@ -90,6 +90,18 @@ class RepairMethods(MaintenanceMethods):
         )
         return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
 
+    def enable_row_tracking(self, table_uri: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Enable row tracking.
+
+        :param dry_run: only report what would be done.
+        :returns: ``table_uri``, the entries of `RowTrackingResult.to_dict`, ``dry_run`` and
+            ``duration_ms``.
+        :raises DeltaError: row tracking can't be enabled.
+        """
+        began = time.monotonic()
+        result = self.table(table_uri).enable_row_tracking(dry_run=dry_run)
+        return timed_report(table_uri, result.to_dict(), began=began, dry_run=dry_run)
+
     def _checkpoint_if_possible(
         self, table_uri: str, version: int, *, backfill_first: bool
     ) -> dict[str, Any]:

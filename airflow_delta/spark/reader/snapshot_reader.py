@@ -30,7 +30,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from airflow_delta.engine import DeltaTable, Snapshot
 from airflow_delta.engine.arrow.statistics.parse import num_records
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
 from airflow_delta.engine.features.column_mapping import mapping_mode
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.spark.reader.columns import FIELD_IDS, file_schema, frame_schema
@@ -213,7 +213,7 @@ class SnapshotReader:
         Raises:
             DeletionVectorError: a vector can't be read.
         """
-        return read_vector_column(
+        return read_deletion_vector_column(
             adds["deletionVector"],
             self._storage,
             table=self._snapshot.table,

@@ -42,9 +42,7 @@ from airflow_delta.spark.runtime.executor_errors import error_text, errors_of_ex
 __all__ = [
     "GENERATION_EXPRESSION",
     "RowRule",
-    "check_constraint",
     "checked",
-    "not_null_rules",
     "row_rules",
     "violation",
 ]
@@ -95,18 +93,19 @@ def row_rules(
             needn't be checked.
 
     Raises:
-        InvalidTableError: an expression of the table can't be parsed, or the declared type of a CHAR or
-            VARCHAR column.
+        InvalidTableError: an invariant isn't JSON as the protocol has it; or the declared type of a CHAR or
+            VARCHAR column can't be parsed. Whether Spark can evaluate the expressions is found when the
+            rules are applied to rows.
     """
     return (
-        *not_null_rules(schema),
-        *(_invariants(schema, table)),
+        *_not_null(schema),
+        *_invariants(schema, table),
         *(
-            check_constraint(name, expression, schema, table=table)
+            _constraint(name, expression, schema)
             for name, expression in sorted(properties.constraints.items())
         ),
         *(
-            _generated(field, schema, table)
+            _generated(field, schema)
             for field in schema
             if field.name in generated_given and GENERATION_EXPRESSION in field.metadata
         ),
@@ -114,31 +113,18 @@ def row_rules(
     )
 
 
-def not_null_rules(schema: StructType) -> Iterator[RowRule]:
-    """Get the NOT NULL rules of a schema."""
+def _not_null(schema: StructType) -> Iterator[RowRule]:
     for field in schema:
         for name, has_null in unwanted_nulls(F.col(quoted(field.name)), field):
             message = f"the rows have a null in the column {name}, which is NOT NULL"
             yield RowRule(f"NOT NULL {name}", (name,), has_null, message)
 
 
-def check_constraint(name: str, expression: str, schema: StructType, *, table: str) -> RowRule:
-    """Get the rule of a CHECK constraint.
-
-    Args:
-        name: its name.
-        expression: its condition, in SQL.
-        schema: the table's.
-        table: its location, for errors.
-
-    Raises:
-        InvalidTableError: the condition can't be parsed.
-    """
-    rule = f"CHECK {name}"
+def _constraint(name: str, expression: str, schema: StructType) -> RowRule:
     return RowRule(
-        rule,
+        f"CHECK {name}",
         _columns(expression, schema),
-        _is_not_true(_parsed(expression, rule, table)),
+        _is_not_true(F.expr(expression)),
         f"the rows break the constraint {name}, CHECK ({expression})",
     )
 
@@ -173,7 +159,7 @@ def checked(rows: DataFrame, rules: Sequence[RowRule], *, table: str) -> DataFra
 def violation(
     rows: DataFrame, rules: Sequence[RowRule], *, table: str
 ) -> ConstraintViolationError | None:
-    """Count the rows that break each rule, in one pass.
+    """Count the rows that break each rule, in one pass, and get one of them.
 
     Args:
         rows: the rows, with the columns of the table.
@@ -191,24 +177,23 @@ def violation(
     if not rules:
         return None
     counts = [F.count(F.when(rule.violated, F.lit(1))) for rule in rules]
-    # The least one, so that the same rows give the same message.
-    samples = [F.min(F.when(rule.violated, _shown(rows, rule))) for rule in rules]
     try:
-        totals = rows.agg(F.array(*counts).alias("counts"), F.array(*samples).alias("samples"))
+        totals = rows.agg(F.array(*counts).alias("counts"))
     except AnalysisException:
         _raise_unresolved(rows, rules, table)
         raise
     with errors_of_executors():
         (total,) = totals.collect()
-    broken = [
-        (rule, count, sample)
-        for rule, count, sample in zip(rules, total["counts"], total["samples"], strict=True)
-        if count
-    ]
-    if not broken:
-        return None
-    (rule, count, sample), *others = broken
-    also = "".join(f"; {_num_rows(num)} {other.name} too" for other, num, _ in others)
+        found = zip(rules, total["counts"], strict=True)
+        broken = [(rule, count) for rule, count in found if count]
+        if not broken:
+            return None
+        (rule, count), *others = broken
+        # Not in the same pass, which reads no other columns than those of the rules.
+        example = rows.where(rule.violated).select(_shown(rows, rule)).first()
+    # If the rows are others each time that they are evaluated, there may be none now.
+    sample = "a row that is gone" if example is None else example[0]
+    also = "".join(f"; {_num_rows(num)} {other.name} too" for other, num in others)
     return ConstraintViolationError(
         f"{rule.message}: {_num_rows(count)} this rule, for example {sample}{also}",
         table=table,
@@ -248,12 +233,11 @@ def _invariants(schema: StructType, table: str) -> Iterator[RowRule]:
         if _INVARIANTS not in field.metadata:
             continue
         column = ".".join(path)
-        rule = f"invariant of {column}"
         expression = _invariant(field.metadata[_INVARIANTS], column, table)
         yield RowRule(
-            rule,
+            f"invariant of {column}",
             tuple(dict.fromkeys((column, *_columns(expression, schema)))),
-            _is_not_true(_parsed(expression, rule, table)),
+            _is_not_true(F.expr(expression)),
             f"the rows break the invariant of the column {column}, {expression}",
         )
 
@@ -272,12 +256,11 @@ def _invariant(text: Any, column: str, table: str) -> str:
     return expression
 
 
-def _generated(field: StructField, schema: StructType, table: str) -> RowRule:
+def _generated(field: StructField, schema: StructType) -> RowRule:
     expression = str(field.metadata[GENERATION_EXPRESSION])
-    rule = f"generated column {field.name}"
-    wanted = _parsed(expression, rule, table).cast(spark_type(field.data_type))
+    wanted = F.expr(expression).cast(spark_type(field.data_type))
     return RowRule(
-        rule,
+        f"generated column {field.name}",
         tuple(dict.fromkeys((field.name, *_columns(expression, schema)))),
         ~F.col(quoted(field.name)).eqNullSafe(wanted),
         f"the rows have another value in the column {field.name} than its generation expression, "
@@ -296,13 +279,6 @@ def _lengths(field: StructField, table: str) -> Iterator[RowRule]:
 
 def _is_not_true(condition: Column) -> Column:
     return ~F.coalesce(condition, F.lit(False))
-
-
-def _parsed(expression: str, rule: str, table: str) -> Column:
-    try:
-        return F.expr(expression)
-    except AnalysisException as error:
-        raise _invalid(rule, error, table) from error
 
 
 def _columns(expression: str, schema: StructType) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from airflow_delta.engine.errors import ConstraintViolationError
+from airflow_delta.engine.errors import ConstraintViolationError, UnsupportedFeatureError
 from airflow_delta.engine.features.column_mapping import physical_name, physical_paths
 from airflow_delta.engine.features.iceberg_compat import iceberg_compat_version
-from airflow_delta.engine.features.schema_walk import SchemaPath
+from airflow_delta.engine.features.schema_walk import SchemaPath, all_types
 from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.model.schema import (
     VOID,
@@ -105,8 +105,11 @@ def file_layout(
         ConstraintViolationError: files would have no column, or a void is inside an array or a map.
             Facts: columns.
         InvalidTableError: a column lacks its physical name or id.
+        UnsupportedFeatureError: the table has arrays or maps under icebergCompatV2.
     """
     table = properties.table
+    if iceberg_compat_version(supported, properties) == 2:
+        _check_no_nested_ids(schema, table)
     without = () if _stores_partition_columns(properties, supported) else partition_by
     _check_storable(schema, partition_by, table)
     logical = stored_struct(schema, mode="none", without=without)
@@ -192,6 +195,23 @@ def _stores_partition_columns(properties: TableProperties, supported: frozenset[
         or "materializePartitionColumns" in supported
         or properties.flag("delta.writePartitionColumnsToParquet")
     )
+
+
+def _check_no_nested_ids(schema: StructType, table: str) -> None:
+    """Refuse arrays and maps where Iceberg needs the ids of their contents, which Spark can't write."""
+    found = [
+        ".".join(path)
+        for path, data_type in all_types(schema)
+        if isinstance(data_type, (ArrayType, MapType))
+    ]
+    if found:
+        raise UnsupportedFeatureError(
+            f"the table has icebergCompatV2, which needs field ids inside the arrays and maps {found}, and "
+            "Spark's Parquet writer has none there: write to the table with Delta Spark, or turn "
+            "delta.enableIcebergCompatV2 off",
+            table=table,
+            features=("icebergCompatV2",),
+        )
 
 
 def _check_storable(schema: StructType, partition_by: tuple[str, ...], table: str) -> None:

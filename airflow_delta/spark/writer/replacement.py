@@ -17,6 +17,7 @@ Spec: PROTOCOL.md, "Add File and Remove File", "Partition Value Serialization".
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta.engine.errors import DeltaWarning
 from airflow_delta.engine.features.column_mapping import partition_fields
 from airflow_delta.engine.model.partition_values import parse_partition_value
 from airflow_delta.engine.model.schema import DOUBLE, FLOAT, StructField
@@ -128,6 +130,13 @@ def _files_of_partitions(target: WriteTarget, files: NewFiles) -> pa.Table:
     fields = partition_fields(target.schema, target.partition_by, target.mode)
     wanted = {_key(add.partition_values, fields) for add in files.adds}
     if not fields:
+        warnings.warn(
+            DeltaWarning(
+                f"{target.table}: the table has no partitions, so that "
+                "partition_overwrite='dynamic' replaces all rows"
+            ),
+            stacklevel=2,
+        )
         return transaction.read_table().files()
     inexact = any(field.data_type in (FLOAT, DOUBLE) for field in fields.values())
     if inexact or len(wanted) > _MOST_PARTITIONS:

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from airflow_delta.cli.main import main as cli
 from airflow_delta.engine import AddCdcFile, AddFile, DeltaTable, RemoveFile, Snapshot
 from airflow_delta.engine.arrow.statistics.parse import num_records
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
-from airflow_delta.engine.deletion_vectors.columns import read_vector_column
-from airflow_delta.engine.deletion_vectors.roaring import positions
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
+from airflow_delta.engine.deletion_vectors.columns import read_deletion_vector_column
+from airflow_delta.engine.deletion_vectors.roaring import to_positions
 from airflow_delta.engine.errors import DeltaError
 from airflow_delta.engine.model.schema import DOUBLE, LONG, StructField
 from tests.attacks.fuzz.case import Case, file_key
@@ -52,13 +52,15 @@ class Bench:
     before: tuple[int, Keys] | None = None
     printed: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    owners: dict[str, LedgerOwner] = field(default_factory=dict)
+    owners: dict[str, StoreBackedOwner] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        ledger = MemoryLedger()
+        commit_store = MemoryCommitStore()
         for entry in self.case.books:
-            ledger._entries[entry.table_id] = replace(entry, location=os.path.realpath(self.root))
-        self.owners = {OWNER: LedgerOwner(ledger)}
+            commit_store._entries[entry.table_id] = replace(
+                entry, location=os.path.realpath(self.root)
+            )
+        self.owners = {OWNER: StoreBackedOwner(commit_store)}
 
     def table(self) -> DeltaTable:
         """The table, afresh."""
@@ -219,7 +221,7 @@ def _verify(bench: Bench) -> Any:
 def _vectors(bench: Bench) -> Any:
     table = bench.table()
     files = table.snapshot().files(columns=["deletionVector", "stats"])
-    found = read_vector_column(
+    found = read_deletion_vector_column(
         files["deletionVector"],
         table.storage,
         table=bench.root,
@@ -227,7 +229,7 @@ def _vectors(bench: Bench) -> Any:
         num_rows=num_records(files["stats"]),
     )
     # As the rows of a file are found that are there no more.
-    return [len(positions(vector)) for vector in found.values()]
+    return [len(to_positions(vector)) for vector in found.values()]
 
 
 @_read("data files")

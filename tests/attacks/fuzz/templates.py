@@ -61,12 +61,12 @@ def main(directory: str) -> None:
 
 def _managed(root: str) -> tuple[Tree, tuple[Any, ...]]:
     from airflow_delta.engine import AddFile, DeltaTable
-    from airflow_delta.engine.commit.store.memory import MemoryLedger
-    from airflow_delta.engine.commit.store.owner import LedgerOwner
+    from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+    from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 
     lay_out(data_files("commits") | log_tree("commits", history("commits")), root)
-    ledger = MemoryLedger()
-    table = DeltaTable(root, commit_owners={OWNER: LedgerOwner(ledger)})
+    commit_store = MemoryCommitStore()
+    table = DeltaTable(root, commit_owners={OWNER: StoreBackedOwner(commit_store)})
     table.convert_to_managed(OWNER, {"backfill": "on-request"})
     file = AddFile("part=x/unknown.parquet", {"p-part": "x"}, 1, OLD_MS, data_change=True)
     for app in ("three", "four"):
@@ -78,8 +78,8 @@ def _managed(root: str) -> tuple[Tree, tuple[Any, ...]]:
     for path in Path(root).rglob("*"):
         if path.is_file():
             tree[str(path.relative_to(root))] = File(path.read_bytes())
-    entries = ledger.entries_at(os.path.realpath(root)) or ledger.entries_at(root)
-    entry = ledger.find(entries[0].table_id)
+    entries = commit_store.entries_at(os.path.realpath(root)) or commit_store.entries_at(root)
+    entry = commit_store.find(entries[0].table_id)
     return tree, (entry,)
 
 

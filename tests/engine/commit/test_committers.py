@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from airflow_delta.engine.commit.committers import committer_for, finish_release
+from airflow_delta.engine.commit.committers import choose_committer, finish_release
 from airflow_delta.engine.commit.owner import ManagedTable, Standing
 from airflow_delta.engine.commit.registry import OwnedTable
 from airflow_delta.engine.errors import (
@@ -72,7 +72,7 @@ def taken_over(
 ) -> OwnedTable:
     """A table that the owner has from version 0 on."""
     owned = owned_by(owner, storage, **conf)
-    committer = committer_for(storage, before=None, after=owned)
+    committer = choose_committer(storage, before=None, after=owned)
     assert committer.commit(0, hand_over("first"), txn_id="first") == commit_path(0)
     owner.calls.clear()
     return owned
@@ -88,7 +88,7 @@ def proposed(storage: MemoryStorage) -> list[str]:
 
 
 def test_without_an_owner_the_file_system_decides(inner: MemoryStorage) -> None:
-    committer = committer_for(inner, before=None, after=None)
+    committer = choose_committer(inner, before=None, after=None)
     assert committer.commit(0, commit_of("mine"), txn_id="mine") == commit_path(0)
     assert committer.commit(0, commit_of("theirs"), txn_id="theirs") is None
     assert in_log(inner) == {commit_path(0): commit_of("mine")}
@@ -98,7 +98,7 @@ def test_an_owner_makes_the_versions_of_its_table(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
     owned = taken_over(owner, inner, backfill="on-request")
-    committer = committer_for(inner, before=owned, after=owned)
+    committer = choose_committer(inner, before=owned, after=owned)
     path = committer.commit(1, commit_of("mine"), txn_id="mine")
     assert proposed(inner) == [path]
     assert inner.read(path or "") == commit_of("mine")
@@ -111,7 +111,7 @@ def test_a_commit_that_its_owner_has_backfilled_is_the_one_in_the_log(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
     owned = taken_over(owner, inner)
-    committer = committer_for(inner, before=owned, after=owned)
+    committer = choose_committer(inner, before=owned, after=owned)
     assert committer.commit(1, commit_of("mine"), txn_id="mine") == commit_path(1)
     assert in_log(inner)[commit_path(1)] == commit_of("mine")
 
@@ -126,7 +126,7 @@ def test_a_table_is_given_away_in_two_phases(
     seen: list[bool] = []
     owner.before["take_over"] = lambda: seen.append(commit_path(version) in in_log(inner))
     owner.before["propose"] = lambda: seen.append(commit_path(version) in in_log(inner))
-    committer = committer_for(inner, before=None, after=owned)
+    committer = choose_committer(inner, before=None, after=owned)
     assert committer.commit(version, hand_over("mine"), txn_id="mine") == commit_path(version)
     assert owner.calls == [("propose", version), ("take_over", version)]
     assert seen == [False, True]
@@ -138,7 +138,7 @@ def test_an_owner_that_does_not_agree_gets_no_table(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
     owner.fails["propose"] = CommitOwnerError("not this one", owner="books")
-    committer = committer_for(inner, before=None, after=owned_by(owner, inner))
+    committer = choose_committer(inner, before=None, after=owned_by(owner, inner))
     with pytest.raises(CommitOwnerError, match="not this one"):
         committer.commit(0, hand_over("mine"), txn_id="mine")
     assert [*inner.walk("")] == []
@@ -149,7 +149,7 @@ def test_an_owner_forgets_a_table_that_another_writer_was_faster_to_change(
 ) -> None:
     owned = owned_by(owner, inner)
     owner.after["propose"] = lambda _: inner.create(commit_path(0), commit_of("theirs"))
-    committer = committer_for(inner, before=None, after=owned)
+    committer = choose_committer(inner, before=None, after=owned)
     assert committer.commit(0, hand_over("mine"), txn_id="mine") is None
     assert owner.calls == [("propose", 0), ("forget", 0)]
     with pytest.raises(CommitOwnerError, match="no table with the id t-1"):
@@ -163,7 +163,7 @@ def test_the_next_try_to_give_a_table_away_is_for_the_next_version(
     owned = owned_by(owner, inner)
     inner.create(commit_path(0), commit_of("theirs"))
     owner.fails["forget"] = DOWN
-    committer = committer_for(inner, before=None, after=owned)
+    committer = choose_committer(inner, before=None, after=owned)
     assert committer.commit(0, hand_over("mine"), txn_id="mine") is None
     assert committer.commit(1, hand_over("mine"), txn_id="mine") == commit_path(1)
     assert owner.status(owned.table).latest_version == 1
@@ -175,7 +175,9 @@ def test_an_owner_forgets_a_table_whose_commit_failed(
     storage = FaultyStorage(inner, Fault("create", 0, How.FAIL))
     owned = owned_by(owner, storage)
     with pytest.raises(StorageError, match="the connection broke"):
-        committer_for(storage, before=None, after=owned).commit(0, hand_over("mine"), txn_id="mine")
+        choose_committer(storage, before=None, after=owned).commit(
+            0, hand_over("mine"), txn_id="mine"
+        )
     assert owner.calls == [("propose", 0), ("forget", 0)]
 
 
@@ -187,7 +189,9 @@ def test_an_owner_stands_by_its_promise_where_the_outcome_is_unknown(
     )
     owned = owned_by(owner, storage)
     with pytest.raises(CommitOutcomeUnknownError, match="look for txnId mine"):
-        committer_for(storage, before=None, after=owned).commit(0, hand_over("mine"), txn_id="mine")
+        choose_committer(storage, before=None, after=owned).commit(
+            0, hand_over("mine"), txn_id="mine"
+        )
     assert owner.calls == [("propose", 0)]
     # The commit is there, and the owner finds out.
     again = owned_by(owner, inner)
@@ -200,10 +204,10 @@ def test_an_owner_that_can_not_be_told_finds_out(
 ) -> None:
     owner.fails["take_over"] = error
     owned = owned_by(owner, inner)
-    committer = committer_for(inner, before=None, after=owned)
+    committer = choose_committer(inner, before=None, after=owned)
     with pytest.warns(DeltaWarning, match=r"gives the table to .* 'books'.*it finds out when"):
         assert committer.commit(0, hand_over("mine"), txn_id="mine") == commit_path(0)
-    committer = committer_for(inner, before=owned, after=owned)
+    committer = choose_committer(inner, before=owned, after=owned)
     assert committer.commit(1, commit_of("next"), txn_id="next") is not None
 
 
@@ -212,10 +216,10 @@ def test_a_warning_does_not_undo_what_was_done(
 ) -> None:
     """Tests run with warnings as errors, as other processes may."""
     owner.fails["take_over"] = DOWN
-    committer = committer_for(inner, before=None, after=owned_by(owner, inner))
+    committer = choose_committer(inner, before=None, after=owned_by(owner, inner))
     with caplog.at_level(logging.WARNING):
         assert committer.commit(0, hand_over("mine"), txn_id="mine") == commit_path(0)
-    assert "couldn't be told" in caplog.text
+    assert "couldn't be informed" in caplog.text
 
 
 def test_a_table_is_not_given_away_where_the_store_can_not_create_exclusively(
@@ -227,7 +231,9 @@ def test_a_table_is_not_given_away_where_the_store_can_not_create_exclusively(
     monkeypatch.setattr(inner, "create", refuse)
     owned = owned_by(owner, inner)
     with pytest.raises(UnsafeStorageError, match="no put-if-absent"):
-        committer_for(inner, before=None, after=owned).commit(0, hand_over("mine"), txn_id="mine")
+        choose_committer(inner, before=None, after=owned).commit(
+            0, hand_over("mine"), txn_id="mine"
+        )
     assert owner.calls == [("propose", 0), ("forget", 0)]
 
 
@@ -235,12 +241,12 @@ def test_a_table_is_taken_back_with_all_its_commits(
     inner: MemoryStorage, owner: WatchedOwner
 ) -> None:
     owned = taken_over(owner, inner, backfill="on-request")
-    committer = committer_for(inner, before=owned, after=owned)
+    committer = choose_committer(inner, before=owned, after=owned)
     for version in (1, 2):
         committer.commit(version, commit_of(f"v{version}"), txn_id=f"v{version}")
     seen: list[set[str]] = []
     owner.before["commit"] = lambda: seen.append({*in_log(inner)})
-    releasing = committer_for(inner, before=owned, after=None)
+    releasing = choose_committer(inner, before=owned, after=None)
     assert releasing.commit(3, commit_of("back"), txn_id="back") == commit_path(3)
     assert seen == [{commit_path(version) for version in (0, 1, 2)}]
     assert [*in_log(inner).values()][1:] == [commit_of(writer) for writer in ("v1", "v2", "back")]
@@ -251,9 +257,9 @@ def test_a_table_is_taken_back_with_all_its_commits(
 
 def test_who_takes_a_table_back_can_be_too_late(inner: MemoryStorage, owner: WatchedOwner) -> None:
     owned = taken_over(owner, inner)
-    committer = committer_for(inner, before=owned, after=owned)
+    committer = choose_committer(inner, before=owned, after=owned)
     committer.commit(1, commit_of("theirs"), txn_id="theirs")
-    releasing = committer_for(inner, before=owned, after=None)
+    releasing = choose_committer(inner, before=owned, after=None)
     assert releasing.commit(1, commit_of("back"), txn_id="back") is None
     assert owner.status(owned.table).standing is Standing.ACTIVE
 
@@ -262,8 +268,8 @@ def left_by_a_crash(inner: MemoryStorage, owner: WatchedOwner) -> str:
     """A table whose release is ratified, and not in the log: the path of the commit."""
     storage = FaultyStorage(inner, Fault("create", 0, How.FAIL, suffix=commit_path(2)))
     owned = taken_over(owner, storage, backfill="on-request")
-    committer_for(storage, before=owned, after=owned).commit(1, commit_of("one"), txn_id="one")
-    releasing = committer_for(storage, before=owned, after=None)
+    choose_committer(storage, before=owned, after=owned).commit(1, commit_of("one"), txn_id="one")
+    releasing = choose_committer(storage, before=owned, after=None)
     with pytest.warns(DeltaWarning, match="backfill"):
         path = releasing.commit(2, commit_of("back"), txn_id="back")
     assert path is not None

@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.file_access import FileAccess
@@ -40,8 +40,8 @@ def read(
 
 def test_the_path_of_the_specification() -> None:
     descriptor = DeletionVectorDescriptor("u", "ab" + ENCODED, 4, 40, 6)
-    assert relative_path(descriptor) == f"ab/{NAME}"
-    assert relative_path(IN_FILE) == NAME
+    assert get_relative_path(descriptor) == f"ab/{NAME}"
+    assert get_relative_path(IN_FILE) == NAME
 
 
 def test_the_inline_vector_of_the_specification(storage: LocalStorage) -> None:

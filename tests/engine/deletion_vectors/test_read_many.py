@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from airflow_delta.engine.deletion_vectors import file_format, roaring, z85
-from airflow_delta.engine.deletion_vectors.read import read_deletion_vectors, relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path, read_deletion_vectors
 from airflow_delta.engine.errors import DeletionVectorError
 from airflow_delta.engine.model.dv_descriptor import DeletionVectorDescriptor
 from airflow_delta.engine.storage.base import Capabilities, Storage
@@ -44,7 +44,7 @@ def written(
         content = roaring.serialize(rows)
         found.append(DeletionVectorDescriptor("u", encoded, len(data), len(content), len(rows)))
         data += file_format.frame(content) + bytes(gap)
-    storage.replace(relative_path(found[0]), data)
+    storage.replace(get_relative_path(found[0]), data)
     return found
 
 
@@ -60,7 +60,7 @@ def test_vectors_of_many_files_in_any_order(tmp_path: Path, gap: int, remote: bo
         for descriptor in written(storage, name, wanted[20 * part : 20 * part + 20], gap=gap)
     ]
     absolute = [
-        replace(d, storage_type="p", path_or_inline_dv=f"file:{tmp_path}/{relative_path(d)}")
+        replace(d, storage_type="p", path_or_inline_dv=f"file:{tmp_path}/{get_relative_path(d)}")
         for d in descriptors[:20]
     ]
     data = roaring.serialize(wanted[7])
@@ -83,7 +83,7 @@ def test_vectors_of_many_files_in_any_order(tmp_path: Path, gap: int, remote: bo
     assert found == [rows for _, rows in pairs]
     if gap < 70_000:
         # The first file is read once more, for those that name it by its absolute path.
-        files = [relative_path(d) for d in (descriptors[0], *descriptors[::20])]
+        files = [get_relative_path(d) for d in (descriptors[0], *descriptors[::20])]
         assert sorted(storage.reads) == sorted((path, 0) for path in files)
 
 
@@ -92,12 +92,12 @@ def test_a_damaged_vector_is_named_among_others(tmp_path: Path, remote: bool) ->
     storage = Counting(str(tmp_path), remote=remote)
     vectors = [BitMap64([n]) for n in range(30)]
     first, second = (written(storage, name, vectors) for name in NAMES[:2])
-    path = tmp_path / relative_path(second[17])
+    path = tmp_path / get_relative_path(second[17])
     data = bytearray(path.read_bytes())
     assert second[17].offset is not None
     data[second[17].offset + 20] ^= 1
     path.write_bytes(data)
-    message = rf"vector at offset {second[17].offset} of {relative_path(second[17])} .*CRC-32"
+    message = rf"vector at offset {second[17].offset} of {get_relative_path(second[17])} .*CRC-32"
     with pytest.raises(DeletionVectorError, match=message) as caught:
         read_deletion_vectors([*first, *second], storage, table="t")
     assert caught.value.offset == second[17].offset
@@ -135,7 +135,7 @@ def test_a_file_of_another_version_is_refused_though_its_vectors_are_far_behind(
 ) -> None:
     storage = Counting(str(tmp_path))
     descriptors = written(storage, NAMES[0], [BitMap64([n]) for n in range(5)], gap=100_000)
-    path = tmp_path / relative_path(descriptors[0])
+    path = tmp_path / get_relative_path(descriptors[0])
     path.write_bytes(b"\x02" + path.read_bytes()[1:])
     with pytest.raises(
         DeletionVectorError, match=r"offset 400\d\d\d of .* found a file of another format"
@@ -148,9 +148,9 @@ def test_a_second_file_of_another_version_is_named(tmp_path: Path, remote: bool)
     storage = Counting(str(tmp_path), remote=remote)
     vectors = [BitMap64([n]) for n in range(5)]
     first, second = (written(storage, name, vectors, gap=100_000) for name in NAMES[:2])
-    path = tmp_path / relative_path(second[0])
+    path = tmp_path / get_relative_path(second[0])
     path.write_bytes(b"\x02" + path.read_bytes()[1:])
-    message = f"offset {second[3].offset} of {relative_path(second[0])}"
+    message = f"offset {second[3].offset} of {get_relative_path(second[0])}"
     with pytest.raises(DeletionVectorError, match=message):
         read_deletion_vectors([*first, *second[3:]], storage, table="t")
     path.unlink()

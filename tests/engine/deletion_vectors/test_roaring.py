@@ -123,14 +123,14 @@ def test_elements_out_of_order_are_refused() -> None:
 
 
 def test_positions_are_signed_numbers_in_ascending_order() -> None:
-    array = roaring.positions(BitMap64([2**63 - 1, 0, 2**32]))
+    array = roaring.to_positions(BitMap64([2**63 - 1, 0, 2**32]))
     assert array.dtype == np.int64
     assert array.tolist() == [0, 2**32, 2**63 - 1]
-    assert roaring.positions(BitMap64()).tolist() == []
+    assert roaring.to_positions(BitMap64()).tolist() == []
 
 
 @settings(max_examples=50)
 @given(st.sets(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=40))
 def test_what_is_serialised_is_read_back(values: set[int]) -> None:
     bitmap = roaring.deserialize(roaring.serialize(BitMap64(values)))
-    assert roaring.positions(bitmap).tolist() == sorted(values)
+    assert roaring.to_positions(bitmap).tolist() == sorted(values)

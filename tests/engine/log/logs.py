@@ -89,7 +89,7 @@ class Counting:
         self, storage: MemoryStorage, *, start_after: bool = True, remote: bool = True
     ) -> None:
         self._storage = storage
-        self.root, self.place = storage.root, storage.place
+        self.root, self.canonical_location = storage.root, storage.canonical_location
         self.capabilities = Capabilities(put_if_absent=True, start_after=start_after, remote=remote)
         self.calls: list[tuple[str, str]] = []
         self.listed = 0

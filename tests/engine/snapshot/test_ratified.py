@@ -311,7 +311,9 @@ def test_a_commit_that_the_owners_books_have_lost_is_not_gone_on_from(tmp_path: 
     owner.commits, owner.latest = (tracked(tmp_path, other), tracked(tmp_path, MAP[7])), 7
     restored = {*(f"v{v}" for v in range(6)), "v6-0000", "v7-016a"}
     assert set(newest.get().files(columns=["path"])["path"].to_pylist()) == restored
-    owned = CommitOwners({OWNER: owner}).owner_of(seen.storage, seen.protocol, seen.metadata)
+    owned = CommitOwners({OWNER: owner}).find_owned_table(
+        seen.storage, seen.protocol, seen.metadata
+    )
     assert not is_newest(seen.storage, seen.segment, owned)
     backfilled(tmp_path, other)()
     owner.commits = (tracked(tmp_path, MAP[7]),)
@@ -326,7 +328,9 @@ def test_a_base_that_was_backfilled_meanwhile_is_gone_on_from(tmp_path: Path) ->
     propose(tmp_path, MAP[6])
     owner = ScriptedOwner([tracked(tmp_path, MAP[6])], 6)
     seen = opened(tmp_path, owner)._newest.get()
-    owned = CommitOwners({OWNER: owner}).owner_of(seen.storage, seen.protocol, seen.metadata)
+    owned = CommitOwners({OWNER: owner}).find_owned_table(
+        seen.storage, seen.protocol, seen.metadata
+    )
     assert is_newest(seen.storage, seen.segment, owned)
     backfilled(tmp_path, MAP[6])()
     owner.commits = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_delta.engine.storage.client_settings import client_settings
+from airflow_delta.engine.storage.client_settings import build_client_settings
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.storage.object_store import ObjectStorage
 
@@ -46,4 +46,4 @@ def test_what_no_option_says_is_taken_from_the_environment(
 
 def test_variables_of_other_stores_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_TIMEOUT", "8s")
-    assert client_settings({}, variables="AWS_") == {"timeout": "1h", "read_timeout": "60s"}
+    assert build_client_settings({}, variables="AWS_") == {"timeout": "1h", "read_timeout": "60s"}

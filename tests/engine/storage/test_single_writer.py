@@ -24,7 +24,7 @@ from airflow_delta.engine.storage.base import Capabilities
 from airflow_delta.engine.storage.location import open_storage
 from airflow_delta.engine.storage.object_store import ObjectStorage
 from airflow_delta.engine.storage.s3 import open_s3
-from airflow_delta.engine.storage.single_writer import says_single_writer
+from airflow_delta.engine.storage.single_writer import is_single_writer
 from tests.object_stores import KINDS, new_place
 
 SCHEMA = StructType((StructField("id", PrimitiveType("long"), nullable=True),))
@@ -44,7 +44,7 @@ CAPABLE = Capabilities(put_if_absent=True, start_after=True, remote=True)
     ],
 )
 def test_the_word(options: dict[str, object], said: bool) -> None:
-    assert says_single_writer(options) is said
+    assert is_single_writer(options) is said
 
 
 @pytest.mark.parametrize(

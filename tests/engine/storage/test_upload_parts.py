@@ -42,14 +42,14 @@ Publication = Callable[[Callable[[], None]], None]
 
 def publishing(monkeypatch: pytest.MonkeyPatch, publication: Publication) -> None:
     """Replace how an upload is published; ``publication`` is given the way it really is."""
-    inner: Callable[..., AbstractContextManager[Callable[[], None]]] = upload_parts.parts_uploaded
+    inner: Callable[..., AbstractContextManager[Callable[[], None]]] = upload_parts.upload_in_parts
 
     @contextmanager
     def outer(*args: Any) -> Iterator[Callable[[], None]]:
         with inner(*args) as publish:
             yield lambda: publication(publish)
 
-    monkeypatch.setattr(object_store, "parts_uploaded", outer)
+    monkeypatch.setattr(object_store, "upload_in_parts", outer)
 
 
 def write(storage: ObjectStorage, *, overwrite: bool = False, content: bytes = LARGE) -> None:
@@ -153,7 +153,7 @@ def test_few_parts_are_under_way_at_a_time(
     for name in ("under_way", "most", "parts", "largest"):
         monkeypatch.setattr(Counting, name, 0)
     monkeypatch.setattr(Counting, "full", threading.Barrier(4))
-    monkeypatch.setattr(object_store, "puts_exclusively", lambda *args, **kwargs: True)
+    monkeypatch.setattr(object_store, "honours_conditional_put", lambda *args, **kwargs: True)
     part = 100_000
     monkeypatch.setattr(upload_parts, "_PART", part)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
@@ -186,7 +186,7 @@ def test_parts_of_huge_files_are_larger_as_stores_take_ten_thousand(
         file = tmp_path / str(size)
         with file.open("wb") as sparse:
             sparse.truncate(size)
-        with pytest.raises(GenericError), upload_parts.parts_uploaded(None, "x", file):
+        with pytest.raises(GenericError), upload_parts.upload_in_parts(None, "x", file):
             pass
     assert sizes == [PART, PART, PART + 1]
 

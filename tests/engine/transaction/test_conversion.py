@@ -20,9 +20,9 @@ from deltalake import write_deltalake
 
 from airflow_delta.engine import AddFile, DeltaTable
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.store.commit_store import Ledger
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.commit_store import CommitStore
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
     CommitConflictError,
     CommitOwnerUnavailableError,
@@ -360,10 +360,10 @@ def test_two_that_finish_a_release_do_it_once(tmp_path: Path, owner: WatchedOwne
     assert live(DeltaTable(str(tmp_path))) == {"f0", "f1", "g0", "g1"}
 
 
-class SteppedLedger:
+class SteppedCommitStore:
     """Books each step of which takes a turn."""
 
-    def __init__(self, inner: Ledger, turns: Turns) -> None:
+    def __init__(self, inner: CommitStore, turns: Turns) -> None:
         self._inner = inner
         self._turns = turns
 
@@ -371,7 +371,7 @@ class SteppedLedger:
         method = getattr(self._inner, name)
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            self._turns.step(f"ledger.{name}")
+            self._turns.step(f"commit_store.{name}")
             return method(*args, **kwargs)
 
         return step
@@ -381,10 +381,10 @@ class Race:
     """Writers of one table in memory, who take turns at each step of the store and of the books."""
 
     def __init__(self, table: MemoryTable, turns: Turns) -> None:
-        self.ledger = MemoryLedger()
+        self.commit_store = MemoryCommitStore()
         self.storage: Storage = SteppedStorage(table.storage, turns)
         self._table = table
-        self._stepped = LedgerOwner(SteppedLedger(self.ledger, turns))  # type: ignore[arg-type]
+        self._stepped = StoreBackedOwner(SteppedCommitStore(self.commit_store, turns))  # type: ignore[arg-type]
 
     def writer(self) -> DeltaTable:
         """Another writer, who knows the owner."""
@@ -394,7 +394,7 @@ class Race:
 
     def reader(self) -> DeltaTable:
         """Somebody who doesn't take turns."""
-        owner = LedgerOwner(self.ledger)
+        owner = StoreBackedOwner(self.commit_store)
         delta = DeltaTable(self._table.storage.root, commit_owners={"books": owner})
         delta.__dict__["storage"] = self._table.storage
         return delta
@@ -535,7 +535,7 @@ def test_of_two_conversions_one_is_made(use: Callable[[Turns], None]) -> None:
             reader = race.reader()
             assert reader.commit_status().standing is Standing.ACTIVE
             assert append(reader, "f") == 2
-            entries = race.ledger.entries_at(reader.storage.root)
+            entries = race.commit_store.entries_at(reader.storage.root)
             assert [entry.standing for entry in entries] == [Standing.ACTIVE]
     assert met.keys() == {"False True", "ProtocolChangedError True"}
 

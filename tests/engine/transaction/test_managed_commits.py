@@ -113,7 +113,7 @@ def test_commits_of_a_managed_table_are_files_that_its_owner_has_ratified(
 
 
 def _table_of(owner: WatchedOwner, table: DeltaTable) -> Any:
-    owned = table._owners.owner_of(
+    owned = table._owners.find_owned_table(
         table.storage, table.snapshot().protocol, table.snapshot().metadata
     )
     assert owned is not None

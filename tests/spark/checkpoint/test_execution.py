@@ -170,11 +170,11 @@ def state_by_checkpoint(table: Path, path: str) -> State:
     [
         ("commits", "v2"),
         ("V1", "classic"),
-        ("V1", "v2"),
-        ("parts", "v2"),
+        pytest.param("V1", "v2", marks=pytest.mark.deep),
+        pytest.param("parts", "v2", marks=pytest.mark.deep),
         ("V2 in JSON", "v2"),
         ("V2 and sidecars", "classic"),
-        ("compaction", "classic"),
+        pytest.param("compaction", "classic", marks=pytest.mark.deep),
     ],
 )
 def test_both_engines_give_the_state_that_brute_force_gives(

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_delta.copies.clone_names import find_foreign_file
 from airflow_delta.engine import DeltaTable, OptimisticTransaction, Snapshot
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import (
     UnsupportedFeatureError,
 )
@@ -146,7 +146,9 @@ def test_deletion_vectors_come_along_and_files_stay_under_new_ones(
     for file in first.adds:
         descriptor = file.deletion_vector
         if descriptor and descriptor.storage_type == "u":
-            assert f"/{relative_path(descriptor)}" in {f"/{copy.target}" for copy in first.copies}
+            assert f"/{get_relative_path(descriptor)}" in {
+                f"/{copy.target}" for copy in first.copies
+            }
     # Another vector of a file that is there, one of a file of vectors that is there too, and one less.
     write_commit(
         source,

@@ -16,7 +16,7 @@ from airflow_delta.copies.lease import CopyBeingDeletedError
 from airflow_delta.copies.marker import MARKER, CopyMarker
 from airflow_delta.copies.request import CopyRequest
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
-from airflow_delta.engine.storage.hidden import hidden_name
+from airflow_delta.engine.storage.hidden import make_hidden_name
 from airflow_delta.spark import write
 from airflow_delta.spark.copy import directory_copies
 from airflow_delta.spark.copy.copies import copy_snapshot
@@ -322,7 +322,7 @@ def test_what_a_killed_writer_of_a_marker_has_left_is_nobodys(
     target.mkdir()
     for version in (0, 1):
         for name in (MARKER, DELETING):
-            (target / hidden_name(name)).write_text("{")
+            (target / make_hidden_name(name)).write_text("{")
         copy_snapshot(spark, CopyRequest(source, version, str(target)))
         assert not list(target.glob("*.tmp"))
 

@@ -143,7 +143,6 @@ def test_check_constraints(spark: SparkSession) -> None:
         checked(spark, XY, XY_DDL, *rows, properties=POSITIVE)
     error = caught.value
     assert (error.columns, error.rule, error.num_rows) == (("x",), "CHECK positive", 3)
-    # The least of the texts, so that each run shows the same.
     assert error.row == '{"x":-1,"y z":"b"}'
 
 

@@ -1,1 +1,1 @@
-"""The commit store in a SQL database: SQLite or PostgreSQL."""
+"""A commit owner whose commit store is a SQL database: SQLite or PostgreSQL."""

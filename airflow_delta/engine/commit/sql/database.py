@@ -1,25 +1,15 @@
-"""`SqlDatabase`: the database of a `SqlLedger`, and how its steps are executed in SQLite and PostgreSQL.
+"""`SqlDatabase`: executes the steps of a `SqlCommitStore` in SQLite or PostgreSQL.
 
-A step of a ledger is mostly one statement, and then it runs in autocommit: no transaction, and so no lock,
-is ever open while the other side of the network is waited for, and a client that freezes or vanishes
-holds up nobody. A step that changes two tables is one statement on PostgreSQL, where a statement may change
-several; on SQLite, which has no other side, it is a transaction.
+Most steps are one statement in autocommit. So no transaction, and no lock, is open while a client waits for
+the network, and a client that freezes holds up nobody. A step that changes two tables is one statement on
+PostgreSQL, where a statement may change several tables; on SQLite, which has no network, it is a
+transaction.
 
-=============  ========================================================================================
-PostgreSQL     The row of the table is locked by the UPDATE itself, as READ COMMITTED does it: it waits for
-               another one of the same row and then looks again whether its conditions hold. What is
-               answered is durable as long as ``synchronous_commit`` isn't turned off. Nothing is kept in a
-               session, so that a pooler may stand between that hands them out by transaction.
-SQLite         A file on a local disk, with a write-ahead log: reading waits for nobody. Writers wait for
-               each other. Each commit is flushed to the disk (``synchronous = FULL``).
-=============  ========================================================================================
+Connections are pooled, with one pool for each process. If a pooled connection turns out to be broken, for
+example because the server was restarted, the step is repeated on a new one, unless it must not run twice.
 
-Connections are pooled, one pool per process: a process that was forked off makes its own. Where a pooled
-connection turns out to be broken, as after a restart of the server, the step is repeated on a new one,
-unless it matters whether it was executed before.
-
-The tables, and a file of SQLite, come with the first row. Whoever only looks creates nothing, because the
-name of the database may have been mistyped.
+The first entry creates the tables, and a file of SQLite. Reading creates nothing, because the URL may be
+wrong.
 """
 
 from __future__ import annotations
@@ -50,24 +40,24 @@ from sqlalchemy.exc import (
 )
 
 from airflow_delta.engine.commit.sql.engine import (
-    database_url,
-    new_engine,
-    public_name,
-    sqlite_file,
-    without_secrets,
+    get_sqlite_path,
+    make_engine,
+    mask_secrets,
+    parse_database_url,
+    render_public_url,
 )
 from airflow_delta.engine.commit.sql.schema import (
     TABLES,
-    establish,
-    is_established,
-    keeps_checksums,
+    create_tables,
+    ensure_checksums,
+    has_tables,
     transaction,
 )
 from airflow_delta.engine.errors import (
     CommitOwnerError,
     CommitOwnerUnavailableError,
+    CommitStoreMissingError,
     InvalidArgumentError,
-    NoBooksError,
 )
 
 __all__ = ["SqlDatabase"]
@@ -75,28 +65,28 @@ __all__ = ["SqlDatabase"]
 _T = TypeVar("_T")
 
 _ATTEMPTS = 5
-"""How often a step is tried at most where it can be told that to repeat it is right."""
+"""The most times that a step is tried, if it may be repeated."""
 
-_WRONG_PLACE = (
+_MISSING_REMEDY = (
     "make sure that it is the one that tables were handed over to; if that was lost, restore it from a "
-    "backup. A new one is begun when a table is handed over"
+    "backup. The next hand-over of a table creates a new one"
 )
 
-_NO_DATABASE = "file is not a database"
-"""What SQLite says of a file; Python 3.10 doesn't tell its number for that, 26."""
+_NOT_A_DATABASE = "file is not a database"
+"""SQLite's message. Python 3.10 doesn't expose its error code, 26."""
 
 _SERIALIZATION_FAILURE = "40001"
-"""The SQLSTATE."""
+"""The SQLSTATE of PostgreSQL."""
 
 
 class SqlDatabase:
-    """A database whose tables are those of `sql_schema`.
+    """A database with the tables of `schema`.
 
-    It may be shared by threads, inherited by a process that is forked off, and pickled, which writes the
-    URL with its password.
+    Threads may share it, and forked processes may inherit it. It can be pickled; the pickle holds the URL
+    with its password.
 
     Args:
-        url: which database, as SQLAlchemy writes it: ``postgresql+psycopg://user:password@host/database``
+        url: the database, as SQLAlchemy writes it: ``postgresql+psycopg://user:password@host/database``
             or ``sqlite:////absolute/path``. Parameters behind ``?`` go to the driver.
 
     Raises:
@@ -104,16 +94,16 @@ class SqlDatabase:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = database_url(url)
-        # By process: a child must neither use nor close the connections that it has inherited, so that
-        # it keeps those of its parents and leaves them alone.
+        self._url = parse_database_url(url)
+        # By process id. A forked process must neither use nor close the connections of its parent. So it
+        # keeps the parent's engine, unused, and makes one of its own.
         self._engines: dict[int, Engine] = {}
         self._checksums = True
 
     @property
     def name(self) -> str:
-        """The URL without anything secret; for messages."""
-        return public_name(self._url)
+        """The URL without its secrets, for messages."""
+        return render_public_url(self._url)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -121,17 +111,17 @@ class SqlDatabase:
     def __reduce__(self) -> tuple[type[SqlDatabase], tuple[str]]:
         return type(self), (self._url.render_as_string(hide_password=False),)
 
-    def establish(self) -> None:
-        """Create the tables, and a file of SQLite, where they aren't there.
+    def create_tables(self) -> None:
+        """Create the tables, and a file of SQLite, if they don't exist.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
         """
-        self._run(lambda _connection: None, establishes=True)
+        self._run(lambda _connection: None, creates=True)
 
     @property
-    def keeps_checksums(self) -> bool:
-        """Whether ratified commits can have a checksum, as far as has been seen.
+    def has_checksums(self) -> bool:
+        """Whether ratified commits can have a checksum, as of the first connection.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
@@ -140,16 +130,16 @@ class SqlDatabase:
             self._run(lambda _connection: None)
         return self._checksums
 
-    def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
-        """What a query finds, of one moment.
+    def fetch(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        """Execute a query, and return its rows, all of one moment.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
         """
         return self._run(lambda connection: connection.execute(query).all())
 
-    def change(self, statement: Executable) -> None:
-        """Execute a statement that may well be executed twice.
+    def execute(self, statement: Executable) -> None:
+        """Execute a statement that may run twice.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
@@ -159,9 +149,9 @@ class SqlDatabase:
     def insert_or_update(
         self, table: Table, row: Mapping[str, Any], *, where: ColumnElement[bool]
     ) -> None:
-        """Insert a row, or make it of the one that has its key, if a condition holds for that.
+        """Insert a row. If there is a row with its key, update that one if it meets a condition.
 
-        Tables that aren't there are created, as by `establish`.
+        Missing tables are created, as by `create_tables`.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
@@ -172,9 +162,9 @@ class SqlDatabase:
             .values(row)
             .on_conflict_do_update(index_elements=list(table.primary_key), set_=row, where=where)
         )
-        self._run(lambda connection: connection.execute(statement), establishes=True)
+        self._run(lambda connection: connection.execute(statement), creates=True)
 
-    def change_both(
+    def execute_both(
         self,
         update: Update,
         then: Callable[[Select[tuple[str]]], Insert | Delete],
@@ -182,17 +172,17 @@ class SqlDatabase:
         table_id: str,
         repeat: bool,
     ) -> bool:
-        """Update the row of a table and then do something more; or neither, where there is no such row.
+        """Update the row of a table, and execute a second statement if there is such a row.
 
         Args:
             update: the update of the row in `TABLES`.
-            then: makes the second statement out of a query for the ``table_id`` of the updated row, on
-                which that statement must rest.
-            table_id: which table.
-            repeat: whether this may be executed twice.
+            then: makes the second statement from a query for the ``table_id`` of the updated row. The
+                statement must depend on that query.
+            table_id: the table's id.
+            repeat: whether this may run twice.
 
         Returns:
-            Whether there was such a row.
+            Whether there is such a row.
 
         Raises:
             CommitOwnerUnavailableError: the database can't be reached.
@@ -201,7 +191,7 @@ class SqlDatabase:
         def _one_statement(connection: Connection) -> bool:
             updated = update.returning(TABLES.c.table_id).cte("updated")
             found = select(updated.c.table_id)
-            # It is executed whether or not anything is selected from it.
+            # PostgreSQL executes it even if nothing is selected from it.
             more = then(found).cte("more")
             return bool(connection.execute(found.add_cte(more)).all())
 
@@ -219,95 +209,97 @@ class SqlDatabase:
         return self._url.get_backend_name() == "postgresql"
 
     def _run(
-        self, step: Callable[[Connection], _T], *, repeat: bool = True, establishes: bool = False
+        self, step: Callable[[Connection], _T], *, repeat: bool = True, creates: bool = False
     ) -> _T:
         attempt = 0
         while True:
             attempt += 1
             try:
-                with self._engine(establishes=establishes).connect() as connection:
+                with self._engine(creates=creates).connect() as connection:
                     return step(connection)
             except UnicodeError as error:
-                # A path may have bytes that are no text; a database has only text.
+                # A path may have bytes that aren't Unicode.
                 raise InvalidArgumentError(
-                    f"the commit owner's database {self.name} can't keep what isn't Unicode: {error}"
+                    f"the commit owner's database {self.name} can only store Unicode: {error}"
                 ) from error
             except IntegrityError as error:
                 raise CommitOwnerError(
-                    f"the commit owner's books in {self.name} contradict themselves, which they only do "
-                    f"if they were changed by hand or restored in parts: {self._reason(error)}"
+                    f"the tables of the commit owner in {self.name} contradict each other, because they "
+                    f"were changed by hand or restored in parts: {self._describe(error)}"
                 ) from error
             except SQLAlchemyError as error:
-                if attempt < _ATTEMPTS and _may_be_repeated(error, known_harmless=repeat):
+                if attempt < _ATTEMPTS and _may_repeat(error, known_harmless=repeat):
                     continue
                 self._check_is_database(error)
-                public = str(error) == without_secrets(self._url, str(error))
+                public = str(error) == mask_secrets(self._url, str(error))
                 raise CommitOwnerUnavailableError(
-                    f"the commit owner's database {self.name} failed: {self._reason(error)}. See that it "
-                    "is up and can be reached with that URL, then try again"
+                    f"the commit owner's database {self.name} failed: {self._describe(error)}. Make sure "
+                    "that it is running and can be reached with that URL, then try again"
                 ) from (error if public else None)
 
-    def _engine(self, *, establishes: bool = False) -> Engine:
-        """The connections of this process, to a database that has the tables."""
-        if not establishes:
+    def _engine(self, *, creates: bool = False) -> Engine:
+        """Return this process's engine for a database that has the tables."""
+        if not creates:
             self._check_file()
         engine = self._engines.get(os.getpid())
         if engine is not None:
             return engine
-        engine = new_engine(self._url)
+        engine = make_engine(self._url)
         try:
             with engine.connect() as connection:
-                if not establishes:
+                if not creates:
                     self._check_tables(connection)
-                establish(connection)
-                self._checksums = keeps_checksums(connection)
+                create_tables(connection)
+                self._checksums = ensure_checksums(connection)
         except BaseException:
             engine.dispose()
             raise
-        # Of the threads that come here at once the first one's is kept.
+        # If several threads come here at once, the first one's engine is kept.
         kept = self._engines.setdefault(os.getpid(), engine)
         if kept is not engine:
             engine.dispose()
         return kept
 
     def _check_file(self) -> None:
-        """Make sure that a file of SQLite is there, which else would be created."""
-        file = sqlite_file(self._url)
+        """Make sure that the file of SQLite exists; otherwise connecting would create it."""
+        file = get_sqlite_path(self._url)
         if file is None or file.exists():
             return
-        # What comes in its place, from a backup say, is another file.
+        # The old connections would miss a file that is restored from a backup.
         if (engine := self._engines.pop(os.getpid(), None)) is not None:
             engine.dispose()
-        raise NoBooksError(f"the commit owner's database {file} isn't there: {_WRONG_PLACE}")
+        raise CommitStoreMissingError(
+            f"the commit owner's database {file} isn't there: {_MISSING_REMEDY}"
+        )
 
     def _check_is_database(self, error: SQLAlchemyError) -> None:
-        """Make sure that the failure isn't that of a file of another kind, which no repetition mends."""
-        if isinstance(error, DBAPIError) and _NO_DATABASE in str(error.orig):
-            file = sqlite_file(self._url)
+        """Raise an error of its own if the file isn't an SQLite database: no repetition helps then."""
+        if isinstance(error, DBAPIError) and _NOT_A_DATABASE in str(error.orig):
+            file = get_sqlite_path(self._url)
             raise CommitOwnerUnavailableError(
-                f"the commit owner's database {file} is a file, but none of SQLite, and was left alone: "
+                f"the commit owner's database {file} is a file, but not of SQLite, and was left alone: "
                 "name the file that tables were handed over to; if this was it, restore it from a backup"
             ) from error
 
     def _check_tables(self, connection: Connection) -> None:
-        """Make sure that the tables are there, which else would be created."""
-        if not is_established(connection):
-            raise NoBooksError(
-                f"the database {self.name} has no tables of a commit owner: {_WRONG_PLACE}"
+        """Make sure that the tables exist; otherwise connecting would create them."""
+        if not has_tables(connection):
+            raise CommitStoreMissingError(
+                f"the database {self.name} has no tables of a commit owner: {_MISSING_REMEDY}"
             )
 
-    def _reason(self, error: SQLAlchemyError) -> str:
-        """What the driver says, in one line, without what is secret."""
+    def _describe(self, error: SQLAlchemyError) -> str:
+        """Return the driver's message as one line, without secrets."""
         cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
         text = " ".join(str(cause).split()) or type(cause).__name__
-        return without_secrets(self._url, text)
+        return mask_secrets(self._url, text)
 
 
-def _may_be_repeated(error: SQLAlchemyError, *, known_harmless: bool) -> bool:
+def _may_repeat(error: SQLAlchemyError, *, known_harmless: bool) -> bool:
     if not isinstance(error, DBAPIError):
         return False
-    # Nothing was executed, because others were faster: a server whose default is stricter than READ
-    # COMMITTED says so instead of looking again.
+    # Nothing was executed, because another client was faster: a server whose default isolation is stricter
+    # than READ COMMITTED fails instead of checking the condition again.
     if getattr(error.orig, "sqlstate", None) == _SERIALIZATION_FAILURE:
         return True
     return known_harmless and error.connection_invalidated

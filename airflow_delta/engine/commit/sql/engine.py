@@ -1,7 +1,8 @@
-"""From the URL of a database to connections, for SQLite and PostgreSQL; and the URL without its secrets.
+"""Connect to the database of a commit owner: URLs, SQLAlchemy engines, and messages without secrets.
 
-A URL names the driver as well (``postgresql+psycopg``), and what it says behind ``?`` goes to the driver.
-What the driver isn't told there is set here: how long to wait, and what durability needs.
+`parse_database_url` checks a URL, and `make_engine` makes the engine for it. The URL names the driver
+(``postgresql+psycopg``), and its parameters go to the driver. This module sets what the URL doesn't: time
+limits, and what durability needs. `render_public_url` and `mask_secrets` are for messages.
 """
 
 from __future__ import annotations
@@ -18,16 +19,22 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, InvalidArgumentError
 
-__all__ = ["database_url", "new_engine", "public_name", "sqlite_file", "without_secrets"]
+__all__ = [
+    "get_sqlite_path",
+    "make_engine",
+    "mask_secrets",
+    "parse_database_url",
+    "render_public_url",
+]
 
 _SQLITE_OPTIONS = {"timeout": 60}
-"""For so many seconds a writer waits for others."""
+"""The time that a writer waits for other writers, in seconds."""
 
-_SWITCHES = 5
-"""How often a file is asked to write ahead, while others do the same."""
+_WAL_ATTEMPTS = 5
+"""How many times switching a file to a write-ahead log is tried, while other processes do the same."""
 
 _LIBPQ_OPTIONS = {
-    # Seconds, each. A server that has vanished shall be missed before the user misses the task.
+    # In seconds. A task must not wait long for a server that has vanished.
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -36,8 +43,8 @@ _LIBPQ_OPTIONS = {
     "tcp_user_timeout": 60_000,
 }
 
-# Where a pooler hands out another server connection per transaction, a statement that was prepared on
-# one isn't there on the next.
+# A pooler may use another server connection for each transaction, and a prepared statement exists on one
+# connection only.
 _PSYCOPG_OPTIONS = {**_LIBPQ_OPTIONS, "prepare_threshold": None}
 
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,15 +52,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "psycopg": _PSYCOPG_OPTIONS,
     "psycopg2": _LIBPQ_OPTIONS,
 }
-"""What the drivers are told, unless the URL tells them otherwise."""
+"""The options of each driver; parameters of the URL override them."""
 
 
-def database_url(url: str, *, absolute: bool = False) -> URL:
-    """Parse the URL of a database that a ledger can be in; a relative path becomes absolute by it.
+def parse_database_url(url: str, *, absolute: bool = False) -> URL:
+    """Parse the URL of a database for a commit store, and make a relative path absolute.
 
     Args:
         url: as SQLAlchemy writes it.
-        absolute: whether a relative path is refused.
+        absolute: refuse a relative path.
 
     Raises:
         InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
@@ -61,13 +68,13 @@ def database_url(url: str, *, absolute: bool = False) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        # Not the cause either: it may quote the password.
-        raise _not_parsed() from None
-    # What ends at the first @ is the password, and what it had behind that would pass for a host.
+        # The cause may quote the password, so it isn't shown.
+        raise _make_parse_error() from None
+    # The password was parsed up to its first @, so the rest of it is taken for a part of the host.
     if "@" in (parsed.host or ""):
-        raise _not_parsed()
-    # Which driver goes without saying depends on the version of SQLAlchemy; ours is the extra's. The
-    # shorter name is Airflow's, among others.
+        raise _make_parse_error()
+    # The default driver depends on the version of SQLAlchemy; ours is the one that the extra installs.
+    # Airflow, among others, uses the shorter scheme.
     if parsed.drivername in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     backend = parsed.get_backend_name()
@@ -75,22 +82,22 @@ def database_url(url: str, *, absolute: bool = False) -> URL:
         return _with_path(parsed, absolute=absolute)
     if backend != "postgresql":
         raise InvalidArgumentError(
-            f"a commit owner can't keep its books in {backend!r}; expected is the URL of a PostgreSQL "
+            f"a commit owner can't store its commits in {backend!r}; expected the URL of a PostgreSQL "
             "database or an SQLite file"
         )
     return parsed
 
 
-def _not_parsed() -> InvalidArgumentError:
+def _make_parse_error() -> InvalidArgumentError:
     return InvalidArgumentError(
-        "the URL of the commit owner's database can't be parsed; expected is one as SQLAlchemy writes it, "
+        "the URL of the commit owner's database can't be parsed; expected one as SQLAlchemy writes it, "
         "such as postgresql+psycopg://user:password@host/database, where special characters of the "
         "password are percent-encoded (@ is %40)"
     )
 
 
-def sqlite_file(url: URL) -> Path | None:
-    """The file that a URL of SQLite names; None for one of another database."""
+def get_sqlite_path(url: URL) -> Path | None:
+    """Return the path of the file that a URL of SQLite names; None for another kind of database."""
     if url.get_backend_name() != "sqlite":
         return None
     if not _has_uri(url):
@@ -99,7 +106,7 @@ def sqlite_file(url: URL) -> Path | None:
 
 
 def _has_uri(url: URL) -> bool:
-    """Whether the database is named by a URI of SQLite, ``file:…?uri=true``, and not by a path."""
+    """Return whether the URL names the file by a URI of SQLite, ``file:…?uri=true``, not by a path."""
     return (url.database or "").startswith("file:") and url.query.get("uri") == "true"
 
 
@@ -108,9 +115,9 @@ def _with_path(url: URL, *, absolute: bool) -> URL:
     if not file or ":memory:" in file or url.query.get("mode") == "memory":
         raise InvalidArgumentError(
             "an SQLite database in memory is gone with its connection: a commit owner needs a file "
-            "(sqlite:////absolute/path), or a MemoryLedger for tests"
+            "(sqlite:////absolute/path), or a MemoryCommitStore for tests"
         )
-    path = sqlite_file(url)
+    path = get_sqlite_path(url)
     assert path is not None
     if path.is_absolute():
         return url
@@ -119,21 +126,22 @@ def _with_path(url: URL, *, absolute: bool) -> URL:
             f"{file!r} names another file in each working directory: a commit owner needs an absolute path "
             "(sqlite:////absolute/path)"
         )
-    # The same file, wherever the process or the one that unpickles this goes.
+    # The file must stay the same if the working directory changes, and in a process that unpickles the
+    # owner.
     return url.set(database=str(path.absolute()))
 
 
-def public_name(url: URL) -> str:
-    """A URL without anything secret; for messages."""
+def render_public_url(url: URL) -> str:
+    """Return a URL without its secrets, for messages."""
     query = {key: value for key, value in url.query.items() if not _is_secret(key)}
     if url.host is not None and "@" in (url.database or ""):
-        # Perhaps host and database are the end of a password with an @ and a slash in it.
+        # Host and database may be the end of a password that contains an @ and a slash.
         url = url.set(host="***", database="")
     return url.set(query=query).render_as_string(hide_password=True)
 
 
-def without_secrets(url: URL, text: str) -> str:
-    """A text with stars for whatever is secret in a URL."""
+def mask_secrets(url: URL, text: str) -> str:
+    """Replace the secrets of a URL in a text by stars."""
     for secret in _secrets(url):
         text = text.replace(secret, "***")
     return text
@@ -149,10 +157,10 @@ def _secrets(url: URL) -> list[str]:
     return [secret for secret in (url.password, *texts) if secret]
 
 
-def new_engine(url: URL) -> Engine:
-    """An engine for a database, with all that differs between the drivers; nothing is connected yet.
+def make_engine(url: URL) -> Engine:
+    """Make the SQLAlchemy engine for a database, with the options of its driver. It doesn't connect yet.
 
-    Its connections are in autocommit: a transaction has to be begun.
+    Its connections are in autocommit, so transactions have to begin explicitly.
 
     Raises:
         CommitOwnerUnavailableError: the driver isn't installed, or is one for asyncio.
@@ -161,8 +169,8 @@ def new_engine(url: URL) -> Engine:
         dialect = url.get_dialect()
         if dialect.is_async:
             raise CommitOwnerUnavailableError(
-                f"{url.drivername} is a driver for asyncio; a commit owner is used from threads and "
-                "needs another one, such as postgresql+psycopg"
+                f"{url.drivername} is a driver for asyncio; a commit owner needs a driver for threads, "
+                "such as postgresql+psycopg"
             )
         options = {
             key: value
@@ -172,8 +180,9 @@ def new_engine(url: URL) -> Engine:
         engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args=options)
     except (ImportError, NoSuchModuleError) as error:
         raise CommitOwnerUnavailableError(
-            f"the driver for the commit owner's database {public_name(url)} isn't there ({error}): install "
-            "airflow-delta[postgres] for postgresql+psycopg, or the driver that the URL names"
+            f"the driver for the commit owner's database {render_public_url(url)} isn't installed "
+            f"({error}): install airflow-delta[postgres] for postgresql+psycopg, or the driver that the "
+            "URL names"
         ) from error
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "do_connect", lambda *_: _create_private(url))
@@ -182,31 +191,31 @@ def new_engine(url: URL) -> Engine:
 
 
 def _create_private(url: URL) -> None:
-    """Create a file of SQLite that its owner alone can read and write, where SQLite would create one.
+    """Create an SQLite file that only its owner can read and write, if SQLite would create one.
 
-    SQLite gives its other files (``-wal``, ``-shm``, ``-journal``) the permissions of that one. A file that
-    is there keeps those that it has: somebody may have given them to another account.
+    SQLite gives its other files (``-wal``, ``-shm``, ``-journal``) the same permissions. An existing file
+    keeps its permissions, which an administrator may have extended to another account.
     """
-    file = sqlite_file(url)
+    file = get_sqlite_path(url)
     if file is None or url.query.get("mode", "rwc") != "rwc":
         return
-    # Where it can't be created, SQLite says so.
+    # If the file can't be created, SQLite reports it.
     with suppress(OSError):
-        # What a link leads to: SQLite follows it, even where that isn't there yet.
+        # SQLite follows links, even to a file that doesn't exist yet.
         descriptor = os.open(os.path.realpath(file), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         os.close(descriptor)
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    _write_ahead(connection)
+    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL").close()
     connection.execute("PRAGMA foreign_keys = ON").close()
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    # The mode stays with the file. While somebody else gives it to a new one, SQLite answers that the
-    # file is locked instead of waiting, as it does when a transaction begins.
-    for _ in range(_SWITCHES - 1):
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # The mode is stored in the file. If another process sets it at the same time, SQLite fails because the
+    # file is locked, and doesn't wait. It does wait when a transaction begins.
+    for _ in range(_WAL_ATTEMPTS - 1):
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()
         except sqlite3.OperationalError:

@@ -1,8 +1,8 @@
-"""`SqlCommitOwner`: the commit owner that comes with this package, with its books in a database.
+"""`SqlCommitOwner`: the commit owner of this package, whose commit store is a SQL database.
 
-A table that names the owner ``sql`` finds it without being told where: the environment variable
-``AIRFLOW_DELTA_COMMIT_OWNER_URL`` says which database it is (`from_environment`). The table doesn't,
-because everybody may read its configuration, and the URL has a password.
+A table that names the owner ``sql`` finds it by the entry point `from_environment`. The environment
+variable ``AIRFLOW_DELTA_COMMIT_OWNER_URL`` holds the URL of the database. The table's configuration doesn't
+hold it, because everybody may read the configuration and the URL has a password.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
-from airflow_delta.engine.commit.sql.engine import database_url
-from airflow_delta.engine.commit.sql.store import SqlLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.sql.engine import parse_database_url
+from airflow_delta.engine.commit.sql.store import SqlCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CommitOwnerUnavailableError, InvalidArgumentError
 
 __all__ = ["URL_VARIABLE", "SqlCommitOwner", "from_environment"]
@@ -22,31 +22,33 @@ URL_VARIABLE = "AIRFLOW_DELTA_COMMIT_OWNER_URL"
 """The environment variable with the URL of the database."""
 
 
-class SqlCommitOwner(LedgerOwner):
-    """A commit owner over a `SqlLedger`; it can be pickled, which writes the URL with its password.
+class SqlCommitOwner(StoreBackedOwner):
+    """A commit owner with a `SqlCommitStore`.
+
+    It can be pickled; the pickle holds the URL with its password.
 
     Args:
         url: the database, as SQLAlchemy writes it: ``postgresql+psycopg://user:password@host/database``
-            or ``sqlite:////absolute/path``. A relative path is of the working directory at this moment.
+            or ``sqlite:////absolute/path``. A relative path becomes absolute, from the working directory.
 
     Raises:
         InvalidArgumentError: it isn't the URL of a PostgreSQL database or of an SQLite file.
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(SqlLedger(url))
+        super().__init__(SqlCommitStore(url))
 
 
 def from_environment(_conf: Mapping[str, str]) -> SqlCommitOwner:
-    """The owner whose database the environment names; the entry point of the owner ``sql``.
+    """Make the owner with the database that the environment names; the entry point of the owner ``sql``.
 
     Args:
-        _conf: the ``commitOwnerConf`` of a table, which has no say in where the books are.
+        _conf: the ``commitOwnerConf`` of a table, which doesn't decide which database is used.
 
     Raises:
-        CommitOwnerUnavailableError: the environment names none.
-            Or what it names isn't the URL of a PostgreSQL database, or of an SQLite file by its absolute
-            path: a relative one would be another file in each working directory.
+        CommitOwnerUnavailableError: the environment variable isn't set, or isn't the URL of a PostgreSQL
+            database or of an SQLite file. An SQLite file must have an absolute path: a relative path would
+            be another file in each working directory.
     """
     url = os.environ.get(URL_VARIABLE)
     if not url:
@@ -63,11 +65,11 @@ def from_environment(_conf: Mapping[str, str]) -> SqlCommitOwner:
 def _owner(url: str) -> SqlCommitOwner:
     # One for all tables of a process, so that they share connections.
     try:
-        database_url(url, absolute=True)
+        parse_database_url(url, absolute=True)
         return SqlCommitOwner(url)
     except InvalidArgumentError as error:
-        # Of a process that is set up wrongly, which is no fault of whoever reads a table in it. Nor is the
-        # cause shown, which may quote what the variable holds.
+        # The set-up of the process is wrong, not the caller's arguments. The cause isn't shown, because it
+        # may quote the variable.
         raise CommitOwnerUnavailableError(
             f"the environment variable {URL_VARIABLE} doesn't name a database for the commit owner 'sql': "
             f"{error.message}",

@@ -1,18 +1,15 @@
-"""The tables of `SqlLedger`, and how they come to be.
+"""The tables of `SqlCommitStore`, and how they are created and upgraded.
 
 ====================================  =================================================================
-``airflow_delta_managed_tables``      a row per table: how the owner stands to it, and up to which version
+``airflow_delta_managed_tables``      a row per table: its entry
 ``airflow_delta_managed_commits``     a row per ratified commit that isn't known to be backfilled
-``airflow_delta_managed_schema``      a row per version of these tables, with the time when it was made
+``airflow_delta_managed_schema``      a row per version of the schema, with the time of its creation
 ====================================  =================================================================
 
-Nobody has to create them: whoever enters the first table does (`establish`), and where several
-processes are first together one of them does while the others wait. A later version of this module may
-add a step to `_STEPS`, which brings an older schema up to date; an older version of this module refuses a
-newer schema, of which it can't know the rules. A column that older versions needn't know is no step: it is
-added where it is missing, they go on without it, and so does this version where it may not add it.
-
-The times are for an administrator's eyes; nothing is decided by them.
+`create_tables` creates the tables with the first entry. If several processes do so at once, one creates
+them and the others wait. A new version of the schema is a new step in `_STEPS`. An older version of this
+module refuses a newer schema, because it doesn't know its rules. A column that older versions needn't know
+is added without a step (`ensure_checksums`). Times are for administrators; nothing depends on them.
 """
 
 from __future__ import annotations
@@ -44,9 +41,9 @@ __all__ = [
     "COMMITS",
     "SCHEMA",
     "TABLES",
-    "establish",
-    "is_established",
-    "keeps_checksums",
+    "create_tables",
+    "ensure_checksums",
+    "has_tables",
     "transaction",
 ]
 
@@ -67,13 +64,13 @@ TABLES = Table(
     ),
     CheckConstraint("backfilled_version <= latest_version", name="airflow_delta_managed_versions"),
 )
-"""The columns are the fields of `Entry`."""
+"""The columns are the fields of `TableEntry`."""
 
 COMMITS = Table(
     "airflow_delta_managed_commits",
     _METADATA,
     Column("table_id", ForeignKey(TABLES.c.table_id, ondelete="CASCADE"), primary_key=True),
-    # Else SQLAlchemy takes a number in a primary key for one that the database counts up.
+    # By default SQLAlchemy makes an integer in a primary key count up.
     Column("version", BigInteger, primary_key=True, autoincrement=False),
     Column("uuid", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
@@ -81,8 +78,8 @@ COMMITS = Table(
     Column("crc32", BigInteger),
     Column("ratified_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""The columns are the fields of `UnbackfilledCommit`; its path follows from version and UUID. Tables that
-an earlier version of this module has made get ``crc32`` later (`keeps_checksums`)."""
+"""The columns are the fields of `UnbackfilledCommit`; its path follows from version and UUID. Tables of an
+earlier version of this module get the column ``crc32`` later (`ensure_checksums`)."""
 
 Index("airflow_delta_managed_locations", TABLES.c.location)
 
@@ -92,13 +89,14 @@ SCHEMA = Table(
     Column("version", BigInteger, primary_key=True, autoincrement=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""The newest row says which version of the schema there is."""
+"""The newest row has the version of the schema."""
 
-# Any number will do, if it is the same in all processes and nobody else's.
+# Any number that is the same in all processes, and that no other program uses.
 _ADVISORY_LOCK = 0x6166_5F64_656C_7461
 
 _BEGIN = {
-    # Takes the lock for writing at once: one that is taken later can't be waited for.
+    # Takes the lock for writing at once, and waits for it. SQLite can't wait for a lock that is taken
+    # later.
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
@@ -106,19 +104,19 @@ _BEGIN = {
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Make one transaction of what is executed on a connection, which is otherwise in autocommit."""
+    """Execute the block's statements in one transaction of a connection that is in autocommit."""
     try:
         connection.exec_driver_sql(_BEGIN[connection.dialect.name])
         yield
         connection.exec_driver_sql("COMMIT")
     except BaseException:
-        # To close the connection rolls back, whatever state it is in; to ask it to may fail again.
+        # Closing the connection rolls back in any state; ROLLBACK may fail again.
         connection.invalidate()
         raise
 
 
-def is_established(connection: Connection) -> bool:
-    """Whether a database has the tables, of whichever version.
+def has_tables(connection: Connection) -> bool:
+    """Whether a database has the tables, in any version.
 
     Raises:
         SQLAlchemyError: the database failed.
@@ -126,27 +124,27 @@ def is_established(connection: Connection) -> bool:
     return inspect(connection).has_table(SCHEMA.name)
 
 
-def establish(connection: Connection) -> None:
-    """Bring the schema of a database to the version that this module knows.
+def create_tables(connection: Connection) -> None:
+    """Create the tables in a database, or upgrade them to the version that this module knows.
 
     Raises:
         CommitOwnerError: the schema is of a newer version.
         SQLAlchemyError: the database failed.
     """
-    if _version(connection) == len(_STEPS):
+    if _load_version(connection) == len(_STEPS):
         return
     with transaction(connection):
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         # Another process may have been faster.
-        found = _version(connection)
+        found = _load_version(connection)
         for version, step in enumerate(_STEPS[found:], found + 1):
             step(connection)
             connection.execute(insert(SCHEMA).values(version=version))
 
 
-def keeps_checksums(connection: Connection) -> bool:
-    """Whether ratified commits can have a checksum; tables without the column get it, if they may.
+def ensure_checksums(connection: Connection) -> bool:
+    """Whether ratified commits can have a checksum; adds the column if it is missing and may be added.
 
     Raises:
         SQLAlchemyError: the database failed.
@@ -157,7 +155,7 @@ def keeps_checksums(connection: Connection) -> bool:
     try:
         connection.exec_driver_sql(f"ALTER TABLE {COMMITS.name} ADD COLUMN crc32 {kind}")
     except DBAPIError:
-        # Another process was faster, or this one may only read and write rows.
+        # Another process was faster, or the database user may not alter tables.
         return _has_checksums(connection)
     return True
 
@@ -167,8 +165,8 @@ def _has_checksums(connection: Connection) -> bool:
     return any(column["name"] == COMMITS.c.crc32.name for column in columns)
 
 
-def _version(connection: Connection) -> int:
-    if not is_established(connection):
+def _load_version(connection: Connection) -> int:
+    if not has_tables(connection):
         return 0
     found: int = connection.execute(select(func.max(SCHEMA.c.version))).scalar_one()
     if found > len(_STEPS):
@@ -184,4 +182,4 @@ def _create(connection: Connection) -> None:
 
 
 _STEPS: tuple[Callable[[Connection], None], ...] = (_create,)
-"""What makes version n of the schema of version n - 1, from an empty database on."""
+"""The n-th step upgrades the schema from version n - 1 to version n; version 0 is an empty database."""

@@ -1,15 +1,13 @@
-"""`SqlLedger`: the books of a commit owner in a database, which any number of processes share.
+"""`SqlCommitStore`: a commit store in a database, which any number of processes share.
 
-    SqlLedger("postgresql+psycopg://user:password@host/database")
-    SqlLedger("sqlite:////var/lib/airflow/commits.db")
+    SqlCommitStore("postgresql+psycopg://user:password@host/database")
+    SqlCommitStore("sqlite:////var/lib/airflow/commits.db")
 
-A version is decided by one UPDATE of the table's row, which takes effect if the version is the one after
-its latest: of any number of them for one version the database lets one find the row as it has to be. The
-row of the commit comes with it, in the same statement or transaction (`sql_database`), so that after a
-crash there are both or neither. There are no leases: whoever dies has left nothing that others wait for.
+One UPDATE of the table's row ratifies a commit. It takes effect if the version follows on the latest one,
+so of any number of clients one succeeds. The row of the commit is inserted in the same statement or
+transaction. There are no leases: a client that dies leaves nothing that others wait for.
 
-Rows of commits go when the log is known to hold them (`Ledger.observe`), so that there are few; rows of
-tables stay.
+`CommitStore.observe` deletes the rows of commits that are in the log. The rows of tables stay.
 """
 
 from __future__ import annotations
@@ -35,26 +33,26 @@ from sqlalchemy import (
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.sql.database import SqlDatabase
 from airflow_delta.engine.commit.sql.schema import COMMITS, TABLES
-from airflow_delta.engine.commit.store.commit_store import Entry
+from airflow_delta.engine.commit.store.commit_store import TableEntry
 from airflow_delta.engine.log.files import UnbackfilledCommit, unbackfilled_commit_path
 
-__all__ = ["SqlLedger"]
+__all__ = ["SqlCommitStore"]
 
 _OLD_COLUMNS = (COMMITS.c.version, COMMITS.c.uuid, COMMITS.c.size, COMMITS.c.modified_ms)
 _COMMIT_COLUMNS = (*_OLD_COLUMNS, COMMITS.c.crc32)
 
-# A row that was inserted while others were deleted may be left over below the backfilled version: where
-# it counts, and where it doesn't, is the same everywhere.
+# A row that was inserted while others were deleted may be left below the backfilled version. It doesn't
+# count.
 _TRACKED = and_(
     COMMITS.c.table_id == TABLES.c.table_id, COMMITS.c.version > TABLES.c.backfilled_version
 )
 
 
-class SqlLedger:
-    """A `Ledger` in PostgreSQL or SQLite; see `SqlDatabase` for how it may be shared.
+class SqlCommitStore:
+    """A `CommitStore` in PostgreSQL or SQLite; see `SqlDatabase` for how it may be shared.
 
-    The tables, and a file of SQLite, are created by the first `propose`. All methods may raise
-    `CommitOwnerError` besides: the tables are of a newer version than this one knows.
+    The first `propose` creates the tables, and a file of SQLite. All methods also raise `CommitOwnerError`
+    if the tables are of a newer version than this one knows.
 
     Args:
         url: the database, as SQLAlchemy writes it.
@@ -69,10 +67,10 @@ class SqlLedger:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._database.name!r})"
 
-    def find(self, table_id: str) -> Entry | None:
-        """The entry of a table; see `Ledger.find`."""
-        # One statement, which sees one moment.
-        rows = self._database.rows(
+    def find(self, table_id: str) -> TableEntry | None:
+        """Return a table's entry; see `CommitStore.find`."""
+        # One statement, so that entry and commits are of one moment.
+        rows = self._database.fetch(
             select(TABLES, *self._commit_columns)
             .join_from(TABLES, COMMITS, _TRACKED, isouter=True)
             .where(TABLES.c.table_id == table_id)
@@ -83,13 +81,13 @@ class SqlLedger:
         commits = (_commit(row) for row in rows if row.version is not None)
         return _entry(rows[0], tuple(commits))
 
-    def entries_at(self, location: str) -> list[Entry]:
-        """The entries of a location; see `Ledger.entries_at`."""
-        rows = self._database.rows(select(TABLES).where(TABLES.c.location == location))
+    def entries_at(self, location: str) -> list[TableEntry]:
+        """Return the entries of a location; see `CommitStore.entries_at`."""
+        rows = self._database.fetch(select(TABLES).where(TABLES.c.location == location))
         return [_entry(row, ()) for row in rows]
 
     def propose(self, table_id: str, location: str, version: int) -> None:
-        """Enter a table as proposed; see `Ledger.propose`."""
+        """Enter a table as proposed; see `CommitStore.propose`."""
         self._database.insert_or_update(
             TABLES,
             {
@@ -100,20 +98,20 @@ class SqlLedger:
                 "latest_version": version - 1,
                 "backfilled_version": version - 1,
             },
-            where=and_(*_proposed(table_id), TABLES.c.owned_from <= version),
+            where=and_(*_is_proposed(table_id), TABLES.c.owned_from <= version),
         )
 
     def forget(self, table_id: str, version: int) -> None:
-        """Take a proposed entry out; see `Ledger.forget`."""
-        self._database.change(
-            delete(TABLES).where(*_proposed(table_id), TABLES.c.owned_from == version)
+        """Delete a proposed entry; see `CommitStore.forget`."""
+        self._database.execute(
+            delete(TABLES).where(*_is_proposed(table_id), TABLES.c.owned_from == version)
         )
 
     def activate(self, table_id: str) -> None:
-        """Let a proposed entry be active; see `Ledger.activate`."""
-        self._database.change(
+        """Make a proposed entry active; see `CommitStore.activate`."""
+        self._database.execute(
             update(TABLES)
-            .where(*_proposed(table_id))
+            .where(*_is_proposed(table_id))
             .values(
                 standing=Standing.ACTIVE.value,
                 latest_version=TABLES.c.owned_from,
@@ -122,7 +120,7 @@ class SqlLedger:
         )
 
     def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
-        """Make a commit the next version of its table; see `Ledger.ratify`."""
+        """Make a commit the next version of its table; see `CommitStore.ratify`."""
         columns = self._commit_columns
 
         def _track(found: Select[tuple[str]]) -> Insert:
@@ -135,10 +133,10 @@ class SqlLedger:
             )
             return insert(COMMITS).from_select([COMMITS.c.table_id, *columns], row)
 
-        # Not to be repeated blindly: if it took effect and the log has the commit by now, a repetition
-        # would say that somebody else has the version. The caller can find that out.
-        ratified = self._database.change_both(
-            _make_latest(table_id, commit.version, releases=releases),
+        # It must not be repeated here: if it took effect, and the commit was backfilled since, a repetition
+        # would report that another commit is the version. The caller finds out which one it is.
+        ratified = self._database.execute_both(
+            _update_latest(table_id, commit.version, releases=releases),
             _track,
             table_id=table_id,
             repeat=False,
@@ -146,7 +144,7 @@ class SqlLedger:
         return ratified or self._tracks(table_id, commit)
 
     def observe(self, table_id: str, version: int) -> None:
-        """Note that the log holds all commits up to a version; see `Ledger.observe`."""
+        """Record that the log has all commits up to a version; see `CommitStore.observe`."""
 
         def _prune(found: Select[tuple[str]]) -> Delete:
             return delete(COMMITS).where(
@@ -154,7 +152,7 @@ class SqlLedger:
             )
 
         latest = TABLES.c.latest_version
-        self._database.change_both(
+        self._database.execute_both(
             update(TABLES)
             .where(
                 TABLES.c.table_id == table_id,
@@ -171,19 +169,19 @@ class SqlLedger:
         )
 
     def relocate(self, table_id: str, location: str) -> None:
-        """Note that a table has moved; see `Ledger.relocate`."""
-        self._database.change(
+        """Record a table's new location; see `CommitStore.relocate`."""
+        self._database.execute(
             update(TABLES).where(TABLES.c.table_id == table_id).values(location=location)
         )
 
     def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
-        """Give up what the log doesn't have; see `Ledger.accept`."""
+        """Give up the ratified commits that the log lacks; see `CommitStore.accept`."""
 
-        def give_up(found: Select[tuple[str]]) -> Delete:
-            # Also what is left over below the backfilled version, which may be lower now.
+        def _untrack_all(found: Select[tuple[str]]) -> Delete:
+            # Also rows that were left below the backfilled version, because that may be lowered now.
             return delete(COMMITS).where(COMMITS.c.table_id == found.scalar_subquery())
 
-        self._database.change_both(
+        self._database.execute_both(
             update(TABLES)
             .where(
                 TABLES.c.table_id == table_id,
@@ -195,7 +193,7 @@ class SqlLedger:
                 latest_version=version,
                 backfilled_version=version,
             ),
-            give_up,
+            _untrack_all,
             table_id=table_id,
             repeat=True,
         )
@@ -208,10 +206,10 @@ class SqlLedger:
 
     @property
     def _commit_columns(self) -> tuple[ColumnElement[Any], ...]:
-        return _COMMIT_COLUMNS if self._database.keeps_checksums else _OLD_COLUMNS
+        return _COMMIT_COLUMNS if self._database.has_checksums else _OLD_COLUMNS
 
     def _tracks(self, table_id: str, commit: UnbackfilledCommit) -> bool:
-        rows = self._database.rows(
+        rows = self._database.fetch(
             select(COMMITS.c.version)
             .join_from(TABLES, COMMITS, _TRACKED)
             .where(
@@ -223,11 +221,13 @@ class SqlLedger:
         return bool(rows)
 
 
-def _proposed(table_id: str) -> tuple[ColumnElement[bool], ...]:
+def _is_proposed(table_id: str) -> tuple[ColumnElement[bool], ...]:
     return TABLES.c.table_id == table_id, TABLES.c.standing == Standing.PROPOSED.value
 
 
-def _make_latest(table_id: str, version: int, *, releases: bool) -> Update:
+def _update_latest(table_id: str, version: int, *, releases: bool) -> Update:
+    # Concurrent updates wait for each other, and then check the condition again: PostgreSQL does so in READ
+    # COMMITTED, and SQLite has one writer at a time. So one of them finds the version before.
     statement = (
         update(TABLES)
         .where(
@@ -244,8 +244,8 @@ def _make_latest(table_id: str, version: int, *, releases: bool) -> Update:
     )
 
 
-def _entry(row: Row[Any], commits: tuple[UnbackfilledCommit, ...]) -> Entry:
-    return Entry(
+def _entry(row: Row[Any], commits: tuple[UnbackfilledCommit, ...]) -> TableEntry:
+    return TableEntry(
         table_id=row.table_id,
         location=row.location,
         standing=Standing(row.standing),
@@ -263,6 +263,6 @@ def _commit(row: Row[Any]) -> UnbackfilledCommit:
         path=unbackfilled_commit_path(row.version, row.uuid),
         size=row.size,
         modified_ms=row.modified_ms,
-        # Null for what an older version has ratified.
+        # Null for commits that an older version of this package ratified.
         crc32=getattr(row, "crc32", None),
     )

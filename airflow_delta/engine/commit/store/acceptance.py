@@ -1,12 +1,12 @@
-"""Give up ratified commits that are lost (`LedgerOwner.accept_log`).
+"""Give up ratified commits that are lost (`StoreBackedOwner.accept_log`).
 
-An owner never has a ratified version made again. Where the file of a ratified commit is lost, or the
-table's directory was restored to an older state, nobody could commit to the table any more. Only a user
-knows that the file won't come back. So a user gives it up, which
+An owner never lets a ratified version be made again. If the file of a ratified commit is lost, or the
+table's directory was restored to an older state, nobody can commit to the table any more. Only a user knows
+that the file won't come back. `accept_log` gives the lost commits up, and
 
-* is refused where nothing is missing: a backfill is enough then;
-* keeps the commits whose files are there and that follow the log without a gap;
-* is refused unless the user names the version that is left, so that a wrong table is noticed;
+* refuses if nothing is missing, because a backfill is enough then;
+* keeps the commits whose files exist and follow the log without a gap;
+* refuses if the user doesn't name the version that is left, so that a wrong table is noticed;
 * has no effect if a commit was ratified in between.
 """
 
@@ -15,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_delta.engine.commit.backfill_files import check_copies, is_whole, newest_in_log
+from airflow_delta.engine.commit.backfill_files import check_copies, find_newest_version, is_intact
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.commit.store.catch_up import backfill
-from airflow_delta.engine.commit.store.commit_store import Entry
-from airflow_delta.engine.commit.store.ownership import is_handed_over, not_handed_over, owned
-from airflow_delta.engine.commit.store.table_entry import TableBooks
+from airflow_delta.engine.commit.store.commit_store import TableEntry
+from airflow_delta.engine.commit.store.ownership import (
+    activate_if_owned,
+    is_handed_over,
+    make_not_handed_over_error,
+)
+from airflow_delta.engine.commit.store.table_commit_store import TableCommitStore
 from airflow_delta.engine.errors import CorruptLogError
 from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
 
@@ -28,14 +32,14 @@ __all__ = ["accept_log"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Remains:
-    """The commits that are left of those that an owner has ratified.
+class _RemainingCommits:
+    """The ratified commits of a table that still exist.
 
     Attributes:
-        newest: the newest version that is left, with all before it.
-        lost: the first ratified version that isn't; above the newest ratified one where all are left.
-        commits: those up to the newest one that aren't in the log, whose files are there.
-        missing: why there isn't more; None where all is there.
+        newest: the newest version that exists, with all before it.
+        lost: the first ratified version that is lost; if none is, the version after the newest one.
+        commits: the commits up to ``newest`` that aren't in the log yet; their files exist.
+        missing: which file is missing or damaged; None if none is.
     """
 
     newest: int
@@ -44,44 +48,45 @@ class _Remains:
     missing: str | None
 
 
-def accept_log(books: TableBooks, version: int) -> int:
-    """Give up ratified commits that are lost; see `LedgerOwner.accept_log`."""
-    entry = owned(books, books.entry())
+def accept_log(table_store: TableCommitStore, version: int) -> int:
+    """Give up ratified commits that are lost; see `StoreBackedOwner.accept_log`."""
+    owner = table_store.table.owner
+    entry = activate_if_owned(table_store, table_store.load_entry())
     if entry.standing is Standing.PROPOSED:
-        raise not_handed_over(books, entry)
-    remains, latest = _remains(books, entry), entry.latest_version
-    if remains.missing is None:
-        raise books.refusal(
-            f"nothing is missing of what the owner {books.table.owner!r} has ratified, up to version "
-            f"{latest}, so that there is nothing to be given up: backfill the table",
+        raise make_not_handed_over_error(table_store, entry)
+    remaining, latest = _find_remaining(table_store, entry), entry.latest_version
+    if remaining.missing is None:
+        raise table_store.make_error(
+            f"nothing is missing of what the owner {owner!r} has ratified, up to version {latest}, so "
+            "there is nothing to give up: backfill the table",
             version=version,
             latest=latest,
         )
-    if version != remains.newest:
-        raise books.refusal(
-            f"version {version} isn't what is left: that is version {remains.newest}, as "
-            f"{remains.missing}. To accept it gives up for good what was ratified as versions "
-            f"{remains.lost} to {latest}, so restore before what can be restored",
+    if version != remaining.newest:
+        raise table_store.make_error(
+            f"version {version} isn't what is left: that is version {remaining.newest}, because "
+            f"{remaining.missing}. To accept it gives up the ratified versions {remaining.lost} to "
+            f"{latest} for good, so first restore what can be restored",
             version=version,
             latest=latest,
-            expected=remains.newest,
+            expected=remaining.newest,
         )
-    backfill(books, remains.commits, latest=latest)
-    if not books.ask(lambda: books.ledger.accept(entry.table_id, version, instead_of=latest)):
-        raise books.refusal(
-            f"the books of the owner {books.table.owner!r} have changed while version {version} was to be "
-            "accepted, so that nothing was given up: stop all writers, and look again",
+    backfill(table_store, remaining.commits, latest=latest)
+    if not table_store.accept(version, instead_of=latest):
+        raise table_store.make_error(
+            f"what the owner {owner!r} has recorded changed while version {version} was to be accepted, so "
+            "nothing was given up: stop all writers, and look again",
             version=version,
             latest=latest,
         )
     return latest
 
 
-def _remains(books: TableBooks, entry: Entry) -> _Remains:
-    storage, latest = books.table.storage, entry.latest_version
-    newest = newest_in_log(storage, entry.owned_from)
+def _find_remaining(table_store: TableCommitStore, entry: TableEntry) -> _RemainingCommits:
+    storage, latest = table_store.table.storage, entry.latest_version
+    newest = find_newest_version(storage, entry.owned_from)
     if newest is None or is_handed_over(storage, entry) is False:
-        raise books.refusal(
+        raise table_store.make_error(
             f"the log doesn't have version {entry.owned_from}, which handed the table with the id "
             f"{entry.table_id} over, or has another commit there: it isn't the log of this table, or is "
             "older than that, and then the file system manages it",
@@ -91,17 +96,18 @@ def _remains(books: TableBooks, entry: Entry) -> _Remains:
     try:
         check_copies(storage, entry.commits)
     except CorruptLogError as error:
-        return _Remains(newest, error.version, (), f"{error.path} isn't what was ratified")
+        missing = f"{error.path} isn't what was ratified"
+        return _RemainingCommits(newest, error.version, (), missing)
     if newest < entry.backfilled_version:
-        known = commit_path(entry.backfilled_version)
-        why = f"{known} isn't there, and {newest} is the newest version in the log"
-        return _Remains(newest, newest + 1, (), why)
+        path = commit_path(entry.backfilled_version)
+        missing = f"{path} isn't there, and {newest} is the newest version in the log"
+        return _RemainingCommits(newest, newest + 1, (), missing)
     kept: list[UnbackfilledCommit] = []
     for commit in entry.commits:
         if commit.version <= newest:
             continue
-        if not is_whole(storage, commit):
-            why = f"{commit.path} is gone or damaged"
-            return _Remains(commit.version - 1, commit.version, kept, why)
+        if not is_intact(storage, commit):
+            missing = f"{commit.path} is gone or damaged"
+            return _RemainingCommits(commit.version - 1, commit.version, kept, missing)
         kept.append(commit)
-    return _Remains(max(newest, latest), latest + 1, kept, None)
+    return _RemainingCommits(max(newest, latest), latest + 1, kept, None)

@@ -1,20 +1,16 @@
 """When the commits of a managed table are backfilled: the key ``backfill`` of its ``commitOwnerConf``.
 
-=================  ==============================================================================
+=================  =======================================================================
 ``"1"``            after each commit; the default
 ``"<n>"``          after each commit of a version that is divisible by n
-``"on-request"``   when somebody asks for it
-``"direct"``       commits are backfilled from the start: the owner puts them where the log has them
-=================  ==============================================================================
+``"on-request"``   only by `CommitOwner.backfill_to_version`
+``"direct"``       at once: the owner writes commits into the log, not under ``_commits``
+=================  =======================================================================
 
-managed-commits.md, "Commit Backfills", advises to backfill often: readers that don't ask the owner see
-what is backfilled, and that is all that is left if the owner loses its books. A larger n spares a store
-requests. ``"direct"`` needs a store with put-if-absent, which then decides between writers as it does
-without an owner ("Commit Protocol", choice 2); the owner's books follow the log.
+`check_conf` refuses an invalid policy when a table is handed over. `BackfillPolicy.of` reads the policy for
+commits. To read a table, to backfill it or to give it back needs no valid policy.
 
-A configuration that isn't right is refused when a table is handed over (`check_conf`). The policy concerns
-those who commit. Whoever reads, backfills or gives a table back doesn't need it, so that a value nobody
-understands shuts no table for ever.
+Spec: managed-commits.md, "Commit Backfills"; ``"direct"`` is choice 2 of "Commit Protocol".
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from dataclasses import dataclass
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 from airflow_delta.engine.features.managed_commits import TABLE_ID
 
-__all__ = ["BACKFILL", "BackfillPolicy", "check_conf", "same_conf"]
+__all__ = ["BACKFILL", "BackfillPolicy", "check_conf", "is_same_conf"]
 
 BACKFILL = "backfill"
 """The key of the configuration."""
@@ -46,8 +42,8 @@ class BackfillPolicy:
     """When a table is backfilled.
 
     Attributes:
-        every: after commits of versions divisible by this; None for never without being asked.
-        direct: whether commits are written backfilled.
+        every: backfill after commits of versions that this divides; None to backfill only on request.
+        direct: whether commits are written into the log at once.
     """
 
     every: int | None = 1
@@ -55,7 +51,7 @@ class BackfillPolicy:
 
     @classmethod
     def of(cls, conf: Mapping[str, str], *, table: str) -> BackfillPolicy:
-        """The policy in a table's ``commitOwnerConf``.
+        """Return the policy in a table's ``commitOwnerConf``.
 
         Args:
             conf: the configuration.
@@ -65,7 +61,7 @@ class BackfillPolicy:
             InvalidTableError: there is no such policy. Facts: property, value.
         """
         value = conf.get(BACKFILL, _DEFAULT)
-        policy = _policy(value)
+        policy = _parse_policy(value)
         if policy is not None:
             return policy
         raise InvalidTableError(
@@ -87,12 +83,12 @@ def check_conf(conf: Mapping[str, str], *, owner: str, table: str) -> None:
 
     Args:
         conf: the configuration, with the table's id or without.
-        owner: what the table calls its owner, for errors.
+        owner: the name of the table's owner, for errors.
         table: the table's location, for errors.
 
     Raises:
-        InvalidArgumentError: it has a key that means nothing to the owner, as a misspelled one does, or
-            no policy. Facts: option, and of a policy value.
+        InvalidArgumentError: it has an unknown key or an invalid policy. Facts: option; for a policy also
+            value.
     """
     unknown = sorted(conf.keys() - {BACKFILL, TABLE_ID})
     if unknown:
@@ -103,7 +99,7 @@ def check_conf(conf: Mapping[str, str], *, owner: str, table: str) -> None:
             option=unknown[0],
         )
     value = conf.get(BACKFILL, _DEFAULT)
-    if _policy(value) is None:
+    if _parse_policy(value) is None:
         raise InvalidArgumentError(
             f"conf[{BACKFILL!r}] is {value!r}: the commit owner {owner!r} expects {_EXPECTED}",
             table=table,
@@ -112,13 +108,13 @@ def check_conf(conf: Mapping[str, str], *, owner: str, table: str) -> None:
         )
 
 
-def same_conf(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two configurations say the same: what goes without saying may be said."""
+def is_same_conf(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether two configurations mean the same; a missing policy means the default."""
     return {BACKFILL: _DEFAULT, **one} == {BACKFILL: _DEFAULT, **other}
 
 
-def _policy(value: str) -> BackfillPolicy | None:
-    """The policy of a name; None where it is none's."""
+def _parse_policy(value: str) -> BackfillPolicy | None:
+    """Return the policy for a value of the key; None if the value is invalid."""
     if value == _DIRECT:
         return BackfillPolicy(None, direct=True)
     if value == _ON_REQUEST:

@@ -2,9 +2,9 @@
 
 * `backfill` copies ratified commits into the log and records how far it has come.
 * `catch_up` records the versions that only the log has. The file ``<version>.json`` proves its version and,
-  since backfills are sequential, all versions before it.
-* `check_backfilled` refuses to go on where the log lacks versions that were backfilled: its directory was
-  restored from a backup, or files were lost. They may come back; `acceptance` has an owner give them up.
+  because backfills are sequential, all versions before it.
+* `check_backfilled` refuses a log that lacks versions that were backfilled: files were lost, or the table's
+  directory was restored from a backup. They may come back; `acceptance` lets an owner give them up.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import MappingProxyType
 from airflow_delta.engine.commit.backfill_files import (
     backfill_commits,
     check_copies,
+    find_newest_version,
     is_backfilled,
-    newest_in_log,
 )
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.store.commit_store import Entry
-from airflow_delta.engine.commit.store.table_entry import TableBooks
+from airflow_delta.engine.commit.store.commit_store import TableEntry
+from airflow_delta.engine.commit.store.table_commit_store import TableCommitStore
 from airflow_delta.engine.errors import CorruptLogError, DeltaError
 from airflow_delta.engine.log.files import UnbackfilledCommit, commit_path
 
@@ -31,13 +31,13 @@ __all__ = ["backfill", "catch_up", "check_backfilled"]
 _LOG = logging.getLogger(__name__)
 
 
-def catch_up(books: TableBooks, entry: Entry, version: int) -> Entry:
+def catch_up(table_store: TableCommitStore, entry: TableEntry, version: int) -> TableEntry:
     """Record in the commit store what the log proves of a version, and return the table's entry.
 
-    It costs one request to the log where there is nothing to record, which is nearly always.
+    If there is nothing to record, which is nearly always, it costs one request to the log.
 
     Args:
-        books: the table in the commit store.
+        table_store: the commit store for the table.
         entry: the table's entry.
         version: the version to be made, or to be backfilled.
 
@@ -48,13 +48,13 @@ def catch_up(books: TableBooks, entry: Entry, version: int) -> Entry:
     """
     if entry.standing is not Standing.ACTIVE or version <= entry.latest_version:
         return entry
-    storage = books.table.storage
-    # Commits are backfilled in order: where the first isn't, none of those after it is. And a writer that
-    # goes past the owner would write that version next.
+    storage = table_store.table.storage
+    # Commits are backfilled in order: if the first one isn't, no later one is. A writer that bypasses the
+    # owner would write this version, too.
     first = entry.commits[0].version if entry.commits else version
     if version == entry.latest_version + 1 and not is_backfilled(storage, first):
         return entry
-    with _remedies(books, entry.latest_version):
+    with _add_remedy(table_store, entry.latest_version):
         proven = check_copies(storage, entry.commits)
     for candidate in (version, version - 1):
         if candidate > entry.latest_version and is_backfilled(storage, candidate):
@@ -62,22 +62,22 @@ def catch_up(books: TableBooks, entry: Entry, version: int) -> Entry:
             break
     if proven is None:
         return entry
-    books.observe(proven)
-    return books.entry()
+    table_store.observe(proven)
+    return table_store.load_entry()
 
 
 def backfill(
-    books: TableBooks,
+    table_store: TableCommitStore,
     commits: Sequence[UnbackfilledCommit],
     contents: Mapping[str, bytes] = MappingProxyType({}),
     *,
     latest: int,
 ) -> None:
-    """Copy ratified commits into the log, and record how far that went, even if it failed.
+    """Copy ratified commits into the log, and record how many were copied, even if it fails.
 
     Args:
-        books: the table in the commit store.
-        commits: the oldest commits that the ledger tracks.
+        table_store: the commit store for the table.
+        commits: the oldest commits that the commit store tracks.
         contents: see `backfill_commits`.
         latest: the newest version that is ratified, for errors.
 
@@ -88,19 +88,19 @@ def backfill(
     """
     copied: list[int] = []
     try:
-        with _remedies(books, latest):
+        with _add_remedy(table_store, latest):
             backfill_commits(
-                books.table.storage, commits, contents=contents, on_copied=copied.append
+                table_store.table.storage, commits, contents=contents, on_copied=copied.append
             )
     except DeltaError:
         if copied:
-            _try_to_observe(books, copied[-1])
+            _try_to_observe(table_store, copied[-1])
         raise
     if copied:
-        books.observe(copied[-1])
+        table_store.observe(copied[-1])
 
 
-def check_backfilled(books: TableBooks, entry: Entry) -> None:
+def check_backfilled(table_store: TableCommitStore, entry: TableEntry) -> None:
     """Refuse a log that lacks versions recorded as backfilled, unless metadata cleanup deleted them.
 
     Raises:
@@ -108,16 +108,16 @@ def check_backfilled(books: TableBooks, entry: Entry) -> None:
             version that the log has; None where it has none).
         StorageError: the store failed.
     """
-    storage, version = books.table.storage, entry.backfilled_version
-    if is_backfilled(storage, version) or newest_in_log(storage, version) is not None:
+    storage, version = table_store.table.storage, entry.backfilled_version
+    if is_backfilled(storage, version) or find_newest_version(storage, version) is not None:
         return
-    found, path = newest_in_log(storage, 0), commit_path(version)
-    with _remedies(books, entry.latest_version):
+    found, path = find_newest_version(storage, 0), commit_path(version)
+    with _add_remedy(table_store, entry.latest_version):
         raise CorruptLogError(
-            f"the owner {books.table.owner!r} knows that the versions up to {version} are backfilled, but "
-            f"{path} isn't there, and the newest version in the log is {found}: files were lost, or the "
-            "table's directory was restored to an older state",
-            table=books.table.uri,
+            f"the owner {table_store.table.owner!r} has recorded the versions up to {version} as "
+            f"backfilled, but {path} isn't there, and the newest version in the log is {found}: files "
+            "were lost, or the table's directory was restored to an older state",
+            table=table_store.table.uri,
             version=version,
             path=path,
             found=found,
@@ -125,26 +125,29 @@ def check_backfilled(books: TableBooks, entry: Entry) -> None:
 
 
 @contextmanager
-def _remedies(books: TableBooks, latest: int) -> Iterator[None]:
-    """Add to errors of a damaged log which version the owner has ratified last, and what to do."""
+def _add_remedy(table_store: TableCommitStore, latest: int) -> Iterator[None]:
+    """Add the latest ratified version and the remedy to errors about a damaged log."""
     try:
         yield
     except CorruptLogError as error:
-        owner, facts = books.table.owner, error.facts
+        owner, facts = table_store.table.owner, error.facts
         raise CorruptLogError(
-            f"{error.message}. The newest version that the owner {owner!r} has ratified is {latest}; it "
-            "can be made to give up what is lost for good, and all versions after it, by `airflow-delta "
-            "commits --accept-log` or LedgerOwner.accept_log",
-            table=books.table.uri,
+            f"{error.message}. The newest version that the owner {owner!r} has ratified is {latest}. If "
+            "commits are lost for good, `airflow-delta commits --accept-log` or DeltaTable.accept_log "
+            "gives up them and all versions after them",
+            table=table_store.table.uri,
             **{**facts, "owner": owner, "latest": latest},
         ) from error
 
 
-def _try_to_observe(books: TableBooks, version: int) -> None:
+def _try_to_observe(table_store: TableCommitStore, version: int) -> None:
     try:
-        books.observe(version)
+        table_store.observe(version)
     except DeltaError as error:
-        # The caller raises what failed before. The next backfill compares the files and records them.
+        # The caller raises the error before this one. The next backfill compares and records the files.
         _LOG.info(
-            "%s: version %d is backfilled, and not noted (%s)", books.table.uri, version, error
+            "%s: version %d is backfilled, but that couldn't be recorded (%s)",
+            table_store.table.uri,
+            version,
+            error,
         )

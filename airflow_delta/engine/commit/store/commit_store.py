@@ -1,17 +1,16 @@
-"""`Ledger`: what a commit owner must remember, and the one place where versions are decided.
+"""`CommitStore`: what a commit owner must remember, and where it is decided which commit is a version.
 
-The protocol of commits is the same wherever an owner keeps its books (`ledger_owner`). What differs is how
-they are kept: in a database (`sql_ledger`), or in the memory of a process, for tests (`memory_ledger`).
-A ledger has an entry per table, found by the ``tableId`` in the table's configuration, and with it the
-commits that are ratified and not known to be backfilled.
+`StoreBackedOwner` works on any commit store: `SqlCommitStore` in a database, or `MemoryCommitStore` for
+tests. A commit store has an entry for each table, found by the ``tableId`` in the table's configuration. It
+also tracks the ratified commits that aren't known to be backfilled.
 
-Each method is one atomic step that is durable when it returns, safe to repeat, and safe to call from any
-thread and process. All raise `CommitOwnerUnavailableError` where the books can't be reached: of
-`Ledger.ratify` that may mean that it took effect all the same, of the others it doesn't matter.
+Each method is one atomic step. Its effect is durable when it returns. It may be repeated, and called from
+any thread and process. All methods raise
 
-Books are begun by `Ledger.propose` alone. Where there are none yet, all other methods raise `NoBooksError`
-(or do nothing, where books can't be missing): whoever only looks may have been told the wrong place, and
-must not leave anything there.
+* `CommitOwnerUnavailableError` if the commit store can't be reached. Only for `CommitStore.ratify` does it
+  matter that the step may have taken effect nevertheless.
+* `CommitStoreMissingError` if the commit store doesn't exist. Only `CommitStore.propose` creates it,
+  because any other client may have a wrong URL. An implementation that always exists never raises it.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from typing import Protocol
 from airflow_delta.engine.commit.owner import Standing
 from airflow_delta.engine.log.files import UnbackfilledCommit
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["CommitStore", "TableEntry"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What a ledger knows of a table, at one moment.
+class TableEntry:
+    """What a commit store has recorded of a table at one moment.
 
     Attributes:
-        table_id: which table.
-        location: where it is (`ManagedTable.location`).
-        standing: how the owner stands to it.
-        owned_from: the version of the commit that handed it over, or is to.
-        latest_version: the newest ratified version; of an entry that has ratified none, ``owned_from`` once
-            it is active, and the version before it while it is proposed.
-        backfilled_version: all versions up to this one are known to be backfilled.
-        commits: the ratified commits above that, ascending without a gap.
+        table_id: the table's id.
+        location: the table's location (`ManagedTable.location`).
+        standing: whether the owner has the table.
+        owned_from: the version of the commit that handed it over, or will.
+        latest_version: the newest ratified version. Before the first ratification it is ``owned_from`` in
+            an active entry, and the version before in a proposed one.
+        backfilled_version: the newest version that is known to be backfilled, with all before it.
+        commits: the ratified commits above that version, ascending without a gap.
     """
 
     table_id: str
@@ -49,67 +48,67 @@ class Entry:
     commits: tuple[UnbackfilledCommit, ...]
 
 
-class Ledger(Protocol):
-    """The books of a commit owner. See the module for what all methods share."""
+class CommitStore(Protocol):
+    """Stores what a commit owner knows of its tables. The module says what all methods have in common."""
 
-    def find(self, table_id: str) -> Entry | None:
-        """The entry of a table with its tracked commits, all of one moment; None where there is none."""
+    def find(self, table_id: str) -> TableEntry | None:
+        """Return a table's entry with its tracked commits, all of one moment; None if there is none."""
 
-    def entries_at(self, location: str) -> list[Entry]:
-        """The entries of a location, without their commits, in any order."""
+    def entries_at(self, location: str) -> list[TableEntry]:
+        """Return the entries of a location, without their commits, in any order."""
 
     def propose(self, table_id: str, location: str, version: int) -> None:
         """Enter a table as proposed, to be owned from a version on.
 
-        Books that aren't there are begun. An entry that is proposed for that version or an earlier one gets
-        the new version and location. One that is proposed for a later one stays as it is, as a request may
-        come late; and so does one that is active or released.
+        Creates the commit store if it doesn't exist. An entry that is proposed for this version or an
+        earlier one gets the new version and location. An entry that is proposed for a later version stays,
+        because this request may be late. An active or released entry stays, too.
         """
 
     def forget(self, table_id: str, version: int) -> None:
-        """Take out an entry that is proposed for a version; any other one stays."""
+        """Delete an entry that is proposed for a version; any other entry stays."""
 
     def activate(self, table_id: str) -> None:
-        """Let a proposed entry be active, with ``owned_from`` as its latest and backfilled version.
+        """Make a proposed entry active, with ``owned_from`` as its latest and backfilled version.
 
-        One that is active or released stays as it is, and so does one that isn't there.
+        It has no effect on an active or released entry, or if there is none.
         """
 
     def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
         """Make a commit the next version of its table.
 
-        It takes effect if the entry is active, the commit's version is the one after its latest, and,
-        where the commit releases the table, all versions before it are backfilled. Then the commit is
-        tracked, its version is the latest, and the entry is released if asked for.
+        It takes effect if the entry is active and the commit's version follows on its latest one. For a
+        commit that releases the table, all versions before it must be backfilled as well. Then the commit
+        is tracked and its version is the latest; if it releases the table, the entry becomes released.
 
         Returns:
-            Whether the version is this very commit, by its uuid: ratified now or, in a repetition, before.
-            A commit that isn't tracked any more is not recognised.
+            Whether the version is this very commit, by its UUID: ratified now or by an earlier call. A
+            commit that isn't tracked any more isn't recognised.
         """
 
     def observe(self, table_id: str, version: int) -> None:
-        """Note that the log holds all commits up to a version.
+        """Record that the log has all commits up to a version, and stop tracking them.
 
-        They are tracked no longer. The latest version is raised to it where it is below: that
-        ``<version>.json`` is there proves the commit, whatever the books say, which may have been restored
-        from a backup. Nothing is lowered by it. A proposed entry stays as it is.
+        The latest version is raised to this one if it is below: the file ``<version>.json`` proves the
+        commit, even if the commit store was restored from a backup and doesn't know it. No version is
+        lowered. A proposed entry stays.
         """
 
     def relocate(self, table_id: str, location: str) -> None:
-        """Note that a table has moved."""
+        """Record a table's new location."""
 
     def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
-        """Take what the log has for all that there is: commits that were ratified are given up.
+        """Give up the ratified commits that the log lacks.
 
-        It takes effect if the entry isn't proposed, and its latest version is the one that it is to be
-        instead of, so that nothing is given up that was ratified meanwhile. Then the entry is active, the
-        version is its latest and its backfilled one, and nothing is tracked.
+        It takes effect if the entry isn't proposed, and its latest version is ``instead_of``; so no commit
+        is given up that was ratified in between. Then the entry is active, the version is its latest and
+        its backfilled one, and no commit is tracked.
 
         Args:
-            table_id: which table.
+            table_id: the table's id.
             version: the newest version that the log has.
             instead_of: the latest version that the caller knows of.
 
         Returns:
-            Whether the entry is so: made so now or, in a repetition, before.
+            Whether the entry is now so, by this call or an earlier one.
         """

@@ -1,7 +1,8 @@
-"""`MemoryLedger`: the books of a commit owner in the memory of one process.
+"""`MemoryCommitStore`: a commit store in the memory of one process.
 
-For tests, and for managed tables that no other process uses: the books end with the process, and with
-them the knowledge of which un-backfilled commits count. What must last belongs into a `SqlLedger`.
+It is for tests, and for managed tables that no other process uses. It ends with the process, and then
+nobody knows any more which un-backfilled commits are versions. Tables that must last need a
+`SqlCommitStore`.
 """
 
 from __future__ import annotations
@@ -10,43 +11,43 @@ import threading
 from dataclasses import replace
 
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.store.commit_store import Entry
+from airflow_delta.engine.commit.store.commit_store import TableEntry
 from airflow_delta.engine.log.files import UnbackfilledCommit
 
-__all__ = ["MemoryLedger"]
+__all__ = ["MemoryCommitStore"]
 
 
-class MemoryLedger:
-    """A `Ledger` in memory. Every step holds one lock, so each is atomic."""
+class MemoryCommitStore:
+    """A `CommitStore` in memory. Each method holds one lock, so it is atomic."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TableEntry] = {}
         self._lock = threading.Lock()
 
-    def find(self, table_id: str) -> Entry | None:
-        """The entry of a table; see `Ledger.find`."""
+    def find(self, table_id: str) -> TableEntry | None:
+        """Return a table's entry; see `CommitStore.find`."""
         with self._lock:
             return self._entries.get(table_id)
 
-    def entries_at(self, location: str) -> list[Entry]:
-        """The entries of a location; see `Ledger.entries_at`."""
+    def entries_at(self, location: str) -> list[TableEntry]:
+        """Return the entries of a location; see `CommitStore.entries_at`."""
         with self._lock:
             found = [entry for entry in self._entries.values() if entry.location == location]
         return [replace(entry, commits=()) for entry in found]
 
     def propose(self, table_id: str, location: str, version: int) -> None:
-        """Enter a table as proposed; see `Ledger.propose`."""
+        """Enter a table as proposed; see `CommitStore.propose`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if entry is None or (
                 entry.standing is Standing.PROPOSED and entry.owned_from <= version
             ):
-                self._entries[table_id] = Entry(
+                self._entries[table_id] = TableEntry(
                     table_id, location, Standing.PROPOSED, version, version - 1, version - 1, ()
                 )
 
     def forget(self, table_id: str, version: int) -> None:
-        """Take a proposed entry out; see `Ledger.forget`."""
+        """Delete a proposed entry; see `CommitStore.forget`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if (
@@ -57,7 +58,7 @@ class MemoryLedger:
                 del self._entries[table_id]
 
     def activate(self, table_id: str) -> None:
-        """Let a proposed entry be active; see `Ledger.activate`."""
+        """Make a proposed entry active; see `CommitStore.activate`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if entry is not None and entry.standing is Standing.PROPOSED:
@@ -69,7 +70,7 @@ class MemoryLedger:
                 )
 
     def ratify(self, table_id: str, commit: UnbackfilledCommit, *, releases: bool) -> bool:
-        """Make a commit the next version of its table; see `Ledger.ratify`."""
+        """Make a commit the next version of its table; see `CommitStore.ratify`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if entry is None:
@@ -90,7 +91,7 @@ class MemoryLedger:
             return tracked.get(commit.version) == commit.uuid
 
     def observe(self, table_id: str, version: int) -> None:
-        """Note that the log holds all commits up to a version; see `Ledger.observe`."""
+        """Record that the log has all commits up to a version; see `CommitStore.observe`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if (
@@ -107,14 +108,14 @@ class MemoryLedger:
             )
 
     def relocate(self, table_id: str, location: str) -> None:
-        """Note that a table has moved; see `Ledger.relocate`."""
+        """Record a table's new location; see `CommitStore.relocate`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if entry is not None:
                 self._entries[table_id] = replace(entry, location=location)
 
     def accept(self, table_id: str, version: int, *, instead_of: int) -> bool:
-        """Give up what the log doesn't have; see `Ledger.accept`."""
+        """Give up the ratified commits that the log lacks; see `CommitStore.accept`."""
         with self._lock:
             entry = self._entries.get(table_id)
             if entry is None or entry.standing is Standing.PROPOSED:

@@ -1,41 +1,17 @@
-"""`LedgerOwner`: a commit owner that keeps which commits are ratified in a `Ledger`, such as a database.
+"""`StoreBackedOwner`: a commit owner that records its ratified commits in a `CommitStore`.
 
-Spec: managed-commits.md, "Commit Protocol", choice 1. A commit is
+A commit is
 
-1. refused if the log or the ledger has its version already,
+1. refused if the log or the commit store has its version already,
 2. written to a file under ``_commits``,
-3. **ratified**: one atomic step of the ledger makes the file the version, if it is the next one,
-4. backfilled with all that are ratified before it, if the policy (`backfill_policy`) says so.
+3. ratified: one atomic step of the commit store makes this file the version, if it is the next one,
+4. backfilled with all ratified commits before it, if the policy says so (`backfill_policy`).
 
-From step 3 on the commit is made; what fails afterwards is a `DeltaWarning`. There is no lock and no lease.
-A client may die between any two steps:
+From step 3 on the commit is made, and failures are only warnings. There is no lock and no lease: a client
+may die between any two steps, and the next one repairs what it has left.
+docs/explanation/managed-commits.md has the reasons and a table of failures.
 
-===========================================  =====================================  =====================
-the client dies                              what is left                           repaired by
-===========================================  =====================================  =====================
-before a commit is ratified                  a file that is no version              metadata cleanup
-after it is ratified                         a version that readers get from the    the next backfill, of
-                                             owner alone                            any client
-in between two copies of a backfill          fewer copies                           the next backfill
-after a copy, before it is recorded          a version in the log and the ledger    the next backfill,
-                                                                                    which compares them
-after the commit that releases a table       a table that nobody commits to; its    the next client, which
-is ratified                                  last version is with the owner alone   backfills it
-after a table was proposed                   a proposal                             nobody needs to
-after its hand-over is in the log            a table that is the owner's, and is    the next client
-                                             only proposed in the ledger            (`ownership`)
-after a direct commit is in the log          a ledger that is behind the log        the next commit
-after a direct commit that releases a        an active entry in the ledger          nobody needs to: no
-table is in the log                                                                 log has its id
-===========================================  =====================================  =====================
-
-* A ledger may ratify a commit and its response be lost. On the next try it recognises the file by its uuid.
-  If it doesn't respond, the ``txnId`` of the version decides whose it is (`ratification`), so that a client
-  can also repeat a whole commit. Where that can't be read either, it raises `CommitOutcomeUnknownError`.
-* The log is right where the ledger is behind it (`catch_up`). If they have different commits at a version,
-  a writer has gone past the owner; backfills and commits are refused then: two histories can't be joined.
-* Direct commits (choice 2 of the protocol) are put-if-absent into the log, and recorded afterwards. All
-  clients read the policy for a version from the version before it, so that none is committed in both ways.
+Spec: managed-commits.md, "Commit Protocol", choice 1; choice 2 with the policy ``"direct"``.
 """
 
 from __future__ import annotations
@@ -50,34 +26,34 @@ from airflow_delta.engine.commit.owner import (
 from airflow_delta.engine.commit.store.acceptance import accept_log
 from airflow_delta.engine.commit.store.backfill_policy import BackfillPolicy, check_conf
 from airflow_delta.engine.commit.store.catch_up import backfill, catch_up, check_backfilled
-from airflow_delta.engine.commit.store.commit_store import Ledger
+from airflow_delta.engine.commit.store.commit_store import CommitStore
 from airflow_delta.engine.commit.store.ownership import (
+    activate_if_owned,
     forget,
-    not_handed_over,
-    owned,
+    make_not_handed_over_error,
     propose,
     take_over,
 )
 from airflow_delta.engine.commit.store.ratification import Proposal, make_version
 from airflow_delta.engine.commit.store.relocation import Opener, relocate
-from airflow_delta.engine.commit.store.table_entry import TableBooks
+from airflow_delta.engine.commit.store.table_commit_store import TableCommitStore
 from airflow_delta.engine.errors import InvalidTableError
 from airflow_delta.engine.storage.location import open_storage
 
-__all__ = ["LedgerOwner"]
+__all__ = ["StoreBackedOwner"]
 
 
-class LedgerOwner:
-    """A `CommitOwner` that keeps the ratified commits of its tables in a ledger.
+class StoreBackedOwner:
+    """A `CommitOwner` that keeps the ratified commits of its tables in a commit store.
 
-    It has no state of its own: any number of them, in any number of processes, may share a ledger.
+    It has no state of its own. Any number of owners, in any number of processes, may share a commit store.
 
     Args:
-        ledger: stores which commits are ratified.
+        commit_store: stores which commits are ratified.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, commit_store: CommitStore) -> None:
+        self._commit_store = commit_store
 
     def commit(
         self,
@@ -93,17 +69,18 @@ class LedgerOwner:
         A commit that is repeated with the same ``txn_id`` is recognised.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached; nothing was committed.
-            CommitOutcomeUnknownError: the ledger failed; whether the commit was made can't be found out.
+            CommitOwnerUnavailableError: the commit store can't be reached; nothing was committed.
+            CommitOutcomeUnknownError: the commit store failed, and it is unknown whether the commit was
+                made.
             CommitOwnerError: the owner doesn't have the table, or the version before isn't made.
             CorruptLogError: the log has another commit than the ratified one at a version; nothing was
                 committed.
-            InvalidTableError: the policy in the table's configuration isn't one.
+            InvalidTableError: the backfill policy in the table's configuration is invalid.
             StorageError: the store failed; nothing was committed.
         """
-        policy = _policy(table, releases=releases)
-        books = TableBooks(self._ledger, table)
-        return make_version(books, Proposal(version, actions, txn_id, releases), policy)
+        policy = _read_policy(table, releases=releases)
+        table_store = TableCommitStore(self._commit_store, table)
+        return make_version(table_store, Proposal(version, actions, txn_id, releases), policy)
 
     def get_commits(
         self, table: ManagedTable, start_version: int = 0, end_version: int | None = None
@@ -111,12 +88,12 @@ class LedgerOwner:
         """Return the un-backfilled commits of a table; see `CommitOwner.get_commits`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner doesn't have the table.
-            StorageError: the store failed; only of a table that was handed over and not used since.
+            StorageError: the store failed; only possible if the table wasn't used since the hand-over.
         """
-        books = TableBooks(self._ledger, table)
-        entry = owned(books, books.entry())
+        table_store = TableCommitStore(self._commit_store, table)
+        entry = activate_if_owned(table_store, table_store.load_entry())
         if entry.standing is Standing.PROPOSED:
             return GetCommitsResponse((), -1)
         wanted = tuple(
@@ -131,72 +108,72 @@ class LedgerOwner:
         """Backfill commits; see `CommitOwner.backfill_to_version`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner doesn't have the table, or hasn't ratified the version.
             CorruptLogError: the log has another commit than the ratified one at a version, a ratified one
                 is gone, or the log lacks backfilled ones. Facts: version, path, owner, latest.
             StorageError: the store failed.
         """
-        books = TableBooks(self._ledger, table)
-        entry = owned(books, books.entry())
+        table_store = TableCommitStore(self._commit_store, table)
+        entry = activate_if_owned(table_store, table_store.load_entry())
         if version is not None and version > entry.latest_version:
-            entry = catch_up(books, entry, version)
+            entry = catch_up(table_store, entry, version)
         if entry.standing is Standing.PROPOSED:
-            raise not_handed_over(books, entry)
+            raise make_not_handed_over_error(table_store, entry)
         target = entry.latest_version if version is None else version
         if target > entry.latest_version:
-            raise books.refusal(
+            raise table_store.make_error(
                 f"version {target} can't be backfilled: the newest version that the owner "
                 f"{table.owner!r} has ratified is {entry.latest_version}",
                 version=target,
                 latest=entry.latest_version,
             )
-        check_backfilled(books, entry)
+        check_backfilled(table_store, entry)
         due = [commit for commit in entry.commits if commit.version <= target]
-        backfill(books, due, latest=entry.latest_version)
+        backfill(table_store, due, latest=entry.latest_version)
         return max(target, entry.backfilled_version)
 
     def propose(self, table: ManagedTable, version: int) -> None:
         """Agree to own a table; see `CommitOwner.propose`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the table's id was handed over before, or there is none.
-            InvalidArgumentError: the configuration has an unknown key, or a value that is no policy.
+            InvalidArgumentError: the configuration has an unknown key or an invalid policy.
             StorageError: the store failed.
         """
-        books = TableBooks(self._ledger, table)
+        table_store = TableCommitStore(self._commit_store, table)
         check_conf(table.conf, owner=table.owner, table=table.uri)
-        propose(books, version)
+        propose(table_store, version)
 
     def take_over(self, table: ManagedTable, version: int) -> None:
         """Record that a table was handed over, if the log proves it; see `CommitOwner.take_over`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner never agreed, or the commit of that version isn't a hand-over.
             StorageError: the store failed.
         """
-        take_over(TableBooks(self._ledger, table), version)
+        take_over(TableCommitStore(self._commit_store, table), version)
 
     def forget(self, table: ManagedTable, version: int) -> None:
         """Delete the proposal of a table that won't be handed over; see `CommitOwner.forget`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
         """
-        forget(TableBooks(self._ledger, table), version)
+        forget(TableCommitStore(self._commit_store, table), version)
 
     def status(self, table: ManagedTable) -> OwnerStatus:
-        """Return what the ledger has recorded of a table; see `CommitOwner.status`.
+        """Return what the commit store has recorded of a table; see `CommitOwner.status`.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner doesn't have the table.
-            StorageError: the store failed; only of a table that was handed over and not used since.
+            StorageError: the store failed; only possible if the table wasn't used since the hand-over.
         """
-        books = TableBooks(self._ledger, table)
-        entry = owned(books, books.entry())
+        table_store = TableCommitStore(self._commit_store, table)
+        entry = activate_if_owned(table_store, table_store.load_entry())
         return OwnerStatus(
             entry.standing, entry.latest_version, entry.backfilled_version, len(entry.commits)
         )
@@ -210,57 +187,56 @@ class LedgerOwner:
 
         Args:
             table: the table at its new location.
-            opened: opens a location of the same store, to check the old one; by default with credentials
-                of the environment, without storage options.
+            opened: opens a location of the same store, to check the old one; by default with
+                credentials of the environment, without storage options.
 
         Returns:
             The location that the owner had recorded (`ManagedTable.location`).
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
+            CommitOwnerUnavailableError: the commit store can't be reached.
             CommitOwnerError: the owner doesn't have the table, not all of it is at the new location, or it
                 is still at the old one.
             StorageError: the store failed.
         """
-        return relocate(TableBooks(self._ledger, table), opened)
+        return relocate(TableCommitStore(self._commit_store, table), opened)
 
     def accept_log(self, table: ManagedTable, version: int) -> int:
         """Give up ratified commits that are lost, so that the table can be used again.
 
-        Use it where the log lacks ratified commits and nothing can be restored: the table's directory was
+        Use it if the log lacks ratified commits and nothing can be restored: the table's directory was
         restored to an older state, or un-backfilled commits are gone. Ratified commits that follow the log
-        without a gap are backfilled first; then the named version is the newest, and the next commit makes
-        the one after it.
+        without a gap are backfilled first. Then the given version is the newest one. It is refused if a
+        newer one can be kept. If the log has another commit than the ratified one at a version, the log's
+        stays.
 
         **All versions above it are given up for good**, and their numbers are used again for other commits,
         although readers may have seen them. Streaming queries, sensors and jobs that have read them have to
-        start again. So first restore what can be restored, and stop all writers. A version is refused if a
-        newer one can be kept.
-
-        Where the log has another commit than the ratified one, the log's stays.
+        start again. So first restore what can be restored, and stop all writers.
 
         Args:
             table: the table.
             version: the newest version that is left.
 
         Returns:
-            The newest version that was ratified; those up to it are given up.
+            The newest version that was ratified: the last one that is given up.
 
         Raises:
-            CommitOwnerUnavailableError: the ledger can't be reached.
-            CommitOwnerError: the owner doesn't have the table, nothing that it has ratified is missing, or
-                it is another version that is the newest one left; the message says which, and what is
-                missing.
+            CommitOwnerUnavailableError: the commit store can't be reached.
+            CommitOwnerError: the owner doesn't have the table, no ratified commit is missing, or another
+                version is the newest one left; the message says which, and what is missing.
             StorageError: the store failed.
         """
-        return accept_log(TableBooks(self._ledger, table), version)
+        return accept_log(TableCommitStore(self._commit_store, table), version)
 
 
-def _policy(table: ManagedTable, *, releases: bool) -> BackfillPolicy:
+def _read_policy(table: ManagedTable, *, releases: bool) -> BackfillPolicy:
+    # All clients read the policy for a version from the version before it. So no version is committed both
+    # by ratification and directly.
     try:
         return BackfillPolicy.of(table.conf, table=table.uri)
     except InvalidTableError:
         if not releases:
             raise
-        # A table must be able to leave an owner by whose policy nobody can commit.
+        # A table must be able to leave its owner even if its policy is invalid.
         return BackfillPolicy()

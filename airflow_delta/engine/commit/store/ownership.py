@@ -1,25 +1,11 @@
 """Hand a table over to a commit owner, and find out whether it was handed over.
 
-A client proposes a table to the owner (`propose`), then writes the commit that hands it over into the log.
-That commit counts as soon as it is in the log, before the owner knows of it. So the log decides what a
-proposal becomes, and the owner reads it whenever it deals with a table that is only proposed:
+A client first proposes a table to the owner (`propose`). Then it writes the commit that hands the table
+over into the log, and informs the owner (`take_over`) or withdraws the proposal (`forget`). That commit
+counts as soon as it is in the log. So the log decides what a proposal becomes, and each call for a proposed
+table reads it first (`activate_if_handed_over`, `activate_if_owned`).
 
-==============================================  =====================================================
-the log at the version of the proposal          the table
-==============================================  =====================================================
-a ``metaData`` with the table's id as           is the owner's: the client that sees it first activates
-``tableId`` of the owner's configuration        the entry
-another commit                                  was changed by another writer first; the proposal stays
-                                                until its client withdraws it or proposes again, or
-                                                another table is proposed at the same location
-nothing                                         isn't the owner's yet, but may become so at any time
-nothing, and later versions are there           is the owner's if its metadata says so (`owned`): the
-                                                commit was deleted by metadata cleanup
-==============================================  =====================================================
-
-A location may have entries of other table ids, even active ones: of a hand-over that was never finished, of
-a directory that was deleted and made again, of a table that was released while the owner was out of reach.
-No log has their ids any more, so they are unused and don't prevent a hand-over.
+docs/explanation/managed-commits.md says what the log can look like, and what that means.
 
 Spec: managed-commits.md, "Converting an existing filesystem based table to managed-commit table".
 """
@@ -29,14 +15,14 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from airflow_delta.engine.commit.backfill_files import newest_in_log
+from airflow_delta.engine.commit.backfill_files import find_newest_version
 from airflow_delta.engine.commit.owner import Standing
-from airflow_delta.engine.commit.store.commit_store import Entry
-from airflow_delta.engine.commit.store.table_entry import TableBooks
+from airflow_delta.engine.commit.store.commit_store import TableEntry
+from airflow_delta.engine.commit.store.table_commit_store import TableCommitStore
 from airflow_delta.engine.errors import (
     CommitOwnerError,
+    CommitStoreMissingError,
     InvalidTableError,
-    NoBooksError,
     ObjectNotFoundError,
     StorageError,
 )
@@ -46,95 +32,102 @@ from airflow_delta.engine.model.properties import TableProperties
 from airflow_delta.engine.storage.base import Storage
 
 __all__ = [
-    "activated",
+    "activate_if_handed_over",
+    "activate_if_owned",
     "forget",
     "is_handed_over",
-    "not_handed_over",
-    "owned",
+    "make_not_handed_over_error",
     "propose",
     "take_over",
 ]
 
 
-def activated(books: TableBooks, entry: Entry) -> Entry:
-    """Return a table's entry, activated first if the log has the commit that hands the table over.
+def activate_if_handed_over(table_store: TableCommitStore, entry: TableEntry) -> TableEntry:
+    """Activate a proposed entry if the log has the commit that hands the table over.
+
+    Returns:
+        The table's entry, as it is then.
 
     Raises:
         CommitOwnerUnavailableError: the commit store can't be reached.
         StorageError: the store failed.
     """
-    if entry.standing is not Standing.PROPOSED or not is_handed_over(books.table.storage, entry):
+    storage = table_store.table.storage
+    if entry.standing is not Standing.PROPOSED or not is_handed_over(storage, entry):
         return entry
-    books.ask(lambda: books.ledger.activate(entry.table_id))
-    return books.entry()
+    table_store.activate()
+    return table_store.load_entry()
 
 
-def owned(books: TableBooks, entry: Entry) -> Entry:
-    """Like `activated`, for a table whose own metadata has the id of the entry.
+def activate_if_owned(table_store: TableCommitStore, entry: TableEntry) -> TableEntry:
+    """Like `activate_if_handed_over`, for a table whose own metadata has the id of the entry.
 
-    Only a hand-over writes the id into the metadata. So the table is the owner's even where metadata
-    cleanup has deleted that commit. The versions in the log count although the owner didn't ratify them.
+    Only a hand-over writes the id into the metadata. So the table is the owner's even if metadata cleanup
+    has deleted that commit. The versions in the log count although the owner didn't ratify them.
 
     Raises:
         CommitOwnerUnavailableError: the commit store can't be reached.
         StorageError: the store failed.
     """
-    entry = activated(books, entry)
+    entry = activate_if_handed_over(table_store, entry)
     if entry.standing is not Standing.PROPOSED:
         return entry
-    storage = books.table.storage
-    newest = newest_in_log(storage, entry.owned_from)
+    storage = table_store.table.storage
+    newest = find_newest_version(storage, entry.owned_from)
     # Read again: the commit may have been written in between.
     if newest is None or is_handed_over(storage, entry) is False:
         return entry
-    books.ask(lambda: books.ledger.activate(entry.table_id))
-    books.observe(newest)
-    return books.entry()
+    table_store.activate()
+    table_store.observe(newest)
+    return table_store.load_entry()
 
 
-def propose(books: TableBooks, version: int) -> None:
+def propose(table_store: TableCommitStore, version: int) -> None:
     """Agree to own a table; see `CommitOwner.propose`."""
     # A commit store that doesn't exist has no entries; the proposal creates it.
-    with suppress(NoBooksError):
-        _check_new(books, version)
-        _forget_lost(books)
-    books.ask(lambda: books.ledger.propose(books.table_id, books.table.location, version))
+    with suppress(CommitStoreMissingError):
+        _check_new(table_store, version)
+        _forget_lost_proposals(table_store)
+    table_store.propose(version)
 
 
-def _check_new(books: TableBooks, version: int) -> None:
+def _check_new(table_store: TableCommitStore, version: int) -> None:
     """Refuse a table id that was handed over before."""
-    entry = books.find()
+    entry = table_store.find_entry()
     if entry is None:
         return
-    entry = activated(books, entry)
+    entry = activate_if_handed_over(table_store, entry)
     if entry.standing is not Standing.PROPOSED:
-        raise books.refusal(
-            f"the table with the id {entry.table_id} was handed over with version "
-            f"{entry.owned_from} before: an id is for one time. Use a new tableId to hand it over "
-            "again",
+        raise table_store.make_error(
+            f"the table with the id {entry.table_id} was handed over before, with version "
+            f"{entry.owned_from}: an id can be used once. Use a new tableId to hand the table over again",
             version=version,
         )
 
 
-def _forget_lost(books: TableBooks) -> None:
-    """Delete the proposals at this location for versions that other writers have committed since."""
-    ledger = books.ledger
-    for entry in books.ask(lambda: ledger.entries_at(books.table.location)):
-        if entry.standing is Standing.PROPOSED and entry.table_id != books.table_id:
-            _forget_if_lost(books, entry)
+def _forget_lost_proposals(table_store: TableCommitStore) -> None:
+    """Delete the proposals at this location for versions that other writers have committed since.
+
+    Entries with other ids don't prevent a hand-over, even active ones: no log has these ids any more. They
+    are left by a hand-over that was never finished, by a directory that was deleted and created again, or
+    by a table that was released while the owner couldn't be reached.
+    """
+    for entry in table_store.list_entries_here():
+        if entry.standing is Standing.PROPOSED and entry.table_id != table_store.table_id:
+            _forget_if_lost(table_store, entry)
 
 
-def _forget_if_lost(books: TableBooks, entry: Entry) -> None:
-    # By version: the client that lost this one may be proposing the same table for the next version.
-    if is_handed_over(books.table.storage, entry) is False:
-        books.ask(lambda: books.ledger.forget(entry.table_id, entry.owned_from))
+def _forget_if_lost(table_store: TableCommitStore, entry: TableEntry) -> None:
+    # Only for this version: the client that lost it may be proposing the same table for the next one.
+    if is_handed_over(table_store.table.storage, entry) is False:
+        table_store.forget(entry)
 
 
-def take_over(books: TableBooks, version: int) -> None:
+def take_over(table_store: TableCommitStore, version: int) -> None:
     """Record that a table was handed over; see `CommitOwner.take_over`."""
-    entry = activated(books, books.entry())
+    entry = activate_if_handed_over(table_store, table_store.load_entry())
     if entry.standing is Standing.PROPOSED or entry.owned_from != version:
-        raise books.refusal(
+        raise table_store.make_error(
             f"{commit_path(version)} doesn't hand over the table with the id {entry.table_id}, which "
             f"the owner has agreed to own from version {entry.owned_from} on: propose first, then put the "
             "commit into the log, with the id in delta.managedCommit.commitOwnerConf",
@@ -142,35 +135,37 @@ def take_over(books: TableBooks, version: int) -> None:
         )
 
 
-def forget(books: TableBooks, version: int) -> None:
+def forget(table_store: TableCommitStore, version: int) -> None:
     """Delete the proposal of a table that won't be handed over; see `CommitOwner.forget`.
 
     A proposal for another version stays. So does one whose commit is in the log, or may be there: the table
     is the owner's then.
     """
-    entry = books.find()
-    if entry is None or entry.owned_from != version or entry.location != books.table.location:
+    entry, location = table_store.find_entry(), table_store.table.location
+    if entry is None or entry.owned_from != version or entry.location != location:
         return
     try:
-        left = activated(books, entry).standing is Standing.PROPOSED
+        current = activate_if_handed_over(table_store, entry)
     except StorageError:
         return
-    if left:
-        books.ask(lambda: books.ledger.forget(entry.table_id, version))
+    if current.standing is Standing.PROPOSED:
+        table_store.forget(entry)
 
 
-def not_handed_over(books: TableBooks, entry: Entry) -> CommitOwnerError:
+def make_not_handed_over_error(
+    table_store: TableCommitStore, entry: TableEntry
+) -> CommitOwnerError:
     """Make the error for a table that is only proposed."""
-    return books.refusal(
-        f"the owner {books.table.owner!r} doesn't have the table with the id {entry.table_id} yet: it has "
-        f"agreed to own it from version {entry.owned_from} on, but {commit_path(entry.owned_from)} isn't "
-        "the commit that hands it over. Commit by the file system",
+    return table_store.make_error(
+        f"the owner {table_store.table.owner!r} doesn't have the table with the id {entry.table_id} yet: "
+        f"it has agreed to own it from version {entry.owned_from} on, but {commit_path(entry.owned_from)} "
+        "isn't the commit that hands it over. Commit by the file system",
         version=entry.owned_from,
     )
 
 
-def is_handed_over(storage: Storage, entry: Entry) -> bool | None:
-    """Return whether the commit of an entry's first version has its id; None where there is no commit.
+def is_handed_over(storage: Storage, entry: TableEntry) -> bool | None:
+    """Return whether the commit of an entry's first version has its id; None if there is no such commit.
 
     Raises:
         StorageError: the store failed.
@@ -185,7 +180,7 @@ def is_handed_over(storage: Storage, entry: Entry) -> bool | None:
 
 
 def _table_id(line: bytes, *, table: str) -> str | None:
-    """The ``tableId`` in a ``metaData`` action; None where there is none or the line is damaged."""
+    """Return the ``tableId`` in a ``metaData`` action; None if it has none or the line is damaged."""
     try:
         configuration = json.loads(line)["metaData"]["configuration"]
         return TableProperties(configuration, table).commit_owner_conf.get(TABLE_ID)

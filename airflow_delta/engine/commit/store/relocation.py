@@ -1,15 +1,13 @@
-"""Record in the ledger that a table has moved (`LedgerOwner.relocate`).
+"""Record in the commit store that a table has moved (`StoreBackedOwner.relocate`).
 
 A copy of a table's directory looks the same as a table that has moved, down to its id. If the owner took a
-copy for the table, the original couldn't commit any more, and both would go on from the same version. So a
-user has to say that the table has moved, and that is refused
+copy for the table, the original couldn't commit any more, and both would continue from the same version. So
+a user has to say that the table has moved. That is refused
 
-* where a ratified commit isn't at the new location: only a part of the directory was moved, or the original
+* if a ratified commit isn't at the new location: only a part of the directory was moved, or the original
   got more commits after it was copied;
-* where the table is still at the old location, as far as that can be checked.
-
-The ledger has the old location as `Storage.place`, which can't be opened by itself. It is checked where it
-lies in the same store as the new one, with its options; there are no credentials for another store.
+* if the table is still at the old location. This is checked if both locations are in the same store, with
+  the storage options of the new one. There are no credentials for another store.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from airflow_delta.engine.commit.backfill_files import is_backfilled, is_whole, newest_in_log
-from airflow_delta.engine.commit.store.commit_store import Entry
+from airflow_delta.engine.commit.backfill_files import find_newest_version, is_backfilled, is_intact
+from airflow_delta.engine.commit.store.commit_store import TableEntry
 from airflow_delta.engine.commit.store.ownership import is_handed_over
-from airflow_delta.engine.commit.store.table_entry import TableBooks
+from airflow_delta.engine.commit.store.table_commit_store import TableCommitStore
 from airflow_delta.engine.errors import InvalidArgumentError, StorageError
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.storage.base import Storage
@@ -31,40 +29,41 @@ Opener: TypeAlias = Callable[[str], Storage]
 """Opens the storage of a location with the options of the new one."""
 
 
-def relocate(books: TableBooks, opened: Opener) -> str:
-    """Record the new location of a table; see `LedgerOwner.relocate`."""
-    entry = books.known()
-    storage, here = books.table.storage, books.table.location
+def relocate(table_store: TableCommitStore, open_location: Opener) -> str:
+    """Record the new location of a table; see `StoreBackedOwner.relocate`."""
+    entry = table_store.load_entry_anywhere()
+    storage, here = table_store.table.storage, table_store.table.location
     if entry.location == here:
         return entry.location
     if (found := _missing(storage, entry)) is not None:
-        raise books.refusal(
+        raise table_store.make_error(
             f"the table with the id {entry.table_id} can't have moved from {entry.location} to {here}: "
-            f"{found}. Move all of the table's directory, with its _delta_log and what is in "
+            f"{found}. Move all of the table's directory, with its _delta_log and all files in "
             "_delta_log/_commits",
             expected=entry.location,
             found=here,
         )
-    before = _opened_before(storage, entry.location, opened)
-    if before is not None and _is_at(before, storage, entry):
-        raise books.refusal(
-            f"the table with the id {entry.table_id} is still at {entry.location}, so that what is at "
-            f"{here} is a copy, which can't have its books. If it has moved, delete what is left at the "
-            "old location; to make an independent table of the copy, write a version of it to a new table",
+    old = _open_old_location(storage, entry.location, open_location)
+    if old is not None and _is_at(old, storage, entry):
+        raise table_store.make_error(
+            f"the table with the id {entry.table_id} is still at {entry.location}, so {here} is a copy, "
+            "and only the original can be committed to. If the table has moved, delete what is left at "
+            "the old location; to make an independent table of the copy, write a version of it to a new "
+            "table",
             expected=entry.location,
             found=here,
         )
-    books.ask(lambda: books.ledger.relocate(entry.table_id, here))
+    table_store.relocate()
     return entry.location
 
 
-def _missing(storage: Storage, entry: Entry) -> str | None:
-    """Return why a table can't be what lies in a storage; None if it can."""
+def _missing(storage: Storage, entry: TableEntry) -> str | None:
+    """Return which part of a table a storage lacks; None if it has all of it."""
     # Metadata cleanup may have deleted the first version, but never the newest.
     if is_handed_over(storage, entry) is False:
         return f"version {entry.owned_from} isn't the commit that handed the table over"
     for commit in entry.commits:
-        if not (is_whole(storage, commit) or is_backfilled(storage, commit.version)):
+        if not (is_intact(storage, commit) or is_backfilled(storage, commit.version)):
             return f"version {commit.version} isn't there"
     newest = max(entry.latest_version, entry.owned_from)
     if not entry.commits and not is_backfilled(storage, newest):
@@ -72,47 +71,56 @@ def _missing(storage: Storage, entry: Entry) -> str | None:
     return None
 
 
-def _opened_before(storage: Storage, place: str, opened: Opener) -> Storage | None:
-    """Open another location of the same store; None where it is in another store or can't be opened."""
-    location = _location(storage, place)
-    if location is None:
+def _open_old_location(storage: Storage, location: str, open_location: Opener) -> Storage | None:
+    """Open the old location of a table.
+
+    Args:
+        storage: the storage of the new location.
+        location: the old canonical location.
+        open_location: opens a location of the same store.
+
+    Returns:
+        The storage; None if the location is in another store, can't be opened, or is a link to another one.
+    """
+    uri = _find_uri(storage, location)
+    if uri is None:
         return None
     try:
-        before = opened(location)
+        old = open_location(uri)
     except (InvalidArgumentError, StorageError):
         return None
     # A link at the old location may lead to the new one.
-    return before if before.place == place else None
+    return old if old.canonical_location == location else None
 
 
-def _location(storage: Storage, place: str) -> str | None:
-    """Return the URI or path of a place in the same store; None where it is in another one."""
-    if storage.place.startswith("/"):
-        return place if place.startswith("/") else None
+def _find_uri(storage: Storage, location: str) -> str | None:
+    """Return the URI or path of a canonical location; None if it isn't in the store of the storage."""
+    if storage.canonical_location.startswith("/"):
+        return location if location.startswith("/") else None
     path = storage.root.partition("://")[2]
-    # A place begins with the store (a service or an endpoint), or with the container where it has more to
-    # say of that than the location.
+    # A canonical location begins with the store (a service or an endpoint). It may have more before the
+    # path than the URI has, such as the account of a container.
     for below in (path, path.partition("/")[2]):
-        store = storage.place.removesuffix(below)
-        if store.endswith("/") and place.startswith(store):
-            return storage.root.removesuffix(below) + place.removeprefix(store)
+        store = storage.canonical_location.removesuffix(below)
+        if store.endswith("/") and location.startswith(store):
+            return storage.root.removesuffix(below) + location.removeprefix(store)
     return None
 
 
-def _is_at(before: Storage, storage: Storage, entry: Entry) -> bool:
-    """Return whether the table is in the storage of its old location as well as in the new one.
+def _is_at(old: Storage, new: Storage, entry: TableEntry) -> bool:
+    """Return whether the table at the new location is at its old location, too.
 
-    The commit of the hand-over has its id. Where metadata cleanup has deleted that, the newest commits are
-    compared, which no two tables have in common.
+    The commit of the hand-over has the table's id. If metadata cleanup has deleted it, the newest commits
+    are compared, because no two tables have the same one.
     """
     try:
-        handed_over = is_handed_over(before, entry)
+        handed_over = is_handed_over(old, entry)
         if handed_over is not None:
             return handed_over
-        newest = newest_in_log(storage, entry.owned_from)
+        newest = find_newest_version(new, entry.owned_from)
         if newest is None:
             return False
         path = commit_path(newest)
-        return before.read(path) == storage.read(path)
+        return old.read(path) == new.read(path)
     except StorageError:
         return False

@@ -17,10 +17,10 @@ row tracking on                              every file has row ids (a *backfill
                                              partition columns
 ``icebergCompatV2`` on                       no files: they lack the partition columns and the ids
                                              of nested fields
-a constraint, an invariant or a generation   no files: their rows are unchecked
+a constraint, an invariant or a generation   no files, unless their rows were checked
 expression added or changed
-NOT NULL for an existing or a new column     no files: their rows are unchecked, and a new column is
-                                             null in them
+NOT NULL for an existing or a new column     no files, unless their rows were checked; a new column
+                                             is null in them
 other partition columns                      no files: they are partitioned by the old ones
 ===========================================  ===================================================
 
@@ -62,6 +62,7 @@ class Condition(Enum):
     """What a change may require of the table's files."""
 
     NO_FILES = "the table has no data files"
+    CHECKED_ROWS = "the table has no data files, or their rows were checked"
     ROW_IDS = "every data file has a base row id and a default row commit version"
 
 
@@ -267,9 +268,9 @@ def _requirements(old: _Side, new: _Side) -> Iterator[FileRequirement]:
     rules += [f"NOT NULL of the column {'.'.join(path)}" for path in new.newly_not_null(old)]
     for rule in rules:
         yield FileRequirement(
-            Condition.NO_FILES,
+            Condition.CHECKED_ROWS,
             f"the rows of the table aren't checked against the {rule}; the engine doesn't see rows, so use "
-            "an engine that runs SQL",
+            "airflow_delta.spark.add_constraint or set_not_null, which check them with Spark",
         )
     if [*new.partition_columns] != [*old.partition_columns]:
         yield FileRequirement(

@@ -8,20 +8,23 @@ count too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.features.negotiation.upgrade import upgrade_protocol
 from airflow_delta.engine.model.actions import DomainMetadata, Metadata, Protocol
 from airflow_delta.engine.snapshot.snapshot import Snapshot
 from airflow_delta.engine.storage.base import Storage
-from airflow_delta.engine.transaction.intent import SystemDomain
+from airflow_delta.engine.transaction.intent import CheckedRows, SystemDomain
 from airflow_delta.engine.transaction.result import CommitResult
 from airflow_delta.engine.transaction.transaction import OptimisticTransaction
 
-__all__ = ["Alteration", "commit_alteration"]
+__all__ = ["Alteration", "RowCheck", "commit_alteration"]
+
+RowCheck: TypeAlias = Callable[[Snapshot, Metadata], None]
+"""Makes sure that all rows of a version keep the rules that new metadata add; raises an error otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ def commit_alteration(
     alteration: Alteration,
     *,
     owners: CommitOwners | None = None,
+    check: RowCheck | None = None,
+    txn: tuple[str, int] | None = None,
 ) -> CommitResult:
     """Commit an alteration.
 
@@ -62,6 +67,9 @@ def commit_alteration(
         base: the version from which the alteration was computed.
         alteration: the alteration.
         owners: the known commit owners; by default those that are installed.
+        check: checks the rows of the version against the rules that the alteration adds; None if they stay
+            unchecked.
+        txn: the application and the number of a transaction identifier for the commit; None for none.
 
     Raises:
         ConstraintViolationError: existing data files don't satisfy the alteration.
@@ -80,6 +88,8 @@ def commit_alteration(
         operation_parameters=alteration.parameters,
         owners=owners,
     )
+    if txn is not None:
+        transaction.set_transaction(*txn)
     protocol = alteration.protocol or upgrade_protocol(
         base.protocol, metadata, before=base.metadata, table=table
     )
@@ -91,4 +101,8 @@ def commit_alteration(
         transaction.declare(SystemDomain(alteration.domain))
     if metadata != base.metadata or (protocol == base.protocol and alteration.domain is None):
         transaction.set_metadata(metadata)
+    if check is not None:
+        # As late as possible: it may take hours.
+        check(base, metadata)
+        transaction.declare(CheckedRows())
     return transaction.commit()

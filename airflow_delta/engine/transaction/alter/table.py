@@ -11,26 +11,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
+from airflow_delta.engine.errors import (
+    CommitConflictError,
+    ConcurrentTransactionError,
+    InvalidArgumentError,
+    InvalidTableError,
+)
 from airflow_delta.engine.features.column_changes.column_paths import ColumnName
 from airflow_delta.engine.features.column_changes.position import position_of
 from airflow_delta.engine.model.schema import DataType, StructField
 from airflow_delta.engine.snapshot.snapshot import Snapshot
+from airflow_delta.engine.snapshot.transactions import TransactionSearch
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.transaction.alter import columns as column_alterations
 from airflow_delta.engine.transaction.alter import table_settings
-from airflow_delta.engine.transaction.alter.plan import Alteration, commit_alteration
+from airflow_delta.engine.transaction.alter.plan import Alteration, RowCheck, commit_alteration
+from airflow_delta.engine.transaction.once import earlier_commit
 from airflow_delta.engine.transaction.result import CommitResult
+from airflow_delta.engine.transaction.staged import check_identifier
 
 __all__ = ["TableAlteration"]
+
+_ROUNDS = 10
+"""The maximum number of concurrent commits of the same application that are tolerated."""
 
 
 class TableAlteration:
     """Changes of a table apart from its rows; `DeltaTable.alter` returns one.
 
     Each method makes one commit, and returns its `CommitResult`. The engine doesn't look at rows. So a rule
-    about rows, such as NOT NULL or a constraint, can only be added to a table without data. Under column
-    mapping a renamed or dropped column stays in the data files under its physical name.
+    about rows, such as NOT NULL or a constraint, can only be added to a table without data, or with a check
+    of its rows (`RowCheck`). Under column mapping a renamed or dropped column stays in the data files under
+    its physical name.
 
     A column is given by its name. A column inside another is given by the list of names from the top down,
     where an array has an ``element``, and a map has a ``key`` and a ``value``.
@@ -182,15 +194,30 @@ class TableAlteration:
             lambda base: column_alterations.set_nullable(base, column, allowed=True)
         )
 
-    def set_not_null(self, column: ColumnName) -> CommitResult:
-        """Forbid nulls in a column of a table without data.
+    def set_not_null(
+        self,
+        column: ColumnName,
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        """Forbid nulls in a column.
+
+        Args:
+            column: the column.
+            check: checks the rows of the table; without it the table must have no data.
+            txn: the application and the number of a transaction identifier. If the table has a commit with
+                it already, nothing is done, and that commit is the result.
 
         Raises:
             InvalidArgumentError: the column lies inside an array or a map.
-            ConstraintViolationError: the table has data, which the engine can't check.
+            ConstraintViolationError: the table has data, and there is no ``check``; or what ``check``
+                raises.
         """
         return self._commit(
-            lambda base: column_alterations.set_nullable(base, column, allowed=False)
+            lambda base: column_alterations.set_nullable(base, column, allowed=False),
+            check=check,
+            txn=txn,
         )
 
     def set_comment(self, column: ColumnName, comment: str | None) -> CommitResult:
@@ -233,18 +260,32 @@ class TableAlteration:
             )
         )
 
-    def add_constraint(self, name: str, expression: str) -> CommitResult:
-        """Add a CHECK constraint to a table without data.
+    def add_constraint(
+        self,
+        name: str,
+        expression: str,
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        """Add a CHECK constraint.
 
         Args:
             name: its name. It is stored in lower case; the case doesn't matter.
             expression: a SQL expression, which the engine doesn't parse.
+            check: checks the rows of the table; without it the table must have no data.
+            txn: see `set_not_null`.
 
         Raises:
             InvalidArgumentError: the name is taken.
-            ConstraintViolationError: the table has data, which the engine can't check.
+            ConstraintViolationError: the table has data, and there is no ``check``; or what ``check``
+                raises.
         """
-        return self._commit(lambda base: table_settings.add_constraint(base, name, expression))
+        return self._commit(
+            lambda base: table_settings.add_constraint(base, name, expression),
+            check=check,
+            txn=txn,
+        )
 
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> CommitResult:
         """Drop a CHECK constraint.
@@ -281,8 +322,41 @@ class TableAlteration:
         """Set the table's description, or remove it with None."""
         return self._commit(lambda base: table_settings.set_description(base, description))
 
-    def _commit(self, plan: Callable[[Snapshot], Alteration]) -> CommitResult:
-        base = self._newest()
+    def _commit(
+        self,
+        plan: Callable[[Snapshot], Alteration],
+        *,
+        check: RowCheck | None = None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
+        if txn is None:
+            return self._attempt(self._newest(), plan, check=check)
+        check_identifier(*txn, table=self._storage.root)
+        search, rounds = TransactionSearch(), 0
+        while True:
+            rounds += 1
+            base = self._newest()
+            if (earlier := earlier_commit(base, *txn, search=search)) is not None:
+                return earlier
+            try:
+                return self._attempt(base, plan, check=check, txn=txn)
+            except CommitConflictError as conflict:
+                if isinstance(conflict, ConcurrentTransactionError) and rounds < _ROUNDS:
+                    continue
+                # The conflicting commit may be that of a concurrent try.
+                earlier = earlier_commit(self._newest(), *txn, search=search)
+                if earlier is not None:
+                    return earlier
+                raise
+
+    def _attempt(
+        self,
+        base: Snapshot,
+        plan: Callable[[Snapshot], Alteration],
+        *,
+        check: RowCheck | None,
+        txn: tuple[str, int] | None = None,
+    ) -> CommitResult:
         try:
             alteration = plan(base)
         # The rules about schemas don't know the table.
@@ -290,4 +364,6 @@ class TableAlteration:
             if error.table is not None:
                 raise
             raise type(error)(error.message, table=base.table, **error.facts) from error
-        return commit_alteration(self._storage, base, alteration, owners=self._owners)
+        return commit_alteration(
+            self._storage, base, alteration, owners=self._owners, check=check, txn=txn
+        )

@@ -68,22 +68,24 @@ def check_existing_files(actions: Actions, context: CommitContext) -> Actions:
 
 
 def _check_requirement(
-    demand: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
+    requirement: FileRequirement, live: pa.Table, actions: Actions, context: CommitContext
 ) -> None:
-    if demand.condition is Condition.NO_FILES and context.restored_version is not None:
-        # All files of the restored version were written before, those that the commit adds again too.
-        unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
-    elif demand.condition is Condition.NO_FILES:
-        unfit = _without(live, actions.removes, context)
-    else:
+    if requirement.condition is Condition.CHECKED_ROWS and actions.rows_checked:
+        return
+    if requirement.condition is Condition.ROW_IDS:
         # The files that the commit adds already have row ids at this stage.
         kept = _without(live, [*actions.removes, *actions.adds], context)
         lacking = pc.or_(*(pc.is_null(kept[name]) for name in _ROW_IDS))
         unfit = kept.filter(lacking)
+    elif context.restored_version is not None:
+        # All files of the restored version were written before, those that the commit adds again too.
+        unfit = context.restored_version.files(columns=FILE_KEY_COLUMNS)
+    else:
+        unfit = _without(live, actions.removes, context)
     if unfit.num_rows:
         raise context.violation(
-            f"{demand.reason}; expected that {demand.condition.value}, and {unfit.num_rows} files "
-            f"are otherwise, such as {unfit['path'][0].as_py()!r}"
+            f"{requirement.reason}; expected that {requirement.condition.value}, and {unfit.num_rows} "
+            f"files are otherwise, such as {unfit['path'][0].as_py()!r}"
         )
 
 

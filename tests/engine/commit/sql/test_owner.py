@@ -12,7 +12,7 @@ import pytest
 from airflow_delta.engine.commit.owner import ManagedTable, Standing
 from airflow_delta.engine.commit.registry import CommitOwners
 from airflow_delta.engine.commit.sql.owner import URL_VARIABLE, SqlCommitOwner
-from airflow_delta.engine.errors import CommitOwnerUnavailableError, NoBooksError
+from airflow_delta.engine.errors import CommitOwnerUnavailableError, CommitStoreMissingError
 from airflow_delta.engine.storage.location import open_storage
 
 
@@ -95,7 +95,7 @@ def test_an_owner_given_a_relative_path_keeps_the_file(
     owner = SqlCommitOwner("sqlite:///owner.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(NoBooksError, match=f"{tmp_path}/owner.db isn't there"):
+    with pytest.raises(CommitStoreMissingError, match=f"{tmp_path}/owner.db isn't there"):
         owner.status(table)
     owner.propose(table, 0)
     assert owner.status(table).standing is Standing.PROPOSED

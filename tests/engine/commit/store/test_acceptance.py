@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from airflow_delta.engine.commit.owner import OwnerStatus, Standing
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CommitOwnerError, CorruptLogError, DeltaError
 from airflow_delta.engine.log.files import commit_path
 from tests.engine.commit.store.test_owner import HOWS, POLICIES, World, texts
-from tests.faulty_ledger import FaultyLedger
+from tests.faulty_commit_store import FaultyCommitStore
 from tests.faulty_storage import Crash, Fault, How
 from tests.owned_tables import OWNER, commit_text, fresh_storage, in_log, unbackfilled_files
 
@@ -101,7 +101,7 @@ def test_a_table_that_was_set_back_goes_on_from_there(policy: str) -> None:
     set_back(world, 3)
     for version in (2, 4, 6):
         with pytest.raises(
-            CommitOwnerError, match=r"that is version 3, as .*6\.json isn't"
+            CommitOwnerError, match=r"that is version 3, because .*6\.json isn't"
         ) as caught:
             world.owner().accept_log(world.table(), version)
         assert "versions 4 to 6" in str(caught.value)
@@ -140,10 +140,10 @@ def test_the_other_commit_in_the_log_may_be_taken_for_the_version() -> None:
     world = made("on-request", 3)
     for version in (2, 3, 4):
         world.inner.create(commit_path(version), commit_text(f"foreign {version}"))
-    with pytest.raises(CorruptLogError, match=r"ratified is 3; .*accept_log"):
+    with pytest.raises(CorruptLogError, match=r"ratified is 3\. .*accept_log"):
         world.make(4)
     with pytest.raises(
-        CommitOwnerError, match=r"that is version 4, as .*2\.json isn't what"
+        CommitOwnerError, match=r"that is version 4, because .*2\.json isn't what"
     ) as error:
         world.owner().accept_log(world.table(), 3)
     assert "versions 2 to 3" in str(error.value)
@@ -206,7 +206,7 @@ def test_what_is_ratified_meanwhile_is_not_given_up() -> None:
     world = made("on-request", 4)
     lose(world, 3)
     meanwhile = Fault("accept", 1, meanwhile=lambda: world.make(5))
-    with pytest.raises(CommitOwnerError, match=r"have changed .* nothing was given up"):
+    with pytest.raises(CommitOwnerError, match=r"has recorded changed .* nothing was given up"):
         world.owner(meanwhile).accept_log(world.table(), 2)
     assert [commit.version for commit in world.entry().commits] == [3, 4, 5]
 
@@ -217,13 +217,13 @@ def test_commits_are_given_up_once_whatever_goes_wrong(how: How) -> None:
         world = made("on-request", 4)
         lose(world, 3)
         fault = Fault("*", nth, how)
-        ledger = FaultyLedger(world.ledger, fault)
+        commit_store = FaultyCommitStore(world.commit_store, fault)
         try:
-            LedgerOwner(ledger).accept_log(world.table(), 2)
+            StoreBackedOwner(commit_store).accept_log(world.table(), 2)
         except (DeltaError, Crash):
             if world.status().latest_version == 4:
                 assert world.owner().accept_log(world.table(), 2) == 4
         assert world.status() == OwnerStatus(Standing.ACTIVE, 2, 2, 0)
-        if nth > len(ledger.calls):
+        if nth > len(commit_store.calls):
             break
     assert nth > 2

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_delta.engine.commit.store.backfill_policy import BackfillPolicy, check_conf, same_conf
+from airflow_delta.engine.commit.store.backfill_policy import (
+    BackfillPolicy,
+    check_conf,
+    is_same_conf,
+)
 from airflow_delta.engine.errors import InvalidArgumentError, InvalidTableError
 
 
@@ -63,9 +67,9 @@ def test_at_the_hand_over_unknown_keys_are_refused() -> None:
 
 
 def test_what_goes_without_saying_may_be_said() -> None:
-    assert same_conf({}, {"backfill": "1"})
-    assert same_conf({"backfill": "1"}, {})
-    assert same_conf({"backfill": "on-request"}, {"backfill": "on-request"})
-    assert not same_conf({}, {"backfill": "2"})
-    assert not same_conf({"backfill": "1"}, {"backfill": "direct"})
-    assert not same_conf({"endpoint": "x"}, {})
+    assert is_same_conf({}, {"backfill": "1"})
+    assert is_same_conf({"backfill": "1"}, {})
+    assert is_same_conf({"backfill": "on-request"}, {"backfill": "on-request"})
+    assert not is_same_conf({}, {"backfill": "2"})
+    assert not is_same_conf({"backfill": "1"}, {"backfill": "direct"})
+    assert not is_same_conf({"endpoint": "x"}, {})

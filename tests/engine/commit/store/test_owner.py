@@ -1,4 +1,4 @@
-"""What a `LedgerOwner` leaves when anything fails or dies, and how the next one goes on.
+"""What a `StoreBackedOwner` leaves when anything fails or dies, and how the next one goes on.
 
 ``tests/contracts/test_commit_owners.py`` has what every commit owner guarantees.
 """
@@ -18,9 +18,9 @@ from airflow_delta.engine.commit.owner import (
     OwnerStatus,
     Standing,
 )
-from airflow_delta.engine.commit.store.commit_store import Entry
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.commit_store import TableEntry
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import (
     CommitOutcomeUnknownError,
     CommitOwnerError,
@@ -35,7 +35,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.log.files import Commit, UnbackfilledCommit, commit_path
 from airflow_delta.engine.storage.base import Storage
 from airflow_delta.engine.storage.memory import MemoryStorage
-from tests.faulty_ledger import FaultyLedger
+from tests.faulty_commit_store import FaultyCommitStore
 from tests.faulty_storage import Crash, Fault, FaultyStorage, How
 from tests.owned_tables import (
     OWNER,
@@ -59,7 +59,7 @@ class World:
 
     conf: dict[str, str]
     inner: MemoryStorage = field(default_factory=fresh_storage)
-    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    commit_store: MemoryCommitStore = field(default_factory=MemoryCommitStore)
 
     @classmethod
     def owned(cls, policy: str = "1", version: int = 1) -> World:
@@ -68,8 +68,10 @@ class World:
         hand_over(world.owner(), world.table(), version)
         return world
 
-    def owner(self, *faults: Fault) -> LedgerOwner:
-        return LedgerOwner(FaultyLedger(self.ledger, *faults) if faults else self.ledger)
+    def owner(self, *faults: Fault) -> StoreBackedOwner:
+        return StoreBackedOwner(
+            FaultyCommitStore(self.commit_store, *faults) if faults else self.commit_store
+        )
 
     def table(self, storage: Storage | None = None) -> ManagedTable:
         return ManagedTable(storage or self.inner, OWNER, self.conf)
@@ -78,7 +80,7 @@ class World:
         self,
         version: int,
         *,
-        owner: LedgerOwner | None = None,
+        owner: StoreBackedOwner | None = None,
         storage: Storage | None = None,
         releases: bool = False,
         by: str = "",
@@ -94,14 +96,14 @@ class World:
     def history(self) -> list[bytes]:
         return history(self.owner(), self.table())
 
-    def entry(self) -> Entry:
-        entry = self.ledger.find(self.conf["tableId"])
+    def entry(self) -> TableEntry:
+        entry = self.commit_store.find(self.conf["tableId"])
         assert entry is not None
         return entry
 
-    def restore(self, entry: Entry) -> None:
+    def restore(self, entry: TableEntry) -> None:
         """Set the books back, as a restored backup does."""
-        self.ledger._entries[entry.table_id] = entry
+        self.commit_store._entries[entry.table_id] = entry
 
 
 def texts(versions: Iterable[int]) -> list[bytes]:
@@ -111,7 +113,7 @@ def texts(versions: Iterable[int]) -> list[bytes]:
 # Any call of the store or the books may fail, lose its answer, or be the last one
 
 
-Job = Callable[[World, LedgerOwner, Storage], object]
+Job = Callable[[World, StoreBackedOwner, Storage], object]
 
 
 def commit(version: int, *, releases: bool = False) -> Job:
@@ -120,7 +122,7 @@ def commit(version: int, *, releases: bool = False) -> Job:
     )
 
 
-def backfill(world: World, owner: LedgerOwner, storage: Storage) -> object:
+def backfill(world: World, owner: StoreBackedOwner, storage: Storage) -> object:
     return owner.backfill_to_version(world.table(storage))
 
 
@@ -131,13 +133,15 @@ def every_fault(job: Job, prepare: Callable[[], World]) -> Iterable[tuple[World,
             world = prepare()
             fault = Fault("*", nth, how)
             storage = FaultyStorage(world.inner, *([fault] if place == "storage" else []))
-            ledger = FaultyLedger(world.ledger, *([fault] if place == "books" else []))
+            commit_store = FaultyCommitStore(
+                world.commit_store, *([fault] if place == "books" else [])
+            )
             try:
-                outcome: object = job(world, LedgerOwner(ledger), storage)
+                outcome: object = job(world, StoreBackedOwner(commit_store), storage)
             except (DeltaError, Crash) as error:
                 outcome = error
             yield world, outcome
-            if nth > len(storage.calls if place == "storage" else ledger.calls):
+            if nth > len(storage.calls if place == "storage" else commit_store.calls):
                 break
         assert nth > 2, f"{place} isn't used"
 
@@ -220,7 +224,7 @@ def test_a_backfill_goes_on_whatever_goes_wrong(policy: str) -> None:
 
 
 def test_a_hand_over_is_finished_whatever_goes_wrong() -> None:
-    def hand_it_over(world: World, owner: LedgerOwner, storage: Storage) -> None:
+    def hand_it_over(world: World, owner: StoreBackedOwner, storage: Storage) -> None:
         owner.propose(world.table(storage), 1)
         storage.create(commit_path(1), handing_over(world.conf))
         owner.take_over(world.table(storage), 1)
@@ -368,7 +372,7 @@ def test_books_that_miss_a_backfill_do_not_fail_the_commit() -> None:
 
 def test_books_that_miss_a_direct_commit_catch_up() -> None:
     world = World.owned("direct")
-    with pytest.warns(DeltaWarning, match="version 2 is there, but the books"):
+    with pytest.warns(DeltaWarning, match="version 2 is there, but the owner"):
         response = world.make(2, owner=world.owner(Fault("observe", 1, How.FAIL)))
     assert isinstance(response.commit, Commit)
     assert world.status().latest_version == 1
@@ -506,10 +510,10 @@ def test_a_commit_costs_a_few_calls() -> None:
     }
     for policy, (store, books) in costs.items():
         world = World.owned(policy)
-        storage, ledger = FaultyStorage(world.inner), FaultyLedger(world.ledger)
-        world.make(2, owner=LedgerOwner(ledger), storage=storage)
+        storage, commit_store = FaultyStorage(world.inner), FaultyCommitStore(world.commit_store)
+        world.make(2, owner=StoreBackedOwner(commit_store), storage=storage)
         assert [call.operation for call in storage.calls] == store
-        assert ledger.calls == books
+        assert commit_store.calls == books
 
 
 # Whose a table is
@@ -529,12 +533,12 @@ def test_a_table_is_not_taken_with_a_configuration_that_is_none(
     with pytest.raises(InvalidArgumentError, match=problem) as caught:
         world.owner().propose(world.table(), 0)
     assert (caught.value.table, caught.value.option) == (world.inner.root, *conf)
-    assert world.ledger.find(world.conf["tableId"]) is None
+    assert world.commit_store.find(world.conf["tableId"]) is None
 
 
 def test_a_table_without_an_id() -> None:
     table = ManagedTable(fresh_storage(), OWNER, {"endpoint": "elsewhere"})
-    owner = LedgerOwner(MemoryLedger())
+    owner = StoreBackedOwner(MemoryCommitStore())
     for each in (
         lambda: owner.get_commits(table),
         lambda: owner.propose(table, 0),
@@ -618,7 +622,7 @@ def test_whoever_hands_a_table_over_has_no_proof_in_later_versions(use: str) -> 
         world.owner().propose(world.table(), 4)
     else:
         world.owner().forget(world.table(), 1)
-        assert world.ledger.find(world.conf["tableId"]) is None
+        assert world.commit_store.find(world.conf["tableId"]) is None
         return
     assert world.entry().standing is Standing.PROPOSED
 
@@ -629,7 +633,7 @@ def test_a_proposal_is_not_forgotten_while_nobody_can_tell() -> None:
     world.owner().forget(world.table(FaultyStorage(world.inner, Fault("read", 1, How.FAIL))), 0)
     assert world.status().standing is Standing.PROPOSED
     world.owner().forget(world.table(), 0)
-    assert world.ledger.find("ours") is None
+    assert world.commit_store.find("ours") is None
 
 
 def test_a_table_made_anew_in_the_same_place() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_delta.engine.commit.owner import ManagedTable
-from airflow_delta.engine.commit.store.memory import MemoryLedger
-from airflow_delta.engine.commit.store.owner import LedgerOwner
+from airflow_delta.engine.commit.store.memory import MemoryCommitStore
+from airflow_delta.engine.commit.store.owner import StoreBackedOwner
 from airflow_delta.engine.errors import CommitOwnerError, InvalidArgumentError, StorageError
 from airflow_delta.engine.log.files import commit_path
 from airflow_delta.engine.storage.base import Storage
@@ -37,7 +37,7 @@ class Owned:
 
     table: ManagedTable
     options: dict[str, str] = field(default_factory=dict)
-    owner: LedgerOwner = field(default_factory=lambda: LedgerOwner(MemoryLedger()))
+    owner: StoreBackedOwner = field(default_factory=lambda: StoreBackedOwner(MemoryCommitStore()))
 
     @classmethod
     def made(cls, storage: Storage, options: dict[str, str], *, backfill: str = "1") -> Owned:

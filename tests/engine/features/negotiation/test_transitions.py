@@ -122,19 +122,19 @@ V2 = {"delta.enableIcebergCompatV2": "true"}
         (
             metadata({"delta.constraints.c": "a > 0"}),
             metadata({"delta.constraints.c": "a > 1"}),
-            Condition.NO_FILES,
+            Condition.CHECKED_ROWS,
             "constraint 'c', 'a > 1'",
         ),
         (
             metadata(),
             metadata(field={"delta.generationExpression": "b + 1"}),
-            Condition.NO_FILES,
+            Condition.CHECKED_ROWS,
             "generation expression of the column a, 'b + 1'",
         ),
         (
             metadata(),
             metadata(field={"delta.invariants": "x"}),
-            Condition.NO_FILES,
+            Condition.CHECKED_ROWS,
             "invariant of the column a",
         ),
         (
@@ -232,7 +232,7 @@ def test_not_null_requires_that_there_are_no_files(
     old: list[StructField], new: list[StructField], named: list[str]
 ) -> None:
     made = find_requirements((ALL, of_fields(*old)), (ALL, of_fields(*new)), table="tbl")
-    assert all(requirement.condition is Condition.NO_FILES for requirement in made)
+    assert all(requirement.condition is Condition.CHECKED_ROWS for requirement in made)
     found = [
         requirement.reason.split("NOT NULL of the column ")[1].split(";")[0] for requirement in made
     ]

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_delta.engine import DeltaTable
 from airflow_delta.engine.commit.registry import CommitOwners
-from airflow_delta.engine.deletion_vectors.read import relative_path
+from airflow_delta.engine.deletion_vectors.read import get_relative_path
 from airflow_delta.engine.errors import (
     InvalidTableError,
     UnsupportedFeatureError,
@@ -34,7 +34,7 @@ def live_files(table: DeltaTable) -> set[str]:
     snapshot = table.snapshot()
     vectors = snapshot.files(["deletionVector"])["deletionVector"].to_pylist()
     descriptors = [DeletionVectorDescriptor.from_json(v, "dv") for v in vectors if v is not None]
-    inside = {relative_path(d) for d in descriptors if d.storage_type == "u"}
+    inside = {get_relative_path(d) for d in descriptors if d.storage_type == "u"}
     whole = {resolve("/", d.path_or_inline_dv) for d in descriptors if d.storage_type == "p"}
     return {*snapshot.file_uris()} | {f"{table.uri}/{path}" for path in inside} | whole
 
@@ -74,7 +74,7 @@ def planned(root: Path, mode: Any) -> set[str]:
 
 @pytest.mark.filterwarnings("ignore::airflow_delta.engine.errors.DeltaWarning")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_live_stays_and_all_else_goes(
+def test_live_files_stay_and_all_others_are_deleted(
     name: str, golden_case: Callable[[str], Path]
 ) -> None:
     root = golden_case(name)

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as Peer
 
-from airflow_delta.engine import AddFile, CommitResult, DeltaTable
+from airflow_delta.engine import AddFile, CommitResult, DeltaTable, Snapshot
 from airflow_delta.engine.errors import (
+    ConcurrentAppendError,
+    ConcurrentDeleteReadError,
     ConcurrentTransactionError,
     ConstraintViolationError,
     DeltaError,
@@ -24,6 +26,7 @@ from airflow_delta.engine.errors import (
 from airflow_delta.engine.features.column_mapping import field_id, physical_name
 from airflow_delta.engine.features.protocol import supported_features
 from airflow_delta.engine.features.schema_walk import all_fields
+from airflow_delta.engine.model.actions import Metadata
 from airflow_delta.engine.model.schema import (
     DATE,
     INTEGER,
@@ -285,13 +288,141 @@ def test_rules_for_rows_need_a_table_without_any(tmp_path: Path, rule: str, leve
     assert table.snapshot().properties.isolation_level == level
     stale = table.snapshot()
     append(table)
-    refused = f"against the {rule} .* no data files, and 1 files .* 'f'"
+    refused = f"against the {rule} .* no data files, or their rows were checked, and 1 files .* 'f'"
     with pytest.raises(ConstraintViolationError, match=f"version 2 was refused: .* {refused}"):
         ROW_RULES[rule](table.alter)
     # The file came while the alteration was under way.
     with pytest.raises(ConstraintViolationError, match=f"version 2 was refused: .* {refused}"):
         ROW_RULES[rule](TableAlteration(table.storage, lambda: stale))
     assert table.latest_version() == 1
+
+
+CHECKED: dict[str, Callable[..., CommitResult]] = {
+    "CHANGE COLUMN": lambda alter, **how: alter.set_not_null(["s", "x"], **how),
+    "ADD CONSTRAINT": lambda alter, **how: alter.add_constraint("Few", "id < 9", **how),
+}
+
+
+@pytest.mark.parametrize("operation", CHECKED)
+def test_rules_whose_rows_were_checked(tmp_path: Path, operation: str) -> None:
+    table = create(tmp_path)
+    append(table)
+    seen: list[tuple[int, Metadata]] = []
+    commit = CHECKED[operation](
+        table.alter, check=lambda base, after: seen.append((base.version, after))
+    )
+    made = actions(tmp_path, commit.version)
+    assert commit.version == 2
+    assert seen == [(1, table.snapshot().metadata)]
+    assert made["commitInfo"]["operation"] == operation
+    assert (made["commitInfo"]["readVersion"], made["commitInfo"]["isBlindAppend"]) == (1, False)
+    assert made.keys() <= {"commitInfo", "metaData", "protocol"}
+
+
+@pytest.mark.parametrize("operation", CHECKED)
+def test_a_check_that_fails_prevents_the_commit(tmp_path: Path, operation: str) -> None:
+    table = create(tmp_path)
+    append(table)
+
+    def _refuse(base: Snapshot, _: Metadata) -> None:
+        raise ConstraintViolationError("row 5", table=base.table)
+
+    with pytest.raises(ConstraintViolationError, match="row 5"):
+        CHECKED[operation](table.alter, check=_refuse)
+    assert table.latest_version() == 1
+
+
+@pytest.mark.parametrize("operation", CHECKED)
+@pytest.mark.parametrize("level", ["Serializable", "WriteSerializable", "SnapshotIsolation"])
+@pytest.mark.parametrize("with_files", [True, False])
+def test_files_that_come_or_go_after_the_check_are_conflicts(
+    tmp_path: Path, operation: str, level: str, with_files: bool
+) -> None:
+    table = create(tmp_path)
+    as_others_leave_it(tmp_path, {"delta.isolationLevel": level})
+    if with_files:
+        append(table)
+    before = table.latest_version()
+
+    def _append(_: Snapshot, __: Metadata) -> None:
+        append(DeltaTable(str(tmp_path)), "g")
+
+    with pytest.raises(ConcurrentAppendError):
+        CHECKED[operation](table.alter, check=_append)
+
+    def _remove(_: Snapshot, __: Metadata) -> None:
+        transaction = DeltaTable(str(tmp_path)).transaction("DELETE")
+        transaction.remove_files(transaction.read_files())
+        transaction.commit()
+
+    with pytest.raises(ConcurrentDeleteReadError):
+        CHECKED[operation](table.alter, check=_remove)
+    assert table.latest_version() == before + 2
+
+
+def test_commits_that_leave_the_files_are_no_conflict_for_a_check(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    append(table)
+
+    def _mark(_: Snapshot, __: Metadata) -> None:
+        transaction = DeltaTable(str(tmp_path)).transaction("NOTHING")
+        transaction.set_transaction("other", 1)
+        transaction.commit()
+
+    assert table.alter.set_not_null("id", check=_mark).version == 3
+
+
+@pytest.mark.parametrize("operation", CHECKED)
+def test_alterations_are_made_once_by_their_transaction(tmp_path: Path, operation: str) -> None:
+    table = create(tmp_path)
+    append(table)
+    txn, checks = ("airflow:dag.task", 7), [0]
+
+    def _count(_: Snapshot, __: Metadata) -> None:
+        checks[0] += 1
+
+    first = CHECKED[operation](table.alter, check=_count, txn=txn)
+    again = CHECKED[operation](DeltaTable(str(tmp_path)).alter, check=_count, txn=txn)
+    assert (first.version, first.repeated) == (2, False)
+    assert (again.version, again.repeated) == (2, True)
+    assert checks == [1]
+    assert actions(tmp_path, 2)["txn"]["appId"] == "airflow:dag.task"
+
+
+@pytest.mark.parametrize("operation", CHECKED)
+def test_a_concurrent_try_of_the_same_transaction_is_found(tmp_path: Path, operation: str) -> None:
+    table = create(tmp_path)
+    append(table)
+    txn = ("airflow:dag.task", 7)
+
+    def _be_overtaken(_: Snapshot, __: Metadata) -> None:
+        CHECKED[operation](DeltaTable(str(tmp_path)).alter, check=lambda *_: None, txn=txn)
+
+    result = CHECKED[operation](table.alter, check=_be_overtaken, txn=txn)
+    assert (result.version, result.repeated) == (2, True)
+    assert table.latest_version() == 2
+
+
+def test_other_transactions_of_the_application_are_waited_out(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    append(table)
+    checked: list[int] = []
+
+    def _be_overtaken_once(base: Snapshot, _: Metadata) -> None:
+        checked.append(base.version)
+        if len(checked) == 1:
+            transaction = DeltaTable(str(tmp_path)).transaction("NOTHING")
+            transaction.set_transaction("app", 1)
+            transaction.commit()
+
+    commit = table.alter.set_not_null("id", check=_be_overtaken_once, txn=("app", 2))
+    assert (commit.version, checked) == (3, [1, 2])
+
+
+@pytest.mark.parametrize("txn", [(1, 1), ("app", "1"), ("app", True), ("app", 1 << 63)])
+def test_alterations_with_a_wrong_transaction(tmp_path: Path, txn: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="a transaction identifier is a text and an"):
+        create(tmp_path).alter.set_not_null("id", txn=txn)
 
 
 def test_files_from_before_row_tracking_get_their_ids_by_being_added_once_more(

@@ -1,8 +1,8 @@
-"""A ledger that goes wrong on purpose: at the n-th call of a method, before or after its effect.
+"""A commit store that goes wrong on purpose: at the n-th call of a method, before or after its effect.
 
-    ledger = FaultyLedger(inner, Fault("ratify", 2, How.LOSE_ANSWER))
+    commit_store = FaultyCommitStore(inner, Fault("ratify", 2, How.LOSE_ANSWER))
 
-The faults are those of `faulty_storage`, with a method of `Ledger` as their operation, and no suffix.
+The faults are those of `faulty_storage`, with a method of `CommitStore` as their operation, and no suffix.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_delta.engine.commit.store.commit_store import Entry, Ledger
+from airflow_delta.engine.commit.store.commit_store import CommitStore, TableEntry
 from airflow_delta.engine.errors import CommitOwnerUnavailableError
 from airflow_delta.engine.log.files import UnbackfilledCommit
 from tests.faulty_storage import Crash, Fault, How
 
-__all__ = ["FaultyLedger"]
+__all__ = ["FaultyCommitStore"]
 
 _Result = TypeVar("_Result")
 
 
-class FaultyLedger:
-    """A ledger over another one, with faults.
+class FaultyCommitStore:
+    """A commit store over another one, with faults.
 
     Attributes:
         inner: the other one.
         calls: the methods called, in order.
     """
 
-    def __init__(self, inner: Ledger, *faults: Fault) -> None:
+    def __init__(self, inner: CommitStore, *faults: Fault) -> None:
         self.inner = inner
         self.calls: list[str] = []
         self._faults = faults
         self._dead = False
 
-    def find(self, table_id: str) -> Entry | None:
+    def find(self, table_id: str) -> TableEntry | None:
         return self._step("find", lambda: self.inner.find(table_id))
 
-    def entries_at(self, location: str) -> list[Entry]:
+    def entries_at(self, location: str) -> list[TableEntry]:
         return self._step("entries_at", lambda: self.inner.entries_at(location))
 
     def propose(self, table_id: str, location: str, version: int) -> None:

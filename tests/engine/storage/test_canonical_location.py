@@ -90,7 +90,7 @@ ACCOUNT = {"account_name": "acc"}
     ],
 )
 def test_a_place(uri: str, options: Options, place: str) -> None:
-    assert open_storage(uri, options).place == place
+    assert open_storage(uri, options).canonical_location == place
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_place_that_the_environment_tells(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert open_storage(uri).place == place
+    assert open_storage(uri).canonical_location == place
 
 
 def test_an_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_an_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     options = {"endpoint": "http://127.0.0.1:2", "skip_signature": "true", "timeout": "1s"}
     storage = open_storage("s3://b/t", options)
-    assert storage.place == "s3+http://127.0.0.1:2/b/t"
+    assert storage.canonical_location == "s3+http://127.0.0.1:2/b/t"
     config = storage.store.config  # type: ignore[attr-defined]
     endpoints = {key: value for key, value in config.items() if "endpoint" in key}
     assert set(endpoints.values()) == {"http://127.0.0.1:2"}
@@ -157,9 +157,9 @@ def test_links_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "table")
     place = os.path.realpath(tmp_path / "table")
     for uri in ("link", "table/", "link/../table", "table/./"):
-        assert open_storage(f"{tmp_path}/{uri}").place == place
+        assert open_storage(f"{tmp_path}/{uri}").canonical_location == place
     for uri in (f"file://{tmp_path}/link", f"file:{tmp_path}/table", f"local://{tmp_path}/link"):
-        assert open_storage(uri).place == place
+        assert open_storage(uri).canonical_location == place
 
 
 class Server(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -180,4 +180,4 @@ class Server(fsspec.AbstractFileSystem):  # type: ignore[misc]
     ],
 )
 def test_a_place_on_a_server(root: str, options: Options, place: str) -> None:
-    assert GenericStorage(root, Server(**options), "/t").place == place
+    assert GenericStorage(root, Server(**options), "/t").canonical_location == place

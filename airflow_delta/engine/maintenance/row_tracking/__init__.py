@@ -1,0 +1,1 @@
+"""Enable row tracking on a table with data."""

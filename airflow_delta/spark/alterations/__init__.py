@@ -1,0 +1,1 @@
+"""Alterations of a table that must look at its rows first."""

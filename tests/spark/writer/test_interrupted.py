@@ -1,0 +1,158 @@
+"""Writes that end in the middle, or meet another writer: all or nothing, and no file too many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_delta.engine import DeltaTable, OptimisticTransaction
+from airflow_delta.engine.errors import CommitOutcomeUnknownError, StorageError
+from airflow_delta.engine.model.schema import LONG, StructField, StructType
+from airflow_delta.spark import delete, read_snapshot, write
+from airflow_delta.spark.dml import removed_rows
+from airflow_delta.spark.writer import new_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IDENTITY = {
+    "delta.identity.start": 1,
+    "delta.identity.step": 1,
+    "delta.identity.allowExplicitInsert": False,
+}
+
+
+class StoppedError(Exception):
+    """A driver that ends here."""
+
+
+def stopping(function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Something that stops the driver, after a function if there is one."""
+
+    def stop(*arguments: Any, **named: Any) -> Any:
+        if function is not None:
+            function(*arguments, **named)
+        raise StoppedError
+
+    return stop
+
+
+def data_files(table: Path) -> set[str]:
+    return {str(path) for path in table.rglob("*.parquet") if path.is_file()} | {
+        str(path) for path in table.rglob("deletion_vector_*")
+    }
+
+
+STEPS = {
+    "before the data files": (new_files, "write_data_files", False),
+    "after the data files": (new_files, "write_data_files", True),
+    "after their statistics": (new_files, "list_data_files", True),
+    "before the commit": (OptimisticTransaction, "commit", False),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_write_that_stops_leaves_nothing_and_a_retry_writes_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, mode: str
+) -> None:
+    write(spark.range(4), str(tmp_path))
+    files = data_files(tmp_path)
+    owner, name, is_after = STEPS[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stopping(getattr(owner, name) if is_after else None))
+        with pytest.raises(StoppedError):
+            write(spark.range(4, 6), str(tmp_path), mode=mode, txn=("task", 1))
+    assert DeltaTable(str(tmp_path)).latest_version() == 0
+    if step != "before the commit":
+        assert data_files(tmp_path) == files
+    for _ in range(2):
+        assert write(spark.range(4, 6), str(tmp_path), mode=mode, txn=("task", 1)).version == 1
+    ids = sorted(row["id"] for row in read_snapshot(spark, str(tmp_path)).collect())
+    assert ids == ([0, 1, 2, 3, 4, 5] if mode == "append" else [4, 5])
+
+
+@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}])
+def test_a_deletion_that_stops_leaves_the_rows(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: dict[str, str],
+) -> None:
+    write(spark.range(10).coalesce(1), str(tmp_path), properties=properties)
+    files = data_files(tmp_path)
+    name = "_add_with_vectors" if properties else "FileRewriter"
+    with monkeypatch.context() as patch:
+        patch.setattr(removed_rows, name, stopping(getattr(removed_rows, name)))
+        with pytest.raises(StoppedError):
+            delete(spark, str(tmp_path), "id > 6", txn=("task", 1))
+    assert data_files(tmp_path) == files
+    assert read_snapshot(spark, str(tmp_path)).count() == 10
+    for _ in range(2):
+        assert delete(spark, str(tmp_path), "id > 6", txn=("task", 1)).version == 1
+    assert read_snapshot(spark, str(tmp_path)).count() == 7
+
+
+def test_files_stay_where_nobody_knows_of_the_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit was made, and its answer lost: the table needs the files."""
+    write(spark.range(4), str(tmp_path))
+    commit = OptimisticTransaction.commit
+
+    def lost(*arguments: Any, **named: Any) -> Any:
+        commit(*arguments, **named)
+        raise CommitOutcomeUnknownError("lost", table=str(tmp_path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OptimisticTransaction, "commit", lost)
+        with pytest.raises(CommitOutcomeUnknownError):
+            write(spark.range(4, 6), str(tmp_path), txn=("task", 1))
+    assert read_snapshot(spark, str(tmp_path)).count() == 6
+    assert write(spark.range(4, 6), str(tmp_path), txn=("task", 1)).version == 1
+    assert read_snapshot(spark, str(tmp_path)).count() == 6
+
+
+def test_writers_at_the_same_time_make_no_identity_value_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = StructType((StructField("id", LONG, metadata=IDENTITY), StructField("n", LONG)))
+    DeltaTable.create(str(tmp_path), schema)
+    errors: list[BaseException] = []
+
+    def appends(first: int) -> None:
+        try:
+            for number in range(4):
+                rows = spark.range(100).selectExpr(f"id + {first + number} AS n")
+                write(rows, str(tmp_path), txn=(f"writer-{first}", number))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=appends, args=(first,)) for first in (0, 1000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    ids = [row["id"] for row in read_snapshot(spark, str(tmp_path)).select("id").collect()]
+    assert len(ids) == len(set(ids)) == 800
+
+
+def test_errors_of_java_become_errors_of_the_store(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    spark.range(4).write.parquet(str(source))
+    rows = spark.read.parquet(str(source))
+    for path in source.rglob("*.parquet"):
+        path.unlink()
+    table = tmp_path / "table"
+    with pytest.raises(StorageError) as caught:
+        write(rows, str(table))
+    assert len(str(caught.value)) < 1500
+    assert str(table) in str(caught.value)
+    assert not DeltaTable(str(table)).exists()
+    with pytest.raises(StorageError, match="Spark failed to write files: "):
+        write(spark.range(1), "/proc/nothing-here")
