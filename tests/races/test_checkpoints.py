@@ -61,8 +61,8 @@ def test_processes_at_once_do_no_harm(
             for place, policy in enumerate(policies)
         ]
         tasks.append([{"task": "commit"}] * (TASKS - 1) + [{"task": "compact", "commits": 3}])
-        for worker, tasks in zip(workers, tasks, strict=True):
-            worker.send(root, tasks)
+        for worker, own in zip(workers, tasks, strict=True):
+            worker.send(root, own)
         watch(root, workers)
         answers = [worker.answers() for worker in workers]
         assert not [answer for done in answers for answer in done if isinstance(answer, dict)]
